@@ -1,0 +1,44 @@
+# One command each, the same here and in CI. Every target makes what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= 2
+
+.PHONY: help setup run demo test check format bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+$(VENV)/.done: pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { echo "needs Python 3.11 or newer: apt-get install python3 python3-venv"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer, found $$($(PYTHON) --version): name one with PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "needs Python's venv: apt-get install python3-venv"; exit 1; }
+	@command -v cc >/dev/null || { echo "needs a C compiler for Qpid Proton: apt-get install gcc python3-dev"; exit 1; }
+	@command -v git >/dev/null || { echo "needs git: apt-get install git"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.done  ## everything into .venv
+
+run: setup  ## a log node on 127.0.0.1:5672 with its data in ./data
+	$(BIN)/amqp-streams serve --data-dir data --listen 127.0.0.1:5672 --admin-listen 127.0.0.1:8672 --log events:4
+
+test: setup  ## unit, property, specification and acceptance tests
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
+
+check: setup  ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup  ## rewrite the code in the house's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis bench/amqp/bin

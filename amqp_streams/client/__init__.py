@@ -1,0 +1,1 @@
+"""The client of the event log: producers, consumers, information and management."""

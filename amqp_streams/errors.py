@@ -1,0 +1,54 @@
+"""The error tree: whose fault it is decides the class (house rule: peer, world; our own faults are asserts)."""
+
+from typing import Final
+
+_DESCRIPTION_MAX: Final = 1024
+
+
+class AmqpStreamsError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class PeerError(AmqpStreamsError):
+    """The peer asked for something it may not have; answered with `condition` and `description`.
+
+    `info` goes into the error's info map (AMQP 2.8.14): short strings only.
+    """
+
+    def __init__(self, condition: str, description: str, info: dict[str, str] | None = None) -> None:
+        self.condition: Final = condition
+        self.description: Final = description[:_DESCRIPTION_MAX]
+        self.info: Final = dict(info or {})
+        super().__init__(f"{condition}: {self.description}")
+
+
+class WireError(AmqpStreamsError):
+    """Bytes that are no AMQP. The message names what was expected and at which byte."""
+
+
+class ConfigError(AmqpStreamsError):
+    """A setting that cannot be: the message names the setting, where it was read, and what is allowed."""
+
+
+class StorageError(AmqpStreamsError):
+    """The disk failed: nothing that it touched is accepted."""
+
+
+class DiskFullError(StorageError):
+    """No space left: producers are refused until there is; what is stored stays readable."""
+
+
+class CorruptionError(StorageError):
+    """Stored bytes are not what was written; names the file and the position.
+
+    `first` and `after` are the offsets fenced off: `first` inclusive, `after` exclusive (the next readable one, or None).
+    """
+
+    def __init__(self, message: str, *, first: int, after: int | None) -> None:
+        self.first: Final = first
+        self.after: Final = after
+        super().__init__(message)
+
+
+class DirectoryLockedError(StorageError):
+    """Another process has this data directory open."""

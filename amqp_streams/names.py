@@ -1,0 +1,81 @@
+"""Every name that crosses the wire, once.
+
+Event Stream Extensions for AMQP 1.0 (csd01), AMQP 1.0 core, Addressing, Anonymous Terminus, AMQP Management.
+"""
+
+from typing import Final
+
+# -- Event Streams 3.1: connection capability
+CAPABILITY_EVENT_STREAMS: Final = "AMQP_EVENT_STREAMS_V1_0"
+CAPABILITY_ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
+
+# -- Event Streams 4.6: link properties and annotations
+PARTITION: Final = "event-streams-partition"
+CONSUMER_GROUP: Final = "event-streams-consumer-group"
+EPOCH: Final = "event-streams-epoch"
+SOURCE_PARTITION: Final = "event-streams-source-partition"
+ASSOCIATED_PARTITIONS: Final = "event-streams-associated-partitions-changed"
+TARGET_PARTITION: Final = "event-streams-target-partition"
+GROUP_KEY: Final = "event-streams-group-key"
+
+# -- Event Streams 5.1: delivery annotations
+OFFSET: Final = "event-streams-offset"
+TIMESTAMP: Final = "event-streams-timestamp"
+OFFSET_EARLIEST: Final = "@earliest"
+OFFSET_LATEST: Final = "@latest"
+
+# -- Event Streams 5.2: filters, by symbol and by code
+FILTER_DELIVERY_ANNOTATIONS: Final = "amqp:event-streams-delivery-annotations-filter"
+FILTER_DELIVERY_ANNOTATIONS_CODE: Final = 0x200
+FILTER_SQL: Final = "amqp:event-streams-sql-filter"
+FILTER_SQL_CODE: Final = 0x201
+
+# -- Event Streams 6: runtime information
+INFO_SUFFIX: Final = "/$info"
+INFO_PARTITIONS: Final = "partitions"
+INFO_PARTITION: Final = "partition"
+INFO_EARLIEST_OFFSET: Final = "earliest-offset"
+INFO_LATEST_OFFSET: Final = "latest-offset"
+# Extensions of this engine (section 6 leaves all other entries to the application).
+INFO_EVENTS: Final = "event-count"
+INFO_BYTES: Final = "bytes"
+INFO_FIRST_TIMESTAMP: Final = "first-timestamp"
+INFO_LAST_TIMESTAMP: Final = "last-timestamp"
+INFO_STATE: Final = "state"
+INFO_LOG: Final = "log"
+INFO_INCARNATION: Final = "incarnation"
+INFO_RETENTION_MS: Final = "retention-ms"
+INFO_RETENTION_BYTES: Final = "retention-bytes"
+INFO_SYNC: Final = "sync"
+# Annotation on the first event after retention overtook a reader: how many events it missed.
+EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
+
+# -- Management
+MANAGEMENT: Final = "$management"
+LOG_TYPE: Final = "event-log"
+OPERATION: Final = "operation"
+TYPE: Final = "type"
+NAME: Final = "name"
+STATUS_CODES: Final = ("status-code", "statusCode")
+STATUS_DESCRIPTIONS: Final = ("status-description", "statusDescription")
+
+# -- AMQP 1.0 core 2.8.15-2.8.18: error conditions
+INTERNAL_ERROR: Final = "amqp:internal-error"
+NOT_FOUND: Final = "amqp:not-found"
+UNAUTHORIZED_ACCESS: Final = "amqp:unauthorized-access"
+DECODE_ERROR: Final = "amqp:decode-error"
+RESOURCE_LIMIT_EXCEEDED: Final = "amqp:resource-limit-exceeded"
+NOT_ALLOWED: Final = "amqp:not-allowed"
+INVALID_FIELD: Final = "amqp:invalid-field"
+NOT_IMPLEMENTED: Final = "amqp:not-implemented"
+RESOURCE_LOCKED: Final = "amqp:resource-locked"
+PRECONDITION_FAILED: Final = "amqp:precondition-failed"
+RESOURCE_DELETED: Final = "amqp:resource-deleted"
+ILLEGAL_STATE: Final = "amqp:illegal-state"
+CONNECTION_FORCED: Final = "amqp:connection:forced"
+FRAMING_ERROR: Final = "amqp:connection:framing-error"
+LINK_DETACH_FORCED: Final = "amqp:link:detach-forced"
+LINK_TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
+LINK_MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
+LINK_REDIRECT: Final = "amqp:link:redirect"
+LINK_STOLEN: Final = "amqp:link:stolen"

@@ -1,0 +1,144 @@
+"""The seam between the node and whatever keeps its events.
+
+One law: **durable before visible**. `Partition.end` (the high-water mark) moves only when the commit that holds the records is as
+safe as the sync mode promises; only records below it are ever read. All methods are called from one thread (the event loop's).
+"""
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """A contiguous run of records of one partition, as read or as appended.
+
+    `base` is the offset number of the first record; record i has number base + i. `messages[i]` is what the producer sent less its
+    delivery annotations: header section (its first `header_sizes[i]` bytes, mostly 0) and then everything from the message
+    annotations on. `timestamps[i]` is the append time in ms since the epoch, never decreasing within a partition.
+    """
+
+    base: int
+    timestamps: "array[int]"
+    header_sizes: bytes
+    messages: Sequence[bytes]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """A moment's figures of one partition, for `$info`, metrics and people."""
+
+    start: int
+    end: int
+    bytes: int
+    first_timestamp_ms: int | None
+    last_timestamp_ms: int | None
+    failure: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDone:
+    """One commit came back. `failures` holds, for each partition whose records it could not make safe, why."""
+
+    sequence: int
+    events: int
+    bytes: int
+    seconds: float
+    failures: Mapping["Partition", StorageError]
+
+
+class Partition(Protocol):
+    """One ordered sequence of records."""
+
+    log: str
+    index: int
+
+    @property
+    def start(self) -> int:
+        """Number of the earliest retained record; equals `end` when there is none."""
+
+    @property
+    def end(self) -> int:
+        """One past the latest durable record: the high-water mark."""
+
+    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int) -> int:
+        """Take records into the next commit; returns the number of the first.
+
+        A clock that went back does not count: timestamps never decrease.
+
+        Raises:
+            DiskFullError: there is no space; try again when there is.
+            StorageError: this partition stopped after a failed write or sync.
+        """
+
+    def read(self, at: int, bytes_max: int) -> Chunk | None:
+        """Records from number `at` on, at least one, about `bytes_max` bytes; None when `at` is `end` or beyond.
+
+        `at` below `start` reads from `start` (the caller compares). Pure in effect: any number of readers, any order.
+
+        Raises:
+            CorruptionError: the stored bytes there are damaged; names file and position.
+            StorageError: the disk failed.
+        """
+
+    def seek_timestamp(self, after_ms: int) -> int:
+        """Number of the first record whose timestamp is greater than `after_ms`; `end` if there is none. O(log n)."""
+
+    def facts(self) -> PartitionFacts:
+        """Figures of this moment. Cheap: touches no file."""
+
+
+class Store(Protocol):
+    """All logs of one data directory."""
+
+    on_commit: Callable[[CommitDone], None]
+    """Called on the event loop's thread when a commit ended, after the high-water marks moved. Set by the owner."""
+
+    @property
+    def logs(self) -> Mapping[str, "StoredLog"]:
+        """The logs by name."""
+
+    def create(self, name: str, settings: LogSettings, *, incarnation: str) -> "StoredLog":
+        """Make a log; durable when this returns. `incarnation` is a random id that tells it from a namesake deleted earlier.
+
+        Raises:
+            ValueError: it exists.
+            StorageError: the disk failed.
+        """
+
+    def delete(self, name: str) -> None:
+        """Remove a log and its events; durable when this returns. Pending appends to it fail. Raises KeyError if unknown."""
+
+    @property
+    def sequence(self) -> int:
+        """Number of the commit that the next append goes into."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes appended and not yet committed, in flight included."""
+
+    def commit(self) -> None:
+        """Start a commit of everything appended, unless one is in flight (then the next starts by itself when that ends)."""
+
+    def apply_retention(self, now_ms: int) -> list[tuple["Partition", int]]:
+        """Drop whole segments that are past their log's retention; the partitions whose `start` moved, and the old start."""
+
+    def close(self) -> None:
+        """Commit what is pending, sync everything, release the lock. No `on_commit` after this returns."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredLog:
+    """A log and its partitions, in order: partition i is addressed as the symbol str(i)."""
+
+    name: str
+    settings: LogSettings
+    incarnation: str
+    partitions: tuple[Partition, ...]

@@ -1,0 +1,1 @@
+"""What the Event Stream Extensions say about links, as pure functions and values."""

@@ -1,0 +1,1 @@
+"""Bytes to values and back: AMQP 1.0 encodings, message sections, SASL frames. Pure: no sockets, no clock, no Proton."""

@@ -1,0 +1,1 @@
+"""Knative Eventing's Broker, Trigger, Channel and Subscription over the event log."""

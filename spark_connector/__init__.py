@@ -1,0 +1,1 @@
+"""format("amqpstreams"): the event log as a Spark data source."""
