@@ -1,0 +1,1 @@
+"""The event log node: frozen inputs in, effects out. Pure."""

@@ -1,0 +1,57 @@
+"""The seam between a byte stream to a peer (TCP, TLS, WebSocket) and the AMQP connection that lives on it.
+
+One thread, the event loop's, calls both sides.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class ByteChannel(Protocol):
+    """One established, ordered byte stream to one peer."""
+
+    @property
+    def peer(self) -> str:
+        """Where it comes from, for people: `127.0.0.1:40112`, `[::1]:40112`."""
+
+    @property
+    def loopback(self) -> bool:
+        """The peer is on this machine."""
+
+    @property
+    def secure(self) -> bool:
+        """TLS protects it."""
+
+    def write(self, data: bytes) -> None:
+        """Send, buffering what the system does not take at once. Ignored after close or abort."""
+
+    def pending(self) -> int:
+        """Bytes written here that the system has not taken yet."""
+
+    def pause_reading(self) -> None:
+        """Stop calling `received`; the peer feels back-pressure. May be called twice."""
+
+    def resume_reading(self) -> None:
+        """Undo `pause_reading`. May be called twice."""
+
+    def close(self) -> None:
+        """Send what is buffered, then close; `lost` is called when that is done."""
+
+    def abort(self) -> None:
+        """Close at once and drop what is buffered; `lost` is called soon after."""
+
+
+class Connection(Protocol):
+    """What consumes the bytes. Made by a `ConnectionFactory` when the channel is established."""
+
+    def received(self, data: memoryview) -> None:
+        """Bytes arrived; the view is valid during this call only. Never raises for what a peer sends."""
+
+    def drained(self) -> None:
+        """The channel's buffer has emptied enough for more to be written."""
+
+    def lost(self) -> None:
+        """The channel is gone (either side closed, or it broke). Called exactly once, last."""
+
+
+ConnectionFactory = Callable[[ByteChannel], Connection]
