@@ -1,6 +1,8 @@
 """The configuration of an event log node: frozen values, validated when built, each with its unit in its name.
 
 `cli/settings.py` builds them once from flags, environment, file and defaults (in that order); the core receives plain values.
+Durations are read from numbers of milliseconds or text such as `7d`, sizes from numbers of bytes or text such as `10GiB`.
+The names that people write leave out `_ms` (`retention = "7d"`); both are understood.
 """
 
 import re
@@ -8,10 +10,60 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 PARTITIONS_MAX: Final = 1024
+
+_DURATION_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
+_SIZE_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
+    f"{letter}{ending}": base ** (power + 1) for power, letter in enumerate("kmgt") for ending, base in (("b", 1000), ("ib", 1024))
+}
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
+
+
+def duration_ms(text: str) -> int:
+    """Read a duration with its unit, in whole milliseconds: `500ms`, `30s`, `30m`, `12h`, `7d`, `2w`, `1h30m`, `1.5h`; 0 needs none.
+
+    Raises:
+        ValueError: anything else, a number without a unit above all.
+    """
+    text = text.strip()
+    parts = list(_DURATION_PART.finditer(text))
+    if text == "0":
+        return 0
+    if not parts or "".join(part[0] for part in parts) != text:
+        message = f"{text!r} is no duration: a number with a unit (ms, s, m, h, d, w), such as 500ms, 30m, 12h, 7d or 1h30m"
+        raise ValueError(message)
+    return round(sum(float(part[1]) * _DURATION_UNITS[part[2]] for part in parts))
+
+
+def byte_count(text: str) -> int:
+    """Read a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000); case does not count.
+
+    Raises:
+        ValueError: anything else.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    unit = _SIZE_UNITS.get(found[2].lower()) if found else None
+    if found is None or unit is None:
+        message = f"{text!r} is no size: a number of bytes or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as 512MiB"
+        raise ValueError(message)
+    return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+
+
+def _duration_or_number(value: object) -> object:
+    return duration_ms(value) if isinstance(value, str) else value
+
+
+def _size_or_number(value: object) -> object:
+    return byte_count(value) if isinstance(value, str) else value
+
+
+Milliseconds = Annotated[int, BeforeValidator(_duration_or_number)]
+Bytes = Annotated[int, BeforeValidator(_size_or_number)]
 
 
 def log_name(name: str) -> str:
@@ -37,10 +89,20 @@ class LogSettings(_Settings):
     """What is fixed when a log is created (partitions) and what may change later (retention)."""
 
     partitions: int = Field(default=1, ge=1, le=PARTITIONS_MAX)
-    retention_ms: int | None = Field(default=None, ge=1000, description="events older than this may go; none: kept for ever")
-    retention_bytes: int | None = Field(default=None, ge=1 << 20, description="per partition; none: no bound")
-    segment_bytes: int = Field(default=128 << 20, ge=64 << 10, le=1 << 31, description="a segment is closed at this size")
-    segment_ms: int = Field(default=24 * 3600 * 1000, ge=1000, description="and at this age, so that retention by age can act")
+    retention_ms: Milliseconds | None = Field(
+        default=None,
+        ge=1000,
+        description="events older than this may go; none: kept for ever",
+        validation_alias=AliasChoices("retention", "retention_ms"),
+    )
+    retention_bytes: Bytes | None = Field(default=None, ge=1 << 20, description="per partition; none: no bound")
+    segment_bytes: Bytes = Field(default=128 << 20, ge=64 << 10, le=1 << 31, description="a segment is closed at this size")
+    segment_ms: Milliseconds = Field(
+        default=24 * 3600 * 1000,
+        ge=1000,
+        description="and at this age, so that retention by age can act",
+        validation_alias=AliasChoices("segment_age", "segment_ms"),
+    )
 
 
 class SyncMode(StrEnum):
@@ -78,6 +140,11 @@ class Sync(_Settings):
             raise ValueError(message)
         return cls(mode=SyncMode(mode), interval_ms=int(interval or 0))
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return dict(cls.parse(value)) if isinstance(value, str) else value
+
     def __str__(self) -> str:
         return f"{self.mode}:{self.interval_ms}" if self.mode is SyncMode.INTERVAL else str(self.mode)
 
@@ -88,16 +155,31 @@ class Limits(_Settings):
     connections: int = Field(default=10_000, ge=1)
     sessions: int = Field(default=64, ge=1, le=65_535, description="per connection (AMQP channel-max + 1)")
     links: int = Field(default=1024, ge=1, description="per connection")
-    frame_bytes: int = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")
-    message_bytes: int = Field(default=16 << 20, ge=1024, le=256 << 20, description="max-message-size offered on attach")
-    filter_bytes: int = Field(default=16 << 10, ge=256, description="all filters of one source, encoded")
+    frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")
+    message_bytes: Bytes = Field(default=16 << 20, ge=1024, le=256 << 20, description="max-message-size offered on attach")
+    filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="all filters of one source, encoded")
     unsettled: int = Field(default=8192, ge=1, description="deliveries a consumer link may leave unsettled")
     credit: int = Field(default=2000, ge=1, le=100_000, description="transfers granted to a producer link")
-    pending_bytes: int = Field(default=64 << 20, ge=1 << 20, description="received, not yet durable; beyond it credit is withheld")
-    connection_pending_bytes: int = Field(default=4 << 20, ge=64 << 10, description="written towards one slow peer")
-    unauthenticated_ms: int = Field(default=10_000, ge=100, description="from connect to open")
-    idle_timeout_ms: int = Field(default=60_000, ge=1000, description="silence after which a peer counts as dead")
-    drain_ms: int = Field(default=5000, ge=0, description="how long a stopping server waits for its peers")
+    pending_bytes: Bytes = Field(default=64 << 20, ge=1 << 20, description="received, not yet durable; beyond it credit is withheld")
+    connection_pending_bytes: Bytes = Field(default=4 << 20, ge=64 << 10, description="written towards one slow peer")
+    unauthenticated_ms: Milliseconds = Field(
+        default=10_000,
+        ge=100,
+        description="from connect to open",
+        validation_alias=AliasChoices("unauthenticated", "unauthenticated_ms"),
+    )
+    idle_timeout_ms: Milliseconds = Field(
+        default=60_000,
+        ge=1000,
+        description="silence after which a peer counts as dead",
+        validation_alias=AliasChoices("idle_timeout", "idle_timeout_ms"),
+    )
+    drain_ms: Milliseconds = Field(
+        default=5000,
+        ge=0,
+        description="how long a stopping server waits for its peers",
+        validation_alias=AliasChoices("drain", "drain_ms"),
+    )
 
 
 class TlsSettings(_Settings):
@@ -119,9 +201,46 @@ class AnonymousAccess(StrEnum):
 class Listener(_Settings):
     """One address to listen on: `127.0.0.1:5672`, `[::1]:5672`, `0.0.0.0:5671` with tls."""
 
-    host: str
+    host: str = Field(min_length=1)
     port: int = Field(ge=0, le=65_535)
     tls: bool = False
+
+    @classmethod
+    def parse(cls, text: str, *, tls: bool = False) -> Self:
+        """Read `HOST:PORT`, an IPv6 host in brackets; port 0 lets the system choose.
+
+        Raises:
+            ValueError: anything else.
+        """
+        found = _HOST_PORT.fullmatch(text.strip())
+        if found is None or int(found["port"]) > 65_535:
+            message = f"{text!r} is no address to listen on: HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:5672 or [::1]:5672"
+            raise ValueError(message)
+        return cls(host=found["v6"] or found["host"], port=int(found["port"]), tls=tls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return dict(cls.parse(value)) if isinstance(value, str) else value
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class LogFormat(StrEnum):
+    """How the server's own log lines look: for people or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least serious log line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 class NodeSettings(_Settings):
@@ -139,6 +258,8 @@ class NodeSettings(_Settings):
     auto_create_partitions: int = Field(default=0, ge=0, le=PARTITIONS_MAX, description="0: unknown addresses are refused")
     sync: Sync = Sync()
     limits: Limits = Limits()
+    log_format: LogFormat = LogFormat.TEXT
+    log_level: LogLevel = LogLevel.INFO
 
     @model_validator(mode="after")
     def _tls_listeners_need_a_certificate(self) -> Self:

@@ -1,9 +1,13 @@
 """Settings are refused with words when they cannot be."""
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from amqp_streams.config import Listener, NodeSettings, Sync, SyncMode, log_name
+from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, byte_count, duration_ms, log_name
 
 
 @pytest.mark.parametrize("text", ["always", "never", "interval:250"])
@@ -35,3 +39,97 @@ def test_names_of_logs_may_have_dots_hyphens_and_underscores(name: str) -> None:
 def test_a_tls_listener_without_a_certificate_is_refused(tmp_path: object) -> None:
     with pytest.raises(ValidationError, match="--tls-certificate"):
         NodeSettings(data_dir=str(tmp_path), listen=(Listener(host="::", port=5671, tls=True),))  # type: ignore[arg-type]  # as TOML gives it
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("0", 0), ("500ms", 500), ("30s", 30_000), ("30m", 1_800_000), ("12h", 43_200_000), ("7d", 604_800_000), ("2w", 1_209_600_000)],
+)
+def test_a_duration_is_a_number_with_a_unit(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize(("text", "milliseconds"), [("1h30m", 5_400_000), ("1.5h", 5_400_000), (" 1s500ms ", 1500), ("0.1s", 100)])
+def test_a_duration_may_have_parts_and_fractions(text: str, milliseconds: int) -> None:
+    assert duration_ms(text) == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", "7", "d", "7 days", "7D", "-1h", "1h 30m", "1e3s", "forever"])
+def test_a_duration_without_a_unit_or_with_an_unknown_one_is_refused_with_the_units_named(text: str) -> None:
+    with pytest.raises(ValueError, match="ms, s, m, h, d, w"):
+        duration_ms(text)
+
+
+@given(st.integers(0, 10**12))
+def test_any_number_of_milliseconds_is_read_as_itself(milliseconds: int) -> None:
+    assert duration_ms(f"{milliseconds}ms") == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("1000000", 10**6),
+        ("64KiB", 65_536),
+        ("512MiB", 512 << 20),
+        ("10GiB", 10 << 30),
+        ("10gb", 10**10),
+        ("1.5 kB", 1500),
+        ("7B", 7),
+    ],
+)
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(text: str, size: int) -> None:
+    assert byte_count(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "K", "10K", "10 G", "-1", "1,000", "1e6", "ten"])
+def test_a_size_with_a_unit_that_has_two_meanings_is_refused_with_the_units_named(text: str) -> None:
+    with pytest.raises(ValueError, match="KiB, MiB, GiB"):
+        byte_count(text)
+
+
+@given(st.integers(0, 10**18))
+def test_any_number_of_bytes_is_read_exactly(size: int) -> None:
+    assert byte_count(str(size)) == size
+    assert byte_count(f"{size}KiB") == size * 1024
+
+
+def test_settings_of_a_log_are_read_from_text_as_people_write_it() -> None:
+    written = {"partitions": 4, "retention": "7d", "retention_bytes": "10GiB", "segment_bytes": "1GiB", "segment_age": "1h"}
+    read = LogSettings.model_validate(written)
+    assert read == LogSettings(
+        partitions=4, retention_ms=604_800_000, retention_bytes=10 << 30, segment_bytes=1 << 30, segment_ms=3_600_000
+    )
+
+
+def test_durations_and_sizes_may_be_plain_numbers_under_the_name_with_the_unit() -> None:
+    assert Limits.model_validate({"idle_timeout_ms": 5000, "frame_bytes": 4096}) == Limits.model_validate(
+        {"idle_timeout": "5s", "frame_bytes": "4KiB"}
+    )
+
+
+def test_an_unknown_setting_is_refused() -> None:
+    with pytest.raises(ValidationError, match="retentoin"):
+        LogSettings.model_validate({"retentoin": "7d"})
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:5672", "localhost:0", "[::1]:5672", "[fe80::1%eth0]:5671", "0.0.0.0:65535"])
+def test_an_address_to_listen_on_prints_as_it_is_written(text: str) -> None:
+    assert str(Listener.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "5672", ":5672", "localhost", "localhost:", "::1:5672", "[::1]", "a:65536", "a:-1", "a b:1", "amqp://a:1"]
+)
+def test_a_wrong_address_to_listen_on_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        Listener.parse(text)
+
+
+def test_listeners_and_the_sync_mode_are_read_from_text(tmp_path: Path) -> None:
+    settings = NodeSettings.model_validate(
+        {"data_dir": tmp_path, "listen": ["[::1]:0"], "admin_listen": "localhost:8672", "sync": "interval:50"}
+    )
+    assert settings.listen == (Listener(host="::1", port=0),)
+    assert settings.admin_listen == Listener(host="localhost", port=8672)
+    assert settings.sync == Sync(mode=SyncMode.INTERVAL, interval_ms=50)
