@@ -1,1 +1,82 @@
-"""The client of the event log: producers, consumers, information and management."""
+"""The client of the event log: producers, consumers, information and management.
+
+`connect` here is the asyncio face; `amqp_streams.client.blocking.connect` is the blocking one.
+"""
+
+from amqp_streams.client.aio import Client, Consumer, Management, Producer, Receipt, connect
+from amqp_streams.client.errors import (
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+    LinkError,
+    LinkRefusedError,
+    ManagementError,
+    RejectedError,
+    ReleasedError,
+    SendError,
+    SessionError,
+    TimedOutError,
+)
+from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams.client.info import LogInfo, LogSummary, PartitionInfo
+from amqp_streams.client.options import (
+    ACCEPTED,
+    EARLIEST,
+    LATEST,
+    MODIFIED,
+    NO_RETRY,
+    REJECTED,
+    RELEASED,
+    AfterOffset,
+    AfterTime,
+    Latest,
+    Outcome,
+    RetryPolicy,
+    Settle,
+    Start,
+    TlsOptions,
+)
+
+__all__ = [
+    "ACCEPTED",
+    "EARLIEST",
+    "LATEST",
+    "MODIFIED",
+    "NO_RETRY",
+    "REJECTED",
+    "RELEASED",
+    "AfterOffset",
+    "AfterTime",
+    "AuthenticationError",
+    "Client",
+    "ClosedError",
+    "ConnectError",
+    "ConnectionLostError",
+    "Consumer",
+    "EndpointError",
+    "Event",
+    "Latest",
+    "LinkError",
+    "LinkRefusedError",
+    "LogInfo",
+    "LogSummary",
+    "Management",
+    "ManagementError",
+    "Outcome",
+    "PartitionInfo",
+    "Producer",
+    "Receipt",
+    "ReceivedEvent",
+    "RejectedError",
+    "ReleasedError",
+    "RetryPolicy",
+    "SendError",
+    "SessionError",
+    "Settle",
+    "Start",
+    "TimedOutError",
+    "TlsOptions",
+    "connect",
+]

@@ -1,0 +1,40 @@
+"""What `$info` and `$management` say of a log, as values. Spec: Event Streams section 6."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A moment's figures of one partition; what the peer did not say is None. An empty partition has no offsets."""
+
+    partition: str
+    earliest_offset: str | None
+    latest_offset: str | None
+    event_count: int | None = None
+    bytes: int | None = None
+    first_timestamp_ms: int | None = None
+    last_timestamp_ms: int | None = None
+    state: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfo:
+    """A moment's figures of a log. `details` has every entry of the answer, also those without a field here."""
+
+    log: str
+    partitions: tuple[PartitionInfo, ...]
+    incarnation: str | None = None
+    retention_ms: int | None = None
+    retention_bytes: int | None = None
+    sync: str | None = None
+    details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """One log in a list."""
+
+    name: str
+    partitions: int
+    details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)

@@ -1,0 +1,101 @@
+"""What a caller chooses: where a consumer starts, how failures are retried, how TLS is checked. Plain values."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Final, Literal
+
+from amqp_streams import names
+
+Settle = Literal["auto", "manual", "none"]
+"""auto: settled as accepted when the next events are taken; manual: by `settle`; none: the peer settles as it sends."""
+
+
+class Outcome(Enum):
+    """What becomes of a delivery (AMQP 1.0 core 3.4). Of a log's events, released and modified ones come again on the link."""
+
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    RELEASED = "released"
+    MODIFIED = "modified"
+
+
+ACCEPTED: Final = Outcome.ACCEPTED
+REJECTED: Final = Outcome.REJECTED
+RELEASED: Final = Outcome.RELEASED
+MODIFIED: Final = Outcome.MODIFIED
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """Only events accepted after the attach: the protocol's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class AfterOffset:
+    """Events whose offset is greater than `offset`: a symbol as `event.offset` gives it, or a partition's record number.
+
+    Offsets belong to a partition; on a consumer of several partitions the same value is applied to each.
+    """
+
+    offset: str | int
+
+    @property
+    def symbol(self) -> str:
+        """The offset as it goes over the wire."""
+        return self.offset if isinstance(self.offset, str) else f"{self.offset:016d}"
+
+
+@dataclass(frozen=True, slots=True)
+class AfterTime:
+    """Events stored after this moment, in milliseconds since 1970 UTC (exclusive)."""
+
+    timestamp_ms: int
+
+
+Start = Latest | AfterOffset | AfterTime
+
+LATEST: Final = Latest()
+EARLIEST: Final = AfterOffset(names.OFFSET_EARLIEST)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how fast a lost connection is made again, and how often a released event is sent again.
+
+    The n-th wait (n from 0) is `first_ms * factor**n`, at most `wait_max_ms`, times `jitter()`: a number that should lie from 0.5
+    to 1. `attempts_max` bounds the tries in a row, `elapsed_max_ms` the time from the loss. `first_connect` retries the very first
+    connection too; by default `connect` fails when no address answers.
+    """
+
+    attempts_max: int = 100
+    elapsed_max_ms: int = 120_000
+    first_ms: int = 50
+    wait_max_ms: int = 5_000
+    factor: float = 2.0
+    first_connect: bool = False
+    jitter: Callable[[], float] = field(default=lambda: random.uniform(0.5, 1.0), compare=False)  # noqa: S311 (spreads load, keeps no secret)
+
+    def wait_s(self, attempt: int) -> float:
+        """Seconds to wait before try number `attempt` (from 0) is made again."""
+        growth: float = self.factor ** min(attempt, 64)
+        return min(self.first_ms * growth, self.wait_max_ms) * self.jitter() / 1000
+
+
+NO_RETRY: Final = RetryPolicy(attempts_max=0)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """How `amqps://` and `wss://` are secured. Without a CA file the system's authorities are trusted.
+
+    `certificate_file` and `key_file` are shown to the peer when it asks (SASL EXTERNAL). `verify=False` trusts anybody: tests only.
+    """
+
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    verify: bool = True
+    server_hostname: str | None = None
