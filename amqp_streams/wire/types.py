@@ -1,0 +1,213 @@
+"""The values of AMQP's type system that Python has no type for (AMQP 1.0 part 1).
+
+One law: constructing is validating, so what exists can be encoded. All are subtypes of the Python type they resemble and compare
+equal to it: `UInt(5) == 5`, `Symbol("a") == "a"`. The rest map so: null None, boolean bool, long int, double float, string str,
+binary bytes, uuid UUID, list list, map dict.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Final, Self, TypeAlias
+from uuid import UUID
+
+Value: TypeAlias = "bool | int | float | str | bytes | UUID | list[Value] | dict[Value, Value] | Array | Described | None"
+
+DEPTH_MAX: Final = 32
+"""Values within values within values: the standard's own go 6 deep; a bound on the interpreter's stack."""
+ZERO_WIDTH_ITEMS_MAX: Final = 16
+"""Items of an array whose encoding takes no bytes (null, true, …): without a bound 10 bytes could become 4 billion values."""
+UUID_KEYS_MAX: Final = 256
+"""UUIDs as keys of one map: their hashes can be made to collide, which costs the square of their number."""
+
+LONG_MIN: Final = -(1 << 63)
+LONG_MAX: Final = (1 << 63) - 1
+_UNICODE_MAX: Final = 0x10FFFF
+_SURROGATES: Final = range(0xD800, 0xE000)
+
+
+class _Integer(int):
+    LOW: ClassVar[int]
+    HIGH: ClassVar[int]
+    __slots__ = ()
+
+    def __new__(cls, value: int) -> Self:
+        if not cls.LOW <= value <= cls.HIGH:
+            message = f"{value} is no {cls.__name__.lower()}: {cls.LOW} to {cls.HIGH}"
+            raise ValueError(message)
+        return super().__new__(cls, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({int(self)})"
+
+    __str__ = int.__repr__
+
+
+class UByte(_Integer):
+    """0 to 255."""
+
+    LOW, HIGH = 0, (1 << 8) - 1
+    __slots__ = ()
+
+
+class UShort(_Integer):
+    """16 bits unsigned."""
+
+    LOW, HIGH = 0, (1 << 16) - 1
+    __slots__ = ()
+
+
+class UInt(_Integer):
+    """32 bits unsigned."""
+
+    LOW, HIGH = 0, (1 << 32) - 1
+    __slots__ = ()
+
+
+class ULong(_Integer):
+    """64 bits unsigned."""
+
+    LOW, HIGH = 0, (1 << 64) - 1
+    __slots__ = ()
+
+
+class Byte(_Integer):
+    """-128 to 127."""
+
+    LOW, HIGH = -(1 << 7), (1 << 7) - 1
+    __slots__ = ()
+
+
+class Short(_Integer):
+    """16 bits signed."""
+
+    LOW, HIGH = -(1 << 15), (1 << 15) - 1
+    __slots__ = ()
+
+
+class Int(_Integer):
+    """32 bits signed."""
+
+    LOW, HIGH = -(1 << 31), (1 << 31) - 1
+    __slots__ = ()
+
+
+Long = int
+"""A plain int is a long; the encoder refuses what does not fit."""
+
+
+class Timestamp(_Integer):
+    """Milliseconds since the epoch, UTC; 64 bits signed."""
+
+    LOW, HIGH = LONG_MIN, LONG_MAX
+    __slots__ = ()
+
+
+class Float(float):
+    """32 bits IEEE 754; rounded when constructed, so that it survives the wire unchanged."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: float) -> Self:
+        try:
+            (rounded,) = struct.unpack(">f", struct.pack(">f", value))
+        except OverflowError:
+            message = f"{value} does not fit 32 bits"
+            raise ValueError(message) from None
+        return super().__new__(cls, rounded)
+
+    def __repr__(self) -> str:
+        return f"Float({float(self)})"
+
+    __str__ = float.__repr__
+
+
+class _Decimal(bytes):
+    WIDTH: ClassVar[int]
+
+    def __new__(cls, value: bytes) -> Self:
+        if len(value) != cls.WIDTH:
+            message = f"{len(value)} bytes are no {cls.__name__.lower()}: it has {cls.WIDTH}"
+            raise ValueError(message)
+        return super().__new__(cls, value)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({bytes(self)!r})"
+
+    __str__ = __repr__
+
+
+class Decimal32(_Decimal):
+    """IEEE 754-2008 decimal32 (binary integer form), carried as its 4 bytes."""
+
+    WIDTH = 4
+
+
+class Decimal64(_Decimal):
+    """IEEE 754-2008 decimal64, carried as its 8 bytes."""
+
+    WIDTH = 8
+
+
+class Decimal128(_Decimal):
+    """IEEE 754-2008 decimal128, carried as its 16 bytes."""
+
+    WIDTH = 16
+
+
+class Symbol(str):
+    """A name from a constrained domain: ASCII. Compares equal to the same str."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: str) -> Self:
+        if not value.isascii():
+            message = f"{value!r} is no symbol: ASCII only"
+            raise ValueError(message)
+        return super().__new__(cls, value)
+
+    def __repr__(self) -> str:
+        return f"Symbol({str(self)!r})"
+
+
+class Char(str):
+    """A single Unicode character, surrogates excluded."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: str) -> Self:
+        if len(value) != 1 or ord(value) in _SURROGATES:
+            message = f"{value!r} is no char: exactly one Unicode character"
+            raise ValueError(message)
+        return super().__new__(cls, value)
+
+    @classmethod
+    def of(cls, code_point: int) -> Self:
+        """The character with this number; ValueError if there is none."""
+        if code_point > _UNICODE_MAX:
+            message = f"{code_point:#x} is no Unicode character"
+            raise ValueError(message)
+        return cls(chr(code_point))
+
+    def __repr__(self) -> str:
+        return f"Char({str(self)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Values of one type, which is told once: `Array(Symbol, ("0", "1"))`.
+
+    `element` is the Python type that stands for the AMQP type (`int` for long, `type(None)` for null). With a `descriptor` all
+    elements are described by it. Whether the items fit the element type shows when encoding.
+    """
+
+    element: type
+    items: "tuple[Value, ...]"
+    descriptor: "Symbol | ULong | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A value annotated with what it means: a symbol or a ulong as a rule, though AMQP allows any value."""
+
+    descriptor: "Value"
+    value: "Value"
