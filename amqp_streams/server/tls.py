@@ -1,0 +1,101 @@
+"""TLS for the listeners: contexts made from the configuration and exchanged while the server runs.
+
+Law: a set of files that does not work never replaces one that does. TLS 1.2 or newer, forward secrecy, authenticated encryption only.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from amqp_streams.config import TlsSettings
+from amqp_streams.errors import ConfigError
+
+# TLS 1.2 suites (RFC 9325, section 4.2); those of 1.3 are all good and not chosen here.
+CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+log = structlog.get_logger("amqp_streams.server")
+
+
+def server_context(settings: TlsSettings) -> ssl.SSLContext:
+    """A context that presents `settings.certificate`, and demands a certificate signed by `client_ca` if there is one.
+
+    Raises:
+        ConfigError: a file is missing, unreadable, encrypted, no certificate or key, or they do not belong together.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+    for setting, path in (("certificate", settings.certificate), ("key", settings.key), ("client CA", settings.client_ca)):
+        if path is not None:
+            _readable(setting, path)
+    try:
+        context.load_cert_chain(settings.certificate, settings.key, password=_no_password)
+    except ssl.SSLError as error:
+        message = f"TLS certificate {settings.certificate} with key {settings.key}: {_reason(error)}"
+        raise ConfigError(message) from error
+    except _EncryptedKeyError as error:
+        message = f"TLS key {settings.key} is encrypted: give one without a password, protected by the file's mode"
+        raise ConfigError(message) from error
+    if settings.client_ca is not None:
+        try:
+            context.load_verify_locations(cafile=settings.client_ca)
+        except ssl.SSLError as error:
+            message = f"TLS client CA {settings.client_ca}: {_reason(error)}"
+            raise ConfigError(message) from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+class TlsContext:
+    """The context new connections use; established ones keep the one they began with."""
+
+    def __init__(self, settings: TlsSettings) -> None:
+        """Load it.
+
+        Raises:
+            ConfigError: see `server_context`.
+        """
+        self._settings: Final = settings
+        self._context = server_context(settings)
+
+    def current(self) -> ssl.SSLContext:
+        """The context of this moment."""
+        return self._context
+
+    def reload(self) -> bool:
+        """Read the files again; False, and everything as before, when they do not work (logged with what is wrong)."""
+        try:
+            self._context = server_context(self._settings)
+        except ConfigError as error:
+            log.error("tls_not_reloaded", reason=str(error))
+            return False
+        log.info("tls_reloaded", certificate=str(self._settings.certificate))
+        return True
+
+
+class _EncryptedKeyError(Exception):
+    """Instead of OpenSSL's question on the terminal."""
+
+
+def _no_password() -> str:
+    raise _EncryptedKeyError
+
+
+def _readable(setting: str, path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        message = f"TLS {setting} {path}: {error.strerror or error}"
+        raise ConfigError(message) from error
+
+
+def _reason(error: ssl.SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to the certificate"
+    if not error.reason or error.reason == "NO_START_LINE":
+        return "not in PEM form"
+    return error.reason.replace("_", " ").lower()
