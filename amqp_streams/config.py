@@ -55,11 +55,12 @@ def byte_count(text: str) -> int:
 
 
 def _duration_or_number(value: object) -> object:
-    return duration_ms(value) if isinstance(value, str) else value
+    # Python and TOML know `true` as a kind of 1; as a duration it is a slip.
+    return duration_ms(str(value)) if isinstance(value, str | bool) else value
 
 
 def _size_or_number(value: object) -> object:
-    return byte_count(value) if isinstance(value, str) else value
+    return byte_count(str(value)) if isinstance(value, str | bool) else value
 
 
 Milliseconds = Annotated[int, BeforeValidator(_duration_or_number)]
@@ -250,12 +251,18 @@ class NodeSettings(_Settings):
     listen: tuple[Listener, ...] = (Listener(host="127.0.0.1", port=5672),)
     admin_listen: Listener | None = None
     tls: TlsSettings | None = None
-    users_file: Path | None = None
+    users_file: Path | None = Field(default=None, validation_alias=AliasChoices("users", "users_file"))
     anonymous: AnonymousAccess = AnonymousAccess.LOOPBACK
     plain_without_tls: bool = False
     container_id: str = Field(default="amqp-streams", min_length=1, max_length=255)
     logs: dict[LogName, LogSettings] = Field(default_factory=dict)
-    auto_create_partitions: int = Field(default=0, ge=0, le=PARTITIONS_MAX, description="0: unknown addresses are refused")
+    auto_create_partitions: int = Field(
+        default=0,
+        ge=0,
+        le=PARTITIONS_MAX,
+        description="0: unknown addresses are refused",
+        validation_alias=AliasChoices("auto_create", "auto_create_partitions"),
+    )
     sync: Sync = Sync()
     limits: Limits = Limits()
     log_format: LogFormat = LogFormat.TEXT

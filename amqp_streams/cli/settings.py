@@ -1,0 +1,218 @@
+"""The settings of `serve`, from flags, environment, file and defaults, in that order.
+
+One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the variable
+`AMQP_STREAMS_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read at and what is allowed.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import AliasChoices, BaseModel, ValidationError
+
+from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings, TlsSettings
+from amqp_streams.errors import ConfigError
+
+PREFIX: Final = "AMQP_STREAMS_"
+
+_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"limits": Limits, "tls": TlsSettings}
+_LISTS: Final = frozenset({("listen",), ("listen_tls",), ("log",)})
+_PATHS: Final = frozenset({("data_dir",), ("users",), ("tls", "certificate"), ("tls", "key"), ("tls", "client_ca")})
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value as somebody wrote it, and where: `--listen`, `AMQP_STREAMS_LISTEN`, `node.toml`."""
+
+    value: object
+    place: str
+
+
+Name = tuple[str, ...]
+"""The path of a setting: `("tls", "certificate")`, `("logs", "temps", "partitions")`."""
+
+
+def written_names(model: type[BaseModel]) -> dict[str, str]:
+    """The names a model's settings are understood by, each with the one people write (`idle_timeout_ms` -> `idle_timeout`)."""
+    names: dict[str, str] = {}
+    for field, info in model.model_fields.items():
+        choices = info.validation_alias.choices if isinstance(info.validation_alias, AliasChoices) else [field]
+        names |= {str(choice): str(choices[0]) for choice in choices}
+    return names
+
+
+def settable() -> list[Name]:
+    """Every setting that a variable of the environment can give; `log` stands for the table `logs`."""
+    names: list[Name] = [("listen_tls",), ("log",)]
+    for name in dict.fromkeys(written_names(NodeSettings).values()):
+        section = _SECTIONS.get(name)
+        if section is not None:
+            names += [(name, inner) for inner in dict.fromkeys(written_names(section).values())]
+        elif name != "logs":
+            names.append((name,))
+    return sorted(names)
+
+
+def flag_of(name: Name) -> str:
+    """`("tls", "client_ca")` is `--tls-client-ca`."""
+    return "--" + "-".join(name).replace("_", "-")
+
+
+def variable_of(name: Name) -> str:
+    """`("tls", "client_ca")` is `AMQP_STREAMS_TLS_CLIENT_CA`."""
+    return PREFIX + "_".join(name).upper()
+
+
+def from_flags(flags: Mapping[Name, object]) -> dict[Name, Given]:
+    """The settings given as flags; None and empty lists are not given."""
+    return {name: Given(value, flag_of(name)) for name, value in flags.items() if value not in (None, ())}
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[Name, Given]:
+    """The settings given as variables; lists are separated by spaces or commas.
+
+    Raises:
+        ConfigError: a variable of a section (`AMQP_STREAMS_LIMITS_…`, `AMQP_STREAMS_TLS_…`) that names no setting.
+    """
+    known = {variable_of(name): name for name in settable()}
+    sections = tuple(variable_of((section, "")) for section in _SECTIONS)
+    unknown = sorted(variable for variable in environment if variable.startswith(sections) and variable not in known)
+    if unknown:
+        allowed = ", ".join(variable for variable in sorted(known) if variable.startswith(sections))
+        message = f"{unknown[0]} in the environment is no setting; there are {allowed}"
+        raise ConfigError(message)
+    found = {}
+    for variable, name in known.items():
+        text = environment.get(variable, "")
+        if text:
+            found[name] = Given(text.replace(",", " ").split() if name in _LISTS else text, variable)
+    return found
+
+
+def from_file(path: Path) -> dict[Name, Given]:
+    """The settings of a TOML file; relative paths in it start at its folder.
+
+    Raises:
+        ConfigError: it cannot be read or is no TOML.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        message = f"cannot read {path}: {error.strerror}"
+        raise ConfigError(message) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        message = f"{path} is no TOML: {error}"
+        raise ConfigError(message) from error
+    return {
+        name: Given(str(path.parent / value) if name in _PATHS and isinstance(value, str) else value, str(path))
+        for name, value in _leaves(tables)
+    }
+
+
+def node_settings(
+    flags: Mapping[Name, object], environment: Mapping[str, str], file: Path | None, *, file_place: str = "--config"
+) -> NodeSettings:
+    """Build and check the settings of a node.
+
+    Raises:
+        ConfigError: a line for each setting that cannot be, naming it, where it was read, and what is allowed.
+    """
+    try:
+        in_file = {} if file is None else from_file(file)
+    except ConfigError as error:
+        message = f"{file_place}: {error}"
+        raise ConfigError(message) from error
+    given = _with_logs(in_file) | _with_logs(from_environment(environment)) | _with_logs(from_flags(flags))
+    if ("data_dir",) not in given:
+        message = f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
+        raise ConfigError(message)
+    values = _listeners(given)
+    try:
+        return NodeSettings.model_validate(_nested(values))
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explained(error, given))) from error
+
+
+def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Name, object]]:
+    """Tables flattened to settings, each under the name people write. An empty table of a log is a log with the defaults."""
+    model: type[BaseModel] | None = NodeSettings if not above else _SECTIONS.get(above[0])
+    if len(above) == 2 and above[0] == "logs":
+        model = LogSettings
+    names = written_names(model) if model else {}
+    for key, value in table.items():
+        name = (*above, names.get(key, key))
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, name)
+        else:
+            yield name, value
+
+
+def _with_logs(given: Mapping[Name, Given]) -> dict[Name, Given]:
+    """`--log temps:4` is the table `[logs.temps]` with `partitions = 4`."""
+    settings = {name: one for name, one in given.items() if name != ("log",)}
+    logs = given.get(("log",))
+    if logs is None:
+        return settings
+    for text in logs.value if isinstance(logs.value, list | tuple) else [logs.value]:
+        log, colon, partitions = str(text).partition(":")
+        if colon and not partitions.isdecimal():
+            message = f"{logs.place}: {text!r} is not NAME:PARTITIONS, such as temps:4"
+            raise ConfigError(message)
+        settings["logs", log, "partitions"] = Given(int(partitions) if colon else 1, logs.place)
+    return settings
+
+
+def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
+    """`listen` and `listen_tls` together are the node's listeners; the default counts only where neither is given."""
+    values = {name: one.value for name, one in given.items() if name not in {("listen",), ("listen_tls",)}}
+    listeners = []
+    for name, tls in ((("listen",), False), (("listen_tls",), True)):
+        one = given.get(name)
+        if one is None:
+            continue
+        for text in one.value if isinstance(one.value, list | tuple) else [one.value]:
+            try:
+                listeners.append(Listener.parse(str(text), tls=tls))
+            except ValueError as error:
+                message = f"{name[0]} ({one.place}): {error}"
+                raise ConfigError(message) from error
+    if listeners:
+        values["listen",] = tuple(listeners)
+    return values
+
+
+def _nested(values: Mapping[Name, object]) -> dict[str, object]:
+    nested: dict[str, object] = {}
+    for name, value in values.items():
+        table = nested
+        for key in name[:-1]:
+            inner = table.setdefault(key, {})
+            assert isinstance(inner, dict), "a leaf and a table of one name"
+            table = inner
+        table[name[-1]] = value
+    return nested
+
+
+def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[str]:
+    for problem in error.errors(include_url=False):
+        name = tuple(str(part) for part in problem["loc"] if part != "[key]")
+        reason = str(problem["ctx"]["error"]) if problem["type"] == "value_error" else problem["msg"]
+        if problem["type"] == "extra_forbidden":
+            reason = f"no such setting; there are {', '.join(_siblings(name))}"
+        elif problem["type"] == "missing":
+            reason = f"is needed: {flag_of(name)}, {variable_of(name)} or in the file"
+        elif problem["type"] != "value_error" and not isinstance(problem["input"], dict):
+            reason = f"{reason}, not {problem['input']!r}"
+        places = [one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]]
+        at = f" ({places[0]})" if name and places else ""
+        yield f"{'.'.join(name)}{at}: {reason}" if name else reason
+
+
+def _siblings(name: Name) -> list[str]:
+    model: type[BaseModel] = NodeSettings
+    if len(name) > 1:
+        model = _SECTIONS.get(name[0], LogSettings)
+    names = sorted(set(written_names(model).values()))
+    return sorted([*names, "listen_tls"]) if model is NodeSettings else names
