@@ -57,8 +57,13 @@ class CommitDone:
 class Partition(Protocol):
     """One ordered sequence of records."""
 
-    log: str
-    index: int
+    @property
+    def log(self) -> str:
+        """Name of the log it belongs to."""
+
+    @property
+    def index(self) -> int:
+        """Its number in the log, from 0."""
 
     @property
     def start(self) -> int:
@@ -110,6 +115,15 @@ class Store(Protocol):
 
         Raises:
             ValueError: it exists.
+            StorageError: the disk failed.
+        """
+
+    def update(self, name: str, settings: LogSettings) -> "StoredLog":
+        """Give a log other settings for retention and segments; durable when this returns. The partitions stay the same objects.
+
+        Raises:
+            KeyError: there is no such log.
+            ValueError: the number of partitions differs.
             StorageError: the disk failed.
         """
 

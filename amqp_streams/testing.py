@@ -1,0 +1,284 @@
+"""What tests of this package, and of programs that use it, put in place of the world: storage in memory, a clock moved by hand.
+
+`MemoryStore` keeps every promise of `storage/ports.py` except that nothing is left when the process ends.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from amqp_streams.config import LogSettings, log_name
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.chunks import cut
+from amqp_streams.storage.ports import Chunk, CommitDone, Partition, PartitionFacts, StoredLog
+from amqp_streams.storage.retention import ClosedSegment, expired, must_roll
+
+__all__ = ["ManualClock", "MemoryPartition", "MemoryStore"]
+
+
+class ManualClock:
+    """A clock that stands still until it is moved. Call it for the time in ms since the epoch."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def advance(self, ms: int) -> int:
+        """Move on (or back, with a negative number); returns the new time."""
+        self.now_ms += ms
+        return self.now_ms
+
+
+@dataclass(slots=True, eq=False)
+class _MemorySegment:
+    base: int
+    chunks: list[Chunk] = field(default_factory=list)
+    bytes: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.chunks[-1].base + len(self.chunks[-1]) if self.chunks else self.base
+
+
+class MemoryPartition:
+    """One partition of a `MemoryStore`."""
+
+    def __init__(self, store: "MemoryStore", log: str, index: int, settings: LogSettings) -> None:
+        self.log: Final = log
+        self.index: Final = index
+        self.settings = settings
+        self.start = 0
+        self.end = 0
+        self.failure: StorageError | None = None
+        self.refusal: StorageError | None = None
+        self._store: Final = store
+        self._next = 0
+        self._last_ms = 0
+        self._segments = [_MemorySegment(0)]
+
+    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int) -> int:
+        """See `Partition.append`."""
+        assert len(messages) == len(header_sizes) > 0, "each message has one header size"
+        if error := self.failure or self.refusal:
+            raise error
+        base = self._next
+        self._next += len(messages)
+        self._last_ms = max(self._last_ms, now_ms)
+        timestamps = array("q", [self._last_ms]) * len(messages)
+        self._store._append(self, Chunk(base, timestamps, header_sizes, list(messages)))
+        return base
+
+    def read(self, at: int, bytes_max: int) -> Chunk | None:
+        """See `Partition.read`."""
+        at = max(at, self.start)
+        if at >= self.end:
+            return None
+        segment = self._segments[bisect_right(self._segments, at, key=lambda segment: segment.base) - 1]
+        chunk = segment.chunks[bisect_right(segment.chunks, at, key=lambda chunk: chunk.base) - 1]
+        return cut(chunk, at, bytes_max)
+
+    def seek_timestamp(self, after_ms: int) -> int:
+        """See `Partition.seek_timestamp`."""
+        for segment in self._segments:
+            for chunk in segment.chunks:
+                if chunk.timestamps[-1] > after_ms:
+                    return chunk.base + bisect_right(chunk.timestamps, after_ms)
+        return self.end
+
+    def facts(self) -> PartitionFacts:
+        """See `Partition.facts`."""
+        chunks = [chunk for segment in self._segments for chunk in segment.chunks]
+        return PartitionFacts(
+            start=self.start,
+            end=self.end,
+            bytes=sum(segment.bytes for segment in self._segments),
+            first_timestamp_ms=chunks[0].timestamps[0] if chunks else None,
+            last_timestamp_ms=chunks[-1].timestamps[-1] if chunks else None,
+            failure=str(self.failure) if self.failure else None,
+        )
+
+    def make_visible(self, chunk: Chunk) -> None:
+        """Take a committed chunk into the log."""
+        assert chunk.base == self.end, "commits end in the order of their appends"
+        active, settings = self._segments[-1], self.settings
+        if active.chunks and must_roll(
+            first_timestamp_ms=active.chunks[0].timestamps[0],
+            bytes_=active.bytes,
+            now_ms=chunk.timestamps[0],
+            segment_ms=settings.segment_ms,
+            segment_bytes=settings.segment_bytes,
+        ):
+            active = _MemorySegment(self.end)
+            self._segments.append(active)
+        active.chunks.append(chunk)
+        active.bytes += sum(map(len, chunk.messages))
+        self.end += len(chunk)
+
+    def forget_uncommitted(self) -> None:
+        """The next append gets the number after the last visible record."""
+        self._next = self.end
+
+    def retain(self, now_ms: int) -> bool:
+        """Drop what retention lets go; whether `start` moved."""
+        active, settings = self._segments[-1], self.settings
+        if active.chunks and now_ms - active.chunks[0].timestamps[0] >= settings.segment_ms:
+            self._segments.append(_MemorySegment(self.end))
+        closed = [ClosedSegment(part.base, part.end, part.bytes, part.chunks[-1].timestamps[-1]) for part in self._segments[:-1]]
+        count = expired(
+            closed,
+            active_bytes=self._segments[-1].bytes,
+            now_ms=now_ms,
+            retention_ms=settings.retention_ms,
+            retention_bytes=settings.retention_bytes,
+        )
+        del self._segments[:count]
+        self.start = self._segments[0].base
+        return count > 0
+
+
+class MemoryStore:
+    """All logs in memory. `commit()` completes at once, or with `auto=False` when the test says `complete()` or `fail(…)`."""
+
+    def __init__(self, *, auto: bool = True) -> None:
+        self.on_commit: Callable[[CommitDone], None] = _ignore
+        self.auto: Final = auto
+        self.closed = False
+        self._logs: dict[str, StoredLog] = {}
+        self._sequence = 0
+        self._pending: list[tuple[MemoryPartition, Chunk]] = []
+        self._in_flight: list[tuple[MemoryPartition, Chunk]] | None = None
+        self._wanted = False
+        self._failing: dict[MemoryPartition, StorageError] = {}
+
+    @property
+    def logs(self) -> Mapping[str, StoredLog]:
+        """See `Store.logs`."""
+        return self._logs
+
+    @property
+    def sequence(self) -> int:
+        """See `Store.sequence`."""
+        return self._sequence
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `Store.pending_bytes`."""
+        return _bytes([*self._pending, *(self._in_flight or ())])
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether a commit waits for `complete()` or `fail(…)`."""
+        return self._in_flight is not None
+
+    def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
+        """See `Store.create`."""
+        if log_name(name) in self._logs:
+            message = f"log {name} exists"
+            raise ValueError(message)
+        partitions = tuple(MemoryPartition(self, name, index, settings) for index in range(settings.partitions))
+        self._logs[name] = StoredLog(name, settings, incarnation, partitions)
+        return self._logs[name]
+
+    def update(self, name: str, settings: LogSettings) -> StoredLog:
+        """See `Store.update`."""
+        log = self._logs[name]
+        if settings.partitions != len(log.partitions):
+            message = f"log {name} has {len(log.partitions)} partitions for ever"
+            raise ValueError(message)
+        for partition in log.partitions:
+            assert isinstance(partition, MemoryPartition)
+            partition.settings = settings
+        self._logs[name] = StoredLog(name, settings, log.incarnation, log.partitions)
+        return self._logs[name]
+
+    def delete(self, name: str) -> None:
+        """See `Store.delete`."""
+        for partition in self._logs.pop(name).partitions:
+            assert isinstance(partition, MemoryPartition)
+            partition.failure = StorageError(f"log {name} was deleted")
+
+    def commit(self) -> None:
+        """See `Store.commit`."""
+        if self._in_flight is not None:
+            self._wanted = True
+            return
+        if not self._pending:
+            return
+        self._start()
+        while self.auto and self.in_flight:
+            self.complete()
+
+    def complete(self) -> CommitDone:
+        """End the commit in flight: what it holds becomes visible, but for partitions told to `fail`."""
+        assert self._in_flight is not None, "a commit is in flight"
+        ended, sequence = self._in_flight, self._sequence - 1
+        failures: dict[Partition, StorageError] = {}
+        for partition, chunk in ended:
+            if error := partition.failure or partition.refusal or self._failing.get(partition):
+                failures[partition] = error
+            else:
+                partition.make_visible(chunk)
+        for failed in failures:
+            self._refuse(failed)
+        self._failing.clear()
+        done = CommitDone(sequence, sum(len(chunk) for _, chunk in ended), _bytes(ended), 0.0, failures)
+        self._in_flight = None
+        if self._wanted and self._pending:
+            self._start()
+        self._wanted = False
+        self.on_commit(done)
+        return done
+
+    def fail(self, partition: Partition, error: StorageError, *, stop: bool = True) -> None:
+        """Make `partition` lose what it has in the commit in flight or, without one, in the next; with `stop` it takes no more."""
+        assert isinstance(partition, MemoryPartition)
+        self._failing[partition] = error
+        if stop:
+            partition.failure = error
+
+    def apply_retention(self, now_ms: int) -> list[tuple[Partition, int]]:
+        """See `Store.apply_retention`."""
+        moved: list[tuple[Partition, int]] = []
+        for log in self._logs.values():
+            for partition in log.partitions:
+                assert isinstance(partition, MemoryPartition)
+                before = partition.start
+                if partition.retain(now_ms):
+                    moved.append((partition, before))
+        return moved
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        while self._in_flight is not None or self._pending:
+            self.commit()
+            if self._in_flight is not None:
+                self.complete()
+        self.closed = True
+        self.on_commit = _ignore
+
+    def _append(self, partition: MemoryPartition, chunk: Chunk) -> None:
+        self._pending.append((partition, chunk))
+
+    def _start(self) -> None:
+        self._in_flight, self._pending = self._pending, []
+        self._sequence += 1
+
+    def _refuse(self, partition: Partition) -> None:
+        """Numbers after a lost record cannot stay: what is pending fails with its own commit, and until then nothing is taken."""
+        assert isinstance(partition, MemoryPartition)
+        waiting = any(owner is partition for owner, _ in self._pending)
+        partition.refusal = (StorageError("the commit before this one failed") if waiting else None) if not partition.failure else None
+        if not waiting:
+            partition.forget_uncommitted()
+
+
+def _ignore(done: CommitDone) -> None:
+    pass
+
+
+def _bytes(entries: Sequence[tuple[MemoryPartition, Chunk]]) -> int:
+    return sum(sum(map(len, chunk.messages)) for _, chunk in entries)

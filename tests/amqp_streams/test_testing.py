@@ -1,0 +1,41 @@
+"""The memory store ends commits when told to, and loses what it is told to lose."""
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.ports import CommitDone
+from amqp_streams.testing import MemoryStore
+
+NOW = 1_700_000_000_000
+
+
+def test_nothing_is_visible_before_the_commit_ends() -> None:
+    store, done = MemoryStore(auto=False), list[CommitDone]()
+    store.on_commit = done.append
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    assert partition.append([b"a", b"b"], b"\0\0", NOW) == 0
+    assert store.sequence == 0
+    store.commit()
+    assert (store.sequence, partition.end, partition.read(0, 100)) == (1, 0, None)
+    store.complete()
+    assert partition.end == 2
+    assert [(one.sequence, one.events, one.bytes, dict(one.failures)) for one in done] == [(0, 2, 2, {})]
+
+
+def test_a_failed_commit_takes_the_appends_behind_it_along_and_then_numbers_go_on_without_a_gap() -> None:
+    store, done = MemoryStore(auto=False), list[CommitDone]()
+    store.on_commit = done.append
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    partition.append([b"a"], b"\0", NOW)
+    store.commit()
+    partition.append([b"b"], b"\0", NOW)
+    store.commit()
+    store.fail(partition, StorageError("full"), stop=False)
+    store.complete()
+    store.complete()
+    assert [list(one.failures) for one in done] == [[partition], [partition]]
+    assert partition.append([b"c"], b"\0", NOW) == 0
+    store.commit()
+    store.complete()
+    chunk = partition.read(0, 100)
+    assert chunk is not None
+    assert list(chunk.messages) == [b"c"]
