@@ -1,0 +1,90 @@
+"""The delivery annotations that every delivered record carries: partition, time of append, offset (Event Streams 4.6.4, 5.1).
+
+    00 53 71                                        delivery annotations
+    c1 <size> 06                                    a map of three pairs
+    a3 1e event-streams-source-partition  a3 <n> <partition>
+    a3 16 event-streams-timestamp         83 <8 bytes: ms since the epoch>
+    a3 14 event-streams-offset            a3 10 <13 digits> <3 digits>
+
+The offset is last, so that the sections of up to a thousand neighbours appended at the same time differ in their last three bytes:
+writing one is joining two byte strings that are there already.
+"""
+
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from amqp_streams.names import OFFSET, SOURCE_PARTITION, TIMESTAMP
+from amqp_streams.wire.encoder import encode
+from amqp_streams.wire.offsets import OFFSET_DIGITS, OFFSET_MAX
+from amqp_streams.wire.types import Symbol
+
+_DESCRIPTOR: Final = b"\x00\x53\x71"
+_BLOCK: Final = 1000
+_LOW: Final = tuple(b"%03d" % low for low in range(_BLOCK))
+_PAIRS: Final = 3
+_TIMESTAMP_MAX: Final = (1 << 63) - 1
+
+
+def section(annotations: Mapping[str, object]) -> bytes:
+    """A delivery annotations section with any entries; keys become symbols, None values are left out, no entries: no section.
+
+    Raises:
+        WireError: a value has no AMQP type.
+        ValueError: a key is not ASCII.
+    """
+    entries = {Symbol(key): value for key, value in annotations.items() if value is not None}
+    return _DESCRIPTOR + encode(entries) if entries else b""
+
+
+class AnnotationWriter:
+    """Writes the sections of one partition's records; `extra` are further annotations, the same on each record."""
+
+    __slots__ = ("_after_timestamp", "_before_timestamp")
+
+    def __init__(self, partition: str, extra: Mapping[str, object] | None = None) -> None:
+        entries = {Symbol(key): value for key, value in (extra or {}).items() if value is not None}
+        before = encode(Symbol(SOURCE_PARTITION)) + encode(Symbol(partition)) + encode(Symbol(TIMESTAMP)) + b"\x83"
+        self._after_timestamp: Final = encode(Symbol(OFFSET)) + bytes((0xA3, OFFSET_DIGITS))
+        pairs = b"".join([encode(part) for pair in entries.items() for part in pair]) + before
+        count = 2 * (len(entries) + _PAIRS)
+        # An offset and a timestamp have one size each, so the size of the map is known before their values are.
+        size = len(pairs) + 8 + len(self._after_timestamp) + OFFSET_DIGITS
+        small = size + 1 < 256 and count < 256
+        head = bytes((0xC1, size + 1, count)) if small else struct.pack(">BII", 0xD1, size + 4, count)
+        self._before_timestamp: Final = _DESCRIPTOR + head + pairs
+
+    def run(self, first: int, timestamp_ms: int, count: int) -> list[bytes]:
+        """The sections of `count` records from number `first` on, all appended at `timestamp_ms`."""
+        assert 0 <= first <= first + count <= OFFSET_MAX + 1, (first, count)
+        assert 0 <= timestamp_ms <= _TIMESTAMP_MAX, timestamp_ms
+        head = self._before_timestamp + timestamp_ms.to_bytes(8) + self._after_timestamp
+        block, low = divmod(first, _BLOCK)
+        if low + count <= _BLOCK:
+            prefix = head + b"%013d" % block
+            return [prefix + digits for digits in _LOW[low : low + count]]
+        written: list[bytes] = []
+        while count:
+            here = min(count, _BLOCK - low)
+            prefix = head + b"%013d" % block
+            written += [prefix + digits for digits in _LOW[low : low + here]]
+            block, low, count = block + 1, 0, count - here
+        return written
+
+    def runs(self, first: int, timestamps_ms: Sequence[int]) -> list[bytes]:
+        """The sections of as many records as there are timestamps, which never decrease; from number `first` on."""
+        total = len(timestamps_ms)
+        if total and timestamps_ms[0] == timestamps_ms[total - 1]:
+            return self.run(first, timestamps_ms[0], total)
+        written: list[bytes] = []
+        block, low = divmod(first, _BLOCK)
+        previous, prefix = -1, b""
+        for timestamp in timestamps_ms:
+            if timestamp != previous or low == _BLOCK:
+                if low == _BLOCK:
+                    block, low = block + 1, 0
+                prefix = b"%b%b%b%013d" % (self._before_timestamp, timestamp.to_bytes(8), self._after_timestamp, block)
+                previous = timestamp
+            written.append(prefix + _LOW[low])
+            low += 1
+        return written
