@@ -88,3 +88,11 @@ class AnnotationWriter:
             written.append(prefix + _LOW[low])
             low += 1
         return written
+
+
+def assemble(annotations: Sequence[bytes], stored: Sequence[bytes], header_sizes: bytes) -> list[bytes]:
+    """Whole messages as they are delivered: header, delivery annotations, everything else. One of each per record."""
+    if not any(header_sizes):
+        return [written + message for written, message in zip(annotations, stored, strict=True)]
+    parts = zip(annotations, stored, header_sizes, strict=True)
+    return [message[:size] + written + message[size:] for written, message, size in parts]
