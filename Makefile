@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: help setup run demo test check format bench clean
+.PHONY: help setup run demo test check format bench soak connections clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -40,5 +40,17 @@ format: setup  ## rewrite the code in the house's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+BENCH_ARGS ?=
+bench: setup  ## speed beside the installed peers: table, ratios, which wanted figures are met (BENCH_ARGS=--quick)
+	$(BIN)/python -m bench.run $(BENCH_ARGS)
+
+MESSAGES ?= 5000000
+soak: setup  ## produce and consume MESSAGES events with bounded retention: memory stays flat
+	$(BIN)/python -m bench.soak --messages $(MESSAGES)
+
+CONNECTIONS ?= 1000
+connections: setup  ## CONNECTIONS connections with two links each at once: memory of an idle one, and that each answers
+	$(BIN)/python -m bench.connections --connections $(CONNECTIONS)
+
 clean:  ## remove what the targets made
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis bench/amqp/bin
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis bench/amqp/bin bench/results
