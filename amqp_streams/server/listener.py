@@ -7,7 +7,7 @@ TLS too (both asyncio and uvloop decrypt into it synchronously), so that an idle
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import structlog
 
@@ -99,8 +99,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Tell who it is and let the factory make the connection."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its bases
         transport.set_write_buffer_limits(high=DRAINED_WHEN_ABOVE, low=DRAINED_BELOW)
         name = transport.get_extra_info("peername") or ("?", 0)  # None: reset before we looked
         self.peer, self.loopback = format_address(*name[:2]), is_loopback(name[0])
