@@ -1,0 +1,88 @@
+"""How commands reach a node: its URL, who asks, how TLS is checked; and how their asynchronous part is run.
+
+A password is never an argument: it comes from the URL, the environment, or the first line of stdin.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import uvloop
+
+from amqp_streams.cli.reading import password_from_stdin
+from amqp_streams.client import Client, TlsOptions, connect
+from amqp_streams.errors import ConfigError
+
+URL_DEFAULT: Final = "amqp://127.0.0.1:5672"
+_SCHEMES: Final = ("amqp", "amqps", "ws", "wss")
+
+T = TypeVar("T")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A node and how to speak to it."""
+
+    url: str = URL_DEFAULT
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: TlsOptions | None = None
+
+    def client(self) -> Client:
+        """A client of this node, not connected yet."""
+        return connect(self.url, user=self.user, password=self.password, tls=self.tls)
+
+    def at(self, address: str) -> "tuple[Endpoint, str]":
+        """The node and the log that an ADDRESS means: the name of a log at this node, or a URL with the log as its path.
+
+        Raises:
+            ConfigError: it is a URL without a log, or of another protocol.
+        """
+        if "://" not in address:
+            return self, address
+        scheme, _, rest = address.partition("://")
+        authority, _, log = rest.partition("/")
+        if scheme not in _SCHEMES or not authority or not log:
+            message = f"{address!r} is no address: the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
+            raise ConfigError(message)
+        return Endpoint(f"{scheme}://{authority}", self.user, self.password, self.tls), log
+
+
+def client_options(command: Command) -> Command:
+    """The flags of every command that talks to a node; the command gets them as `endpoint`."""
+
+    @click.option("--url", envvar="AMQP_STREAMS_URL", metavar="URL", default=URL_DEFAULT, show_default=True, show_envvar=True,
+                  help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT].")  # fmt: skip
+    @click.option("--user", envvar="AMQP_STREAMS_USER", metavar="NAME", show_envvar=True,
+                  help="Who asks; the password is in the URL, in AMQP_STREAMS_PASSWORD, or on stdin.")  # fmt: skip
+    @click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin.")
+    @click.option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM.")
+    @click.option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM.")
+    @click.option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM.")
+    @click.option("--insecure", is_flag=True, help="Do not check the node's certificate. For trying things out only.")
+    @wraps(command)
+    def with_endpoint(
+        *args: Any, url: str, user: str | None, password_stdin: bool, ca: Path | None, cert: Path | None, key_file: Path | None,
+        insecure: bool, **more: Any,
+    ) -> Any:  # fmt: skip
+        password = password_from_stdin() if password_stdin else os.environ.get("AMQP_STREAMS_PASSWORD")
+        # A password without a user belongs to nobody here: the URL may name one, and then has its own or takes this.
+        tls = TlsOptions(ca_file=ca, certificate_file=cert, key_file=key_file, verify=not insecure)
+        return command(*args, endpoint=Endpoint(url, user, password, tls), **more)
+
+    return with_endpoint  # type: ignore[return-value]  # click's decorators keep the callable; its parameters are click's from here on
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a command's asynchronous part; Ctrl-C cancels it and comes out as KeyboardInterrupt."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -1,0 +1,228 @@
+"""The measurements behind `amqp-streams bench`: they load a node and come back with figures.
+
+Latency is measured from the moment an event was due, not from when there was time to send it: a node that stands still for a second
+shows that second in every event that was due in it.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams.cli.connection import Endpoint
+from amqp_streams.cli.console import Advance
+from amqp_streams.cli.statistics import Latencies, Pace, Result
+from amqp_streams.client import EARLIEST, LATEST, Consumer, Event, Producer, Receipt, SendError
+from amqp_streams.errors import AmqpStreamsError
+
+_BATCH_MAX: Final = 500
+_STAMP_BYTES: Final = 8
+_REPORT_S: Final = 0.5
+_READ_EVENTS: Final = 5000
+_TAIL_S: Final = 10.0
+"""How long the last events of a latency measurement may be on their way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is asked of a node. `rate` is events per second over all connections; None: as fast as it goes."""
+
+    log: str
+    events: int
+    size: int
+    rate: float | None
+    connections: int
+    window: int
+    warmup: int
+    bound: bool = False
+
+
+@dataclass(slots=True)
+class Course:
+    """How far a measurement is. The clock starts when the warm-up is over."""
+
+    load: Load
+    advance: Advance
+    done: int = 0
+    bytes: int = 0
+    refused: int = 0
+    started: float = 0.0
+    ended: float = 0.0
+    _shown: float = 0.0
+    _shown_done: int = 0
+
+    def count(self, events: int, size: int) -> None:
+        """Events came through."""
+        now = time.perf_counter()
+        before, self.done = self.done, self.done + events
+        if before < self.load.warmup <= self.done or (self.load.warmup == 0 and before == 0 and not self.started):
+            self.started = now
+        if before >= self.load.warmup:
+            self.bytes += size
+            self.ended = now
+        if now - self._shown >= _REPORT_S:
+            rate = (self.done - self._shown_done) / (now - self._shown) if self._shown else 0.0
+            self.advance(self.done, note=f"{rate:,.0f} events/s")
+            self._shown, self._shown_done = now, self.done
+
+    def begin(self) -> None:
+        """Without a warm-up the clock starts here."""
+        if self.load.warmup == 0:
+            self.started = time.perf_counter()
+
+    def result(self, what: str, latencies: Latencies) -> Result:
+        """The figures."""
+        measured = max(0, self.done - self.load.warmup)
+        return Result(
+            what=what,
+            events=measured,
+            bytes=self.bytes,
+            seconds=max(0.0, self.ended - self.started),
+            refused=self.refused,
+            latency_ms=latencies.summary(),
+            samples=len(latencies.seconds),
+        )
+
+
+async def measure_producing(node: Endpoint, load: Load, advance: Advance) -> Result:
+    """Send events over several connections; latency from due to accepted, of one event in each batch."""
+    course, latencies = Course(load, advance), Latencies()
+    total = load.events + load.warmup
+    shares = [total // load.connections + (index < total % load.connections) for index in range(load.connections)]
+    partitions = await _partitions(node, load) if load.bound else [None]
+    async with contextlib.AsyncExitStack() as stack:
+        producers = []
+        for index in range(load.connections):
+            client = await stack.enter_async_context(node.client())
+            partition = partitions[index % len(partitions)]
+            producers.append(await stack.enter_async_context(client.producer(load.log, partition=partition, window=load.window)))
+        course.begin()
+        await _all(*(_produce(producer, share, course, latencies) for producer, share in zip(producers, shares, strict=True)))
+    return course.result("produce", latencies)
+
+
+async def _produce(producer: Producer, events: int, course: Course, latencies: Latencies) -> None:
+    load = course.load
+    pace = Pace(None if load.rate is None else load.rate / load.connections)
+    message = Event(body=b"x" * load.size).encode()
+    batch_max = max(1, min(_BATCH_MAX, load.window // 4))
+    started, sent = time.perf_counter(), 0
+    pending: set[asyncio.Future[Receipt]] = set()
+    while sent < events:
+        elapsed = time.perf_counter() - started
+        due = pace.due(elapsed)
+        size = min(batch_max, events - sent, events if due is None else due - sent)
+        if size <= 0:
+            await asyncio.sleep(max(0.0, pace.due_at(sent) - elapsed))
+            continue
+        was_due = time.perf_counter() if load.rate is None else started + pace.due_at(sent + size - 1)
+        if size > 1:
+            await producer.post_batch([message] * (size - 1))
+        outcome = asyncio.ensure_future(_timed(await producer.post(message), was_due, course, size, latencies))
+        pending.add(outcome)
+        outcome.add_done_callback(pending.discard)
+        sent += size
+    try:
+        await producer.flush(timeout=None)
+    except SendError as error:
+        course.refused += error.count
+    await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def _timed(outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies) -> Receipt:
+    """The batch's last event tells for the batch: outcomes of one producer come in order."""
+    receipt = await outcome
+    if course.done >= course.load.warmup:
+        latencies.record(time.perf_counter() - was_due)
+    course.count(events, events * course.load.size)
+    return receipt
+
+
+async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Result:
+    """Read a log from its earliest event on: one link to all partitions, or the partitions dealt out over several connections."""
+    course = Course(load, advance)
+    async with contextlib.AsyncExitStack() as stack:
+        consumers = []
+        partitions = await _partitions(node, load) if load.connections > 1 or load.bound else [None]
+        for index in range(min(load.connections, len(partitions))):
+            client = await stack.enter_async_context(node.client())
+            for partition in partitions[index :: load.connections]:
+                consumer = client.consumer(load.log, partition=partition, start=EARLIEST, credit=load.window)
+                consumers.append(await stack.enter_async_context(consumer))
+        course.begin()
+        await _all(*(_consume(consumer, course) for consumer in consumers))
+    return course.result("consume", Latencies())
+
+
+async def _consume(consumer: Consumer, course: Course) -> None:
+    wanted = course.load.events + course.load.warmup
+    while course.done < wanted:
+        messages = await consumer.receive_raw(_READ_EVENTS, timeout=1.0)
+        messages = messages[: wanted - course.done]
+        if messages:
+            course.count(len(messages), sum(map(len, messages)))
+
+
+async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Result:
+    """Send at a rate, receive what was sent: latency from due to received, end to end, in one process with one clock."""
+    assert load.rate is not None, "latency is measured at a rate"
+    course, latencies = Course(load, advance), Latencies()
+    async with node.client() as sending, node.client() as receiving:
+        consumer = await receiving.consumer(load.log, start=LATEST, credit=load.window).__aenter__()
+        producer = await sending.producer(load.log, window=load.window).__aenter__()
+        course.begin()
+        reader = asyncio.ensure_future(_receive_stamped(consumer, course, latencies))
+        try:
+            await _send_stamped(producer, load)
+            await asyncio.wait([reader], timeout=_TAIL_S)
+        finally:
+            reader.cancel()
+        if not reader.cancelled() and reader.done():
+            reader.result()
+    course.refused = load.events + load.warmup - course.done
+    return course.result("latency", latencies)
+
+
+async def _send_stamped(producer: Producer, load: Load) -> None:
+    pace, filler = Pace(load.rate), b"x" * max(0, load.size - _STAMP_BYTES)
+    started = time.perf_counter()
+    for index in range(load.events + load.warmup):
+        due = started + pace.due_at(index)
+        ahead = due - time.perf_counter()
+        if ahead > 0:
+            await asyncio.sleep(ahead)
+        await producer.post_batch([Event(body=int(due * 1e9).to_bytes(_STAMP_BYTES) + filler)])
+    await producer.flush(timeout=None)
+
+
+async def _receive_stamped(consumer: Consumer, course: Course, latencies: Latencies) -> None:
+    load = course.load
+    while course.done < load.events + load.warmup:
+        for event in await consumer.receive(_READ_EVENTS):
+            body = event.body
+            if not isinstance(body, bytes) or len(body) != max(load.size, _STAMP_BYTES):
+                continue
+            if course.done >= load.warmup:
+                latencies.record(time.perf_counter() - int.from_bytes(body[:_STAMP_BYTES]) / 1e9)
+            course.count(1, len(body))
+
+
+async def _partitions(node: Endpoint, load: Load) -> Sequence[str | None]:
+    async with node.client() as client:
+        return [one.partition for one in (await client.info(load.log)).partitions]
+
+
+async def _all(*work: Awaitable[None]) -> None:
+    """All of it, or until one fails: the others are cancelled then."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(_awaited(one))
+    except* AmqpStreamsError as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work

@@ -1,0 +1,148 @@
+"""Places in a log as people write them: `earliest`, an offset, a moment. Pure; the present is an argument.
+
+| written | means |
+|---|---|
+| `earliest`, `latest`, `end` | as they say |
+| `42`, `0000000000000042`, `offset:42` | the event with this offset |
+| `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `2026-11-21` | a moment; without a zone it is UTC |
+| `1795242600000`, `time:1795242600000` | a moment in milliseconds since 1970: a bare number of 13 digits |
+| `-1h`, `-90m`, `now` | a moment before the present |
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, LogInfo, Start
+from amqp_streams.config import duration_ms
+
+_EPOCH_MS_DIGITS: Final = 13
+_OFFSET: Final = re.compile(r"(?:offset:)?([0-9]{1,16})")
+_EPOCH_MS: Final = re.compile(r"time:([0-9]{1,15})|([0-9]{13})")
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """The event with this number; in each partition where there are several."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """A moment, in milliseconds since 1970 UTC."""
+
+    ms: int
+
+
+def parse_place(text: str, now_ms: int) -> AtOffset | AtTime:
+    """Read an offset or a moment.
+
+    Raises:
+        ValueError: it is neither; says what is.
+    """
+    if found := _EPOCH_MS.fullmatch(text):
+        return AtTime(int(found[1] or found[2]))
+    if found := _OFFSET.fullmatch(text):
+        return AtOffset(int(found[1]))
+    if text == "now":
+        return AtTime(now_ms)
+    try:
+        if text.startswith("-"):
+            return AtTime(max(0, now_ms - duration_ms(text[1:])))
+        moment = datetime.fromisoformat(text)
+        return AtTime(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
+    except (ValueError, OverflowError) as error:
+        message = (
+            f"{text!r} is neither an offset (42, offset:42) nor a moment (2026-11-21T06:30:00Z, -1h, now, "
+            f"or milliseconds since 1970: {_EPOCH_MS_DIGITS} digits, time:MS)"
+        )
+        raise ValueError(message) from error
+
+
+def parse_start(text: str, now_ms: int) -> Start:
+    """Where a consumer starts: `earliest`, `latest`, or at the first event of a place, itself included.
+
+    Raises:
+        ValueError: none of these; says what is.
+    """
+    if text == "earliest":
+        return EARLIEST
+    if text == "latest":
+        return LATEST
+    try:
+        place = parse_place(text, now_ms)
+    except ValueError as error:
+        message = f"{error}, nor 'earliest' or 'latest'"
+        raise ValueError(message) from error
+    # On the wire both conditions are exclusive ("greater than"); people name the first event that they want.
+    if isinstance(place, AtOffset):
+        return AfterOffset(place.number - 1) if place.number else EARLIEST
+    return AfterTime(place.ms - 1) if place.ms else EARLIEST
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where reading stops, exclusive: before an offset or a moment, and (unless following) where each partition ended at the start."""
+
+    place: AtOffset | AtTime | None
+    ends: dict[str, int] | None
+    """Partition -> one past its latest offset; None: not bounded by what there is now."""
+
+    def beyond(self, partition: str | None, offset: int | None, timestamp_ms: int | None) -> bool:
+        """This event is past the end of its partition: neither it nor any later one of the partition is wanted."""
+        if self.ends is not None and partition is not None and offset is not None and offset >= self.ends.get(partition, 0):
+            return True
+        if isinstance(self.place, AtOffset):
+            return offset is not None and offset >= self.place.number
+        return isinstance(self.place, AtTime) and timestamp_ms is not None and timestamp_ms >= self.place.ms
+
+    def last(self, partition: str, offset: int) -> bool:
+        """No wanted event comes after this one in its partition."""
+        if self.ends is not None and offset + 1 >= self.ends.get(partition, 0):
+            return True
+        return isinstance(self.place, AtOffset) and offset + 1 >= self.place.number
+
+
+def ends_of(info: LogInfo, partition: str | None = None) -> dict[str, int]:
+    """One past the latest offset of each partition (of one, if named); 0 for those that are empty."""
+    return {
+        one.partition: int(one.latest_offset) + 1 if one.latest_offset else 0
+        for one in info.partitions
+        if partition is None or one.partition == partition
+    }
+
+
+class Remaining:
+    """Which partitions still have events to come. Made of the bounds and where reading starts; told of every event."""
+
+    def __init__(self, bounds: Bounds, info: LogInfo, start: Start, partition: str | None = None) -> None:
+        self._bounds: Final = bounds
+        wanted = [one for one in info.partitions if partition is None or one.partition == partition]
+        self._open = {one.partition for one in wanted}
+        if bounds.ends is not None:
+            self._open = {one.partition for one in wanted if _has_events(one.latest_offset, one.last_timestamp_ms, start)}
+
+    def __bool__(self) -> bool:
+        return bool(self._open)
+
+    def wants(self, partition: str | None, offset: str | None, timestamp_ms: int | None) -> bool:
+        """Take note of an event; False when it is past the end of its partition."""
+        number = int(offset) if offset is not None and offset.isdecimal() else None
+        if self._bounds.beyond(partition, number, timestamp_ms):
+            self._open.discard(partition or "")
+            return False
+        if partition is not None and number is not None and self._bounds.last(partition, number):
+            self._open.discard(partition)
+        return True
+
+
+def _has_events(latest: str | None, last_timestamp_ms: int | None, start: Start) -> bool:
+    """A partition holds an event at or after `start`; what the peer does not say counts as yes."""
+    if latest is None or start == LATEST:
+        return False
+    if isinstance(start, AfterTime):
+        return last_timestamp_ms is None or last_timestamp_ms > start.timestamp_ms
+    assert isinstance(start, AfterOffset)
+    return start == EARLIEST or int(latest) > int(start.offset)

@@ -1,0 +1,136 @@
+"""Input as it comes: bytes of files and of stdin without a thread, and lines out of bytes.
+
+A pipe or a terminal is waited for on the event loop, so that what arrives goes on at once and Ctrl-C is not stuck in a read.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.errors import AmqpStreamsError, ConfigError
+
+CHUNK_BYTES: Final = 256 << 10
+_PASSWORD_BYTES_MAX: Final = 4096
+LINE_BYTES_MAX: Final = 256 << 20
+"""The largest message any node may take (limits.message_bytes); a longer line is a mistake."""
+
+
+class InputError(AmqpStreamsError):
+    """What was to be sent is not what it was said to be; the message names file and line."""
+
+
+@contextmanager
+def descriptor_of(file: str) -> Iterator[int]:
+    """An open descriptor of a file; `-` is stdin, which stays open."""
+    if file == "-":
+        yield 0
+        return
+    descriptor = os.open(Path(file), os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """The bytes of an open file, pipe or terminal, as they come, at most `CHUNK_BYTES` at a time."""
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, arrived.set)
+    except (OSError, ValueError):
+        # Regular files cannot be waited for, and need not be.
+        while data := os.read(descriptor, CHUNK_BYTES):
+            yield data
+        return
+    try:
+        while True:
+            await arrived.wait()
+            arrived.clear()
+            data = os.read(descriptor, CHUNK_BYTES)
+            if not data:
+                return
+            yield data
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def password_from_stdin() -> str:
+    """The first line of stdin. What follows it stays for others: read byte by byte from the descriptor.
+
+    Raises:
+        ConfigError: there is none, or no end of it.
+    """
+    line = bytearray()
+    while len(line) < _PASSWORD_BYTES_MAX and (byte := os.read(0, 1)) not in (b"", b"\n"):
+        line += byte
+    password = line.decode(errors="replace").rstrip("\r")
+    if not password or len(line) == _PASSWORD_BYTES_MAX:
+        message = f"--password-stdin: the first line of stdin has to be a password of 1 to {_PASSWORD_BYTES_MAX - 1} bytes"
+        raise ConfigError(message)
+    return password
+
+
+class Lines:
+    """Bytes in, whole lines out, without their line ends (LF or CR LF). With `quotes`, a line end inside double quotes ends nothing."""
+
+    def __init__(self, *, quotes: bool = False) -> None:
+        self._quotes: Final = quotes
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._open = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that these bytes complete.
+
+        Raises:
+            InputError: a line longer than `LINE_BYTES_MAX`.
+        """
+        pieces = data.split(b"\n")
+        lines: list[bytes] = []
+        for piece in pieces[:-1]:
+            line = self._joined(piece)
+            if line is not None:
+                lines.append(line)
+        self._keep(pieces[-1])
+        return lines
+
+    def finish(self) -> list[bytes]:
+        """The last line, where it has no line end.
+
+        Raises:
+            InputError: the input ended inside double quotes.
+        """
+        if self._open:
+            message = "a double quote is opened and never closed"
+            raise InputError(message)
+        last = b"".join(self._parts)
+        self._parts.clear()
+        return [last.removesuffix(b"\r")] if last else []
+
+    def _joined(self, piece: bytes) -> bytes | None:
+        if not self._parts:
+            line = piece
+        else:
+            self._parts.append(piece)
+            line = b"".join(self._parts)
+            self._parts.clear()
+            self._size = 0
+        if self._quotes and line.count(b'"') % 2:
+            self._open = True
+            self._keep(line + b"\n")
+            return None
+        self._open = False
+        return line.removesuffix(b"\r")
+
+    def _keep(self, piece: bytes) -> None:
+        if not piece:
+            return
+        self._parts.append(piece)
+        self._size += len(piece)
+        if self._size > LINE_BYTES_MAX:
+            message = f"a line is longer than {LINE_BYTES_MAX} bytes" + (": a double quote is never closed" if self._open else "")
+            raise InputError(message)

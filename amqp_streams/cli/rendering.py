@@ -1,0 +1,143 @@
+"""Events as people and programs read them. Pure.
+
+The JSON line of an event: `partition`, `offset`, `timestamp` (ISO 8601, UTC, milliseconds), `key`, `subject`, `content_type`,
+`properties`, `body` (text, or the value itself where the message has a value as its body) or `body_base64`, `annotations`. Entries
+without a value are null; names are stable.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+from uuid import UUID
+
+from amqp_streams.wire.types import Array, Described
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXT_BODY_MAX: Final = 4096
+
+
+class Format(StrEnum):
+    """How events are printed: `text` a line for people, `json` one for programs, `body` the body and a line end, `raw` the body alone."""
+
+    TEXT = "text"
+    JSON = "json"
+    BODY = "body"
+    RAW = "raw"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """An event to print; what it has not is None."""
+
+    partition: str | None
+    offset: str | None
+    timestamp_ms: int | None
+    key: str | None = None
+    subject: str | None = None
+    content_type: str | None = None
+    properties: Mapping[str, object] = field(default_factory=dict)
+    annotations: Mapping[str, object] = field(default_factory=dict)
+    body: object = b""
+
+
+def render(event: Shown, form: Format) -> bytes:
+    """The bytes to print for an event, line end included where the form has one."""
+    if form is Format.RAW:
+        return body_bytes(event.body)
+    if form is Format.BODY:
+        return body_bytes(event.body) + b"\n"
+    if form is Format.JSON:
+        return json.dumps(as_json(event), ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode("utf-8", "replace") + b"\n"
+    return _line(event).encode("utf-8", "replace") + b"\n"
+
+
+def as_json(event: Shown) -> dict[str, object]:
+    """The event as an object of JSON."""
+    shown: dict[str, object] = {
+        "partition": event.partition,
+        "offset": event.offset,
+        "timestamp": iso_time(event.timestamp_ms),
+        "key": event.key,
+        "subject": event.subject,
+        "content_type": event.content_type,
+        "properties": plain(event.properties),
+    }
+    if isinstance(event.body, bytes):
+        try:
+            shown["body"] = event.body.decode()
+        except UnicodeDecodeError:
+            shown["body_base64"] = base64.b64encode(event.body).decode()
+    else:
+        shown["body"] = plain(event.body)
+    return shown | {"annotations": plain(event.annotations)}
+
+
+def plain(value: object) -> object:
+    """A value of AMQP's type system in JSON's: bytes as `{"base64": …}`, described values as `{"descriptor": …, "value": …}`."""
+    for kind, convert in _PLAIN:
+        if isinstance(value, kind):
+            return convert(value)
+    return str(value)
+
+
+def iso_time(ms: int | None) -> str | None:
+    """A moment as `2026-11-21T06:30:00.000Z`; one that no calendar has stays a number of milliseconds."""
+    if ms is None:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=int(ms))
+    except OverflowError:
+        return str(int(ms))
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def body_bytes(body: object) -> bytes:
+    """A body as bytes: bytes as they are, text in UTF-8, other values as JSON."""
+    if isinstance(body, bytes):
+        return body
+    if isinstance(body, str):
+        return body.encode("utf-8", "replace")
+    return json.dumps(plain(body), ensure_ascii=False).encode("utf-8", "replace")
+
+
+def printable(text: str) -> str:
+    """Text without characters that a terminal acts on or that break a line: they are written as escapes."""
+    return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def _line(event: Shown) -> str:
+    number = str(int(event.offset)) if event.offset is not None and event.offset.isdecimal() else str(event.offset or "-")
+    body = body_bytes(event.body)
+    shown = body[:_TEXT_BODY_MAX]
+    text = printable(shown.decode("utf-8", "backslashreplace"))
+    if len(body) > len(shown):
+        text += f" … ({len(body)} bytes)"
+    where = f"{event.partition if event.partition is not None else '-'}:{number}"
+    return "\t".join((where, iso_time(event.timestamp_ms) or "-", printable(event.key) if event.key is not None else "-", text))
+
+
+def _name(key: object) -> str:
+    value = plain(key)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+# The first kind that fits counts: a bool is an int, too. Subtypes (UInt, Symbol, Timestamp) become the type they resemble.
+_PLAIN: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
+    (type(None), lambda _: None),
+    (bool, bool),
+    (int, int),
+    (float, lambda number: float(number) if math.isfinite(number) else str(float(number))),
+    (str, str.__str__),
+    (bytes, lambda data: {"base64": base64.b64encode(data).decode()}),
+    (Mapping, lambda mapping: {_name(key): plain(one) for key, one in mapping.items()}),
+    (list, lambda values: [plain(one) for one in values]),
+    (tuple, lambda values: [plain(one) for one in values]),
+    (UUID, str),
+    (Described, lambda one: {"descriptor": plain(one.descriptor), "value": plain(one.value)}),
+    (Array, lambda one: [plain(item) for item in one.items]),
+)

@@ -1,0 +1,83 @@
+"""`amqp-streams user …`: who may connect to a node with a password. Works on the users file; a running node reads it again by itself."""
+
+from pathlib import Path
+
+import click
+
+from amqp_streams.cli.console import print_json, print_table, say
+from amqp_streams.cli.reading import password_from_stdin
+from amqp_streams.server.users import UsersFile
+
+_FAILED = 1
+_USERS = click.option(
+    "--users", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", envvar="AMQP_STREAMS_USERS",
+    show_envvar=True, help="The users file; made by the first 'add'.",
+)  # fmt: skip
+
+
+@click.group(short_help="Manage the users file of a node.")
+def user() -> None:
+    """Manage the users file of a node ('serve --users FILE'). It holds hashes, never passwords.
+
+    \b
+    Examples:
+      amqp-streams user add alice --users users.json
+      pass show streams/bob | amqp-streams user add bob --users users.json --password-stdin
+      amqp-streams user list --users users.json
+      amqp-streams user remove alice --users users.json
+    """
+
+
+@user.command()
+@click.argument("name")
+@_USERS
+@click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin instead of asking twice.")
+def add(name: str, *, file: Path, password_stdin: bool) -> None:
+    """Add the user NAME, or give it a new password.
+
+    \b
+    Examples:
+      amqp-streams user add alice --users users.json
+      echo "$SECRET" | amqp-streams user add alice --users users.json --password-stdin
+    """
+    password = password_from_stdin() if password_stdin else click.prompt("Password", hide_input=True, confirmation_prompt="Again", err=True)
+    try:
+        new = UsersFile.load(file).add(name, password)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    say(f"{name} is added" if new else f"{name} has a new password")
+
+
+@user.command()
+@click.argument("name")
+@_USERS
+def remove(name: str, *, file: Path) -> int:
+    """Remove the user NAME. Connections that it has stay until they end.
+
+    \b
+    Examples:
+      amqp-streams user remove alice --users users.json
+    """
+    if UsersFile.load(file).remove(name):
+        say(f"{name} is removed")
+        return 0
+    say(f"amqp-streams: there is no user {name}")
+    return _FAILED
+
+
+@user.command("list")
+@_USERS
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(*, file: Path, as_json: bool) -> None:
+    """List the users.
+
+    \b
+    Examples:
+      amqp-streams user list --users users.json
+      amqp-streams user list --users users.json --json | jq -r '.users[]'
+    """
+    names = UsersFile.load(file).names
+    if as_json:
+        print_json({"users": names})
+    else:
+        print_table(("USER",), [(name,) for name in names])
