@@ -197,8 +197,9 @@ class Acceptor:
             self._resting.cancel()
         self._loop.remove_reader(self._sock)
         self._sock.close()
-        for task in self.opening:
-            task.cancel()
+        if self._tls is not None:  # without, they are open within a turn of the loop, and some already are
+            for task in self.opening:
+                task.cancel()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_A_TURN):
