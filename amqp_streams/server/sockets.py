@@ -104,7 +104,7 @@ class Seldom:
 
 
 async def bind(listener: Listener) -> list[socket.socket]:
-    """Listening sockets for every address `listener.host` stands for (a name may have several); an empty host means all of them.
+    """Listening sockets for every address `listener.host` stands for; a name may have several.
 
     IPv6 sockets take IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
 
@@ -114,7 +114,7 @@ async def bind(listener: Listener) -> list[socket.socket]:
     host = listener.host.removeprefix("[").removesuffix("]")
     where = format_address(host, listener.port)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = await asyncio.get_running_loop().getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         message = f"cannot listen on {where}: {error.strerror or error}"
         raise ConfigError(message) from error

@@ -1,0 +1,517 @@
+"""Listeners on real loopback sockets, on both event loops."""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from amqp_streams.config import Limits, Listener
+from amqp_streams.errors import ConfigError
+from amqp_streams.server.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection, ConnectionFactory
+from amqp_streams.server.listener import Listeners, listen
+from amqp_streams.server.sockets import BACKLOG, Admission
+from amqp_streams.server.tls import TlsContext
+from tests.amqp_streams.server.peers import Authority, Echo, Echoes
+
+BOTH_LOOPS = True
+LOCAL = Listener(host="127.0.0.1", port=0)
+LIMITS = Limits()
+
+Listen = Callable[..., Awaitable[Listeners]]
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[..., Awaitable[Peer]]
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Listen]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(factory: ConnectionFactory, *where: Listener, **settings: Any) -> Listeners:
+            made = await listen(where or (LOCAL,), factory, **{"limits": LIMITS, "linger_s": 1.0, **settings})
+            stack.push_async_callback(made.close)
+            return made
+
+        yield start
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    writers: list[asyncio.StreamWriter] = []
+
+    async def start(listeners: Listeners, **settings: Any) -> Peer:
+        address = listeners.addresses[settings.pop("index", 0)]
+        reader, writer = await asyncio.open_connection(address.host, address.port, **settings)
+        writers.append(writer)
+        return reader, writer
+
+    yield start
+    for writer in writers:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def closed_without_a_word(peer: Peer) -> bool:
+    """Whether the node ends this connection and sends nothing; a reset will do."""
+    try:
+        return await peer[0].read(-1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_bytes_come_back_and_the_end_is_told_once(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    reader, writer = await connect(await serve(echoes))
+    writer.write(b"AMQP\x00\x01\x00\x00")
+    assert await reader.readexactly(8) == b"AMQP\x00\x01\x00\x00"
+    own = writer.get_extra_info("sockname")
+    await hang_up(writer)
+    echo = echoes.made[0]
+    await echo.gone.wait()
+    assert (echo.channel.peer, echo.channel.loopback, echo.channel.secure) == (f"127.0.0.1:{own[1]}", True, False)
+    assert echo.calls.count("lost") == 1
+    assert echo.calls[-1] == "lost"
+
+
+async def test_bytes_sent_one_by_one_arrive_in_order(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    reader, writer = await connect(await serve(echoes))
+    writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sent = bytes(range(256))
+    for byte in sent:
+        writer.write(bytes([byte]))
+        await writer.drain()
+    assert await reader.readexactly(256) == sent
+
+
+async def test_a_peer_that_stops_sending_still_gets_what_was_written(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    reader, writer = await connect(await serve(echoes))
+    sent = bytes(1 << 20)
+    writer.write(sent)
+    writer.write_eof()
+    assert await reader.read(-1) == sent
+    await hang_up(writer)
+    await echoes.made[0].gone.wait()
+
+
+async def test_a_reset_by_the_peer_is_a_loss_like_another(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    _, writer = await connect(await serve(echoes))
+    echo = await echoes.number(0)
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+    await echo.gone.wait()
+    echo.channel.write(b"too late")
+    echo.channel.pause_reading()
+    echo.channel.resume_reading()
+    echo.channel.close()
+    echo.channel.abort()
+    assert echo.channel.pending() == 0
+    assert echo.calls == ["lost"]
+
+
+async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes)
+    reader, _writer = await connect(listeners, limit=1024)
+    echo = await echoes.number(0)
+    for _ in range(64):
+        echo.channel.write(bytes(1 << 20))
+    assert echo.channel.pending() > DRAINED_WHEN_ABOVE
+    assert "drained" not in echo.calls
+    assert len(await reader.readexactly(64 << 20)) == 64 << 20
+    await echo.room.wait()
+    assert echo.channel.pending() <= DRAINED_WHEN_ABOVE
+
+
+async def test_drained_follows_as_soon_as_pending_was_above_its_threshold(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    """The promise writers stop on: no threshold above DRAINED_WHEN_ABOVE can wait for ever."""
+    reader, _writer = await connect(await serve(echoes), limit=1024)
+    echo = await echoes.number(0)
+    sent = 0
+    while echo.channel.pending() <= DRAINED_WHEN_ABOVE:
+        echo.channel.write(bytes(4096))
+        sent += 4096
+        await asyncio.sleep(0)
+    await reader.readexactly(sent)
+    await echo.room.wait()
+
+
+async def test_a_paused_channel_receives_nothing_until_it_is_resumed(serve: Listen, connect: Connect) -> None:
+    echoes = Echoes()
+
+    def paused_from_the_start(channel: ByteChannel) -> Echo:
+        channel.pause_reading()
+        channel.pause_reading()
+        return echoes(channel)
+
+    listeners = await serve(paused_from_the_start)
+    reader, writer = await connect(listeners)
+    echo = await echoes.number(0)
+    other_reader, other = await connect(listeners)
+    other_echo = await echoes.number(1)
+    other_echo.channel.resume_reading()
+    writer.write(b"held back")
+    other.write(b"passes")
+    assert await other_reader.readexactly(6) == b"passes"  # by now the first one's bytes have arrived
+    assert echo.calls == []
+    echo.channel.resume_reading()
+    echo.channel.resume_reading()
+    assert await reader.readexactly(9) == b"held back"
+
+
+async def test_close_sends_what_is_buffered_while_the_peer_still_sends(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    """Closing a socket with unread bytes would reset it and destroy the last frames on their way."""
+    reader, writer = await connect(await serve(echoes))
+    echo = await echoes.number(0)
+    echo.channel.pause_reading()
+    writer.write(bytes(1 << 20))
+    answer = b"x" * (8 << 20)
+    echo.channel.write(answer)
+    echo.channel.close()
+    echo.channel.write(b"ignored")
+    assert await reader.read(-1) == answer
+    assert "received" not in echo.calls
+    await hang_up(writer)
+    await echo.gone.wait()
+    assert echo.calls == ["lost"]
+
+
+async def test_a_peer_that_ignores_the_close_is_cut_off(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    _, _writer = await connect(await serve(echoes, linger_s=0.01), limit=1024)
+    echo = await echoes.number(0)
+    echo.channel.write(bytes(64 << 20))
+    echo.channel.close()
+    await echo.gone.wait()
+    assert echo.calls == ["lost"]
+
+
+async def test_abort_drops_what_is_buffered(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    reader, _writer = await connect(await serve(echoes), limit=1024)
+    echo = await echoes.number(0)
+    echo.channel.write(bytes(64 << 20))
+    echo.channel.abort()
+    await echo.gone.wait()
+    with contextlib.suppress(ConnectionResetError):
+        assert len(await reader.read(-1)) < 64 << 20
+
+
+class Faulty(Echo):
+    """Fails where its channel's first bytes say."""
+
+    def received(self, data: memoryview) -> None:
+        super().received(data)
+        raise RuntimeError("a fault of our own")
+
+    def lost(self) -> None:
+        super().lost()
+        raise RuntimeError("another")
+
+
+async def test_a_fault_of_one_connection_ends_it_and_nothing_else(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    faulty: list[Faulty] = []
+
+    def first_is_faulty(channel: ByteChannel) -> Connection:
+        if faulty:
+            return echoes(channel)
+        faulty.append(Faulty(channel))
+        return faulty[0]
+
+    listeners = await serve(first_is_faulty)
+    reader, writer = await connect(listeners)
+    writer.write(b"boom")
+    with contextlib.suppress(ConnectionResetError):
+        await reader.read(-1)
+    await faulty[0].gone.wait()
+    assert faulty[0].calls == ["received", "lost"]
+    await hang_up(writer)
+    reader, writer = await connect(listeners)
+    writer.write(b"well")
+    assert await reader.readexactly(4) == b"well"
+
+
+async def test_a_connection_that_cannot_be_made_is_closed(serve: Listen, connect: Connect) -> None:
+    def refuses(channel: ByteChannel) -> Connection:
+        raise RuntimeError("no")
+
+    listeners = await serve(refuses)
+    for _ in range(2):
+        peer = await connect(listeners)
+        assert await closed_without_a_word(peer)
+    assert await listeners.wait_closed(5)
+    assert len(listeners.admission) == 0
+
+
+async def test_five_hundred_connections_live_at_once(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes)
+    opened = await asyncio.gather(*(connect(listeners) for _ in range(500)))
+    for number, (_, writer) in enumerate(opened):
+        writer.write(struct.pack("!I", number))
+    answers = await asyncio.gather(*(reader.readexactly(4) for reader, _ in opened))
+    assert [struct.unpack("!I", answer)[0] for answer in answers] == list(range(500))
+    assert len(listeners.channels) == len(listeners.admission) == 500
+    for _, writer in opened:
+        writer.close()
+    assert await listeners.wait_closed(10)
+
+
+async def test_connections_beyond_the_limit_are_closed_and_counted(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes, limits=Limits(connections=2))
+    kept = [await connect(listeners) for _ in range(2)]
+    await echoes.number(1)
+    for _ in range(3):
+        peer = await connect(listeners)
+        assert await closed_without_a_word(peer)
+    assert (len(echoes.made), listeners.admission.refused) == (2, 3)
+    await hang_up(kept[0][1])
+    await echoes.made[0].gone.wait()
+    reader, writer = await connect(listeners)
+    writer.write(b"room")
+    assert await reader.readexactly(4) == b"room"
+    await hang_up(writer)
+    await hang_up(kept[1][1])
+
+
+async def test_admission_is_shared_between_listeners(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    admission = Admission(1)
+    assert admission.enter("a WebSocket", peer="[::1]:1")
+    peer = await connect(await serve(echoes, admission=admission))
+    assert await closed_without_a_word(peer)
+    assert admission.refused == 1
+
+
+async def test_stop_accepts_no_more_and_leaves_the_established(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes)
+    reader, writer = await connect(listeners)
+    await echoes.number(0)
+    listeners.stop()
+    listeners.stop()
+    with pytest.raises(OSError, match=r"Connect call failed|refused"):
+        await connect(listeners)
+    writer.write(b"still here")
+    assert await reader.readexactly(10) == b"still here"
+    closing = asyncio.create_task(listeners.close(drain_s=5))
+    assert await reader.read(-1) == b""
+    await hang_up(writer)
+    await closing
+    await hang_up(writer)
+    await echoes.made[0].gone.wait()
+
+
+async def test_close_cuts_off_peers_that_outstay_the_drain(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes, linger_s=60.0)
+    _, _writer = await connect(listeners, limit=1024)
+    (await echoes.number(0)).channel.write(bytes(64 << 20))
+    await listeners.close(drain_s=0.01)
+    assert echoes.made[0].calls == ["lost"]
+    assert not listeners.channels
+
+
+async def test_listens_on_several_addresses_and_reports_each_port(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes, LOCAL, Listener(host="127.0.0.2", port=0))
+    first, second = listeners.addresses
+    assert (first.host, second.host) == ("127.0.0.1", "127.0.0.2")
+    assert first.port != 0 != second.port
+    assert str(first) == f"127.0.0.1:{first.port}"
+    for index in (0, 1):
+        reader, writer = await connect(listeners, index=index)
+        writer.write(b"hi")
+        assert await reader.readexactly(2) == b"hi"
+
+
+async def test_an_address_in_use_is_told_and_nothing_stays_bound(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    taken = (await serve(echoes)).addresses[0]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = probe.getsockname()[1]
+    with pytest.raises(ConfigError, match=rf"cannot listen on 127\.0\.0\.1:{taken.port}: Address already in use"):
+        await serve(echoes, Listener(host="127.0.0.1", port=free), Listener(host=taken.host, port=taken.port))
+    assert (await serve(echoes, Listener(host="127.0.0.1", port=free))).addresses[0].port == free
+
+
+@pytest.mark.parametrize(("host", "words"), [("nowhere.invalid", "nowhere.invalid:5672"), ("192.0.2.1", "Cannot assign requested address")])
+async def test_an_address_that_is_not_here_is_told(serve: Listen, connect: Connect, echoes: Echoes, host: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        await serve(echoes, Listener(host=host, port=5672))
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+ipv6 = pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6 loopback address")
+
+
+@ipv6
+async def test_ipv6_addresses_are_written_in_brackets(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes, Listener(host="[::1]", port=0))
+    assert str(listeners.addresses[0]) == f"[::1]:{listeners.addresses[0].port}"
+    reader, writer = await connect(listeners)
+    writer.write(b"six")
+    assert await reader.readexactly(3) == b"six"
+    channel = echoes.made[0].channel
+    assert channel.peer.startswith("[::1]:")
+    assert channel.loopback
+
+
+@ipv6
+async def test_every_ipv4_and_every_ipv6_address_share_a_port(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    port = (await serve(echoes, Listener(host="0.0.0.0", port=0))).addresses[0].port
+    assert (await serve(echoes, Listener(host="::", port=port))).addresses[0].port == port
+
+
+async def test_running_out_of_descriptors_rests_the_accepting(
+    serve: Listen, connect: Connect, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the rest a readable listening socket that cannot be accepted from spins the loop."""
+    monkeypatch.setattr("amqp_streams.server.sockets.BACK_OFF_S", 0.01)
+    listeners = await serve(echoes)
+    real, failures = socket.socket.accept, iter([OSError(24, "Too many open files")] * 3)
+
+    def accept(self: socket.socket) -> tuple[socket.socket, Any]:
+        for failure in failures:
+            raise failure
+        return real(self)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    reader, writer = await connect(listeners)
+    writer.write(b"later")
+    assert await reader.readexactly(5) == b"later"
+    assert next(failures, None) is None
+
+
+# -- TLS
+
+
+def tls_listener(authority: Authority, name: str = "server", *, client_ca: bool = False) -> dict[str, Any]:
+    settings = authority.issue(name)
+    return {"tls": TlsContext(settings.model_copy(update={"client_ca": authority.ca}) if client_ca else settings)}
+
+
+TLS_LOCAL = Listener(host="127.0.0.1", port=0, tls=True)
+
+
+async def test_tls_carries_megabytes_both_ways(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
+    reader, writer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
+    sent = bytes(range(256)) * 4096 * 4
+    writer.write(sent)
+    assert await reader.readexactly(len(sent)) == sent
+    echo = echoes.made[0]
+    assert echo.channel.secure
+    assert echo.channel.certificate is None
+    await hang_up(writer)
+    await echo.gone.wait()
+    assert echo.calls.count("lost") == 1
+
+
+async def test_tls_connections_do_not_mix_in_the_shared_buffer(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
+    context = authority.client_context()
+    opened = await asyncio.gather(*(connect(listeners, ssl=context, server_hostname="localhost") for _ in range(8)))
+
+    async def talk(number: int) -> bool:
+        reader, writer = opened[number]
+        sent = bytes([number]) * 300_000
+        writer.write(sent)
+        return await reader.readexactly(len(sent)) == sent
+
+    assert all(await asyncio.gather(*map(talk, range(8))))
+    assert all(len(set(echo.got)) == 1 for echo in echoes.made)
+
+
+async def test_tls_close_sends_what_is_buffered(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
+    reader, writer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
+    echo = await echoes.number(0)
+    echo.channel.write(bytes(4 << 20))
+    echo.channel.close()
+    assert len(await reader.read(-1)) == 4 << 20
+    await hang_up(writer)
+    await echo.gone.wait()
+
+
+async def test_tls_with_a_client_authority_wants_and_shows_the_certificate(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority, client_ca=True))
+    context = authority.client_context(presenting=authority.issue("alice"))
+    reader, writer = await connect(listeners, ssl=context, server_hostname="localhost")
+    writer.write(b"hi")
+    assert await reader.readexactly(2) == b"hi"
+    certificate = echoes.made[0].channel.certificate  # type: ignore[attr-defined]  # the later EXTERNAL looks for it
+    assert certificate["subject"] == ((("commonName", "alice"),),)
+    await hang_up(writer)
+    with contextlib.suppress(OSError):  # TLS 1.3: the client may be through before it hears the refusal
+        stranger, _ = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
+        assert await stranger.read(-1) == b""
+    assert len(echoes.made) == 1
+
+
+async def test_a_handshake_that_never_comes_is_given_up(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, limits=Limits(unauthenticated_ms=100), **tls_listener(authority))
+    peer = await connect(listeners)
+    assert await closed_without_a_word(peer)
+    assert await listeners.wait_closed(5)
+    assert len(listeners.admission) == 0
+    assert not echoes.made
+
+
+async def test_noise_instead_of_a_handshake_is_refused(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
+    reader, writer = await connect(listeners)
+    writer.write(b"AMQP\x00\x01\x00\x00 no client hello at all")
+    with contextlib.suppress(ConnectionResetError):
+        await reader.read(-1)
+    assert await listeners.wait_closed(5)
+    assert not echoes.made
+
+
+async def test_close_gives_up_handshakes_under_way(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
+    _, _writer = await connect(listeners)
+    async with asyncio.timeout(5):
+        while not listeners.channels:  # noqa: ASYNC110  (there is no event for a handshake that has begun)
+            await asyncio.sleep(0)
+    await listeners.close(drain_s=5)
+    assert not listeners.channels
+
+
+async def test_new_connections_get_the_reloaded_certificate(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
+    first, second = authority.issue("first"), authority.issue("second")
+    settings = authority.issue("current")
+    for source, target in ((first.certificate, settings.certificate), (first.key, settings.key)):
+        target.write_bytes(source.read_bytes())
+    tls = TlsContext(settings)
+    listeners = await serve(echoes, TLS_LOCAL, tls=tls)
+    reader, writer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
+    for source, target in ((second.certificate, settings.certificate), (second.key, settings.key)):
+        target.write_bytes(source.read_bytes())
+    assert tls.reload()
+    _, newer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
+    assert presented_name(writer) == "first"
+    assert presented_name(newer) == "second"
+    writer.write(b"lives")
+    assert await reader.readexactly(5) == b"lives"
+
+
+def presented_name(writer: asyncio.StreamWriter) -> str:
+    subject = writer.get_extra_info("peercert")["subject"]
+    return str(dict(pair for entry in subject for pair in entry)["commonName"])
+
+
+def test_the_backlog_is_a_thousand() -> None:
+    assert BACKLOG == 1024
