@@ -2,8 +2,8 @@
 
     {"version": 1, "users": {"alice": {"argon2": "$argon2id$v=19$m=65536,t=3,p=4$…"}}}
 
-One law: the file is written whole or not at all, by one process at a time, readable by its owner only. A user has a dictionary of credentials by kind, so that
-other kinds can stand beside `argon2`; kinds that this version does not know are kept as they are.
+One law: the file is written whole or not at all, by one process at a time, readable by its owner only. A user has a dictionary of
+credentials by kind, so that other kinds can stand beside `argon2`; users that are not touched keep theirs as they are.
 
 Verifying takes tens of milliseconds of CPU by design: call it in a thread, not on the event loop.
 """

@@ -268,20 +268,21 @@ class _Found(NamedTuple):
 
 
 def _strip(message: bytes) -> tuple[int, bytes]:
-    code, _, end = _section(message, 0)
+    code, _ = _descriptor(message, 0)
     header_size = 0
     if code == HEADER:
-        header_size = end
+        _, _, header_size = _section(message, 0)
         if header_size > HEADER_SIZE_MAX:
             text = f"a header of {header_size} bytes; {HEADER_SIZE_MAX} are allowed"
             raise WireError(text)
-        if end == len(message):
+        if header_size == len(message):
             return header_size, message
-        code, _, end = _section(message, header_size)
-    if code != DELIVERY_ANNOTATIONS:
+        code, _ = _descriptor(message, header_size)
         if code == HEADER:
             raise _out_of_order(code, header_size)
+    if code != DELIVERY_ANNOTATIONS:
         return header_size, message
+    _, _, end = _section(message, header_size)
     stored = message[:header_size] + message[end:]
     if not stored:
         raise _nothing()
