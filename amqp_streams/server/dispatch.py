@@ -1,0 +1,224 @@
+"""One connection's engine events, turned into what links do. Spec: AMQP 1.0 part 2.
+
+Law: nothing a peer sends raises out of here. What it may not have is answered with the standard's condition on the smallest endpoint
+that is wrong: the delivery, the link, the session, the connection.
+"""
+
+from typing import Final
+
+from cproton_ffi import lib
+
+from amqp_streams import __version__, names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.server import transfers
+from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
+from amqp_streams.server.links import ConsumerLink, InfoLink, Link, ManagementLink, Owner, ProducerLink, ReplyLink, Service
+from amqp_streams.server.termini import answer_termini, attach_request
+from amqp_streams.streams.attach import Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
+
+OFFERED: Final = (names.CAPABILITY_EVENT_STREAMS, names.CAPABILITY_ANONYMOUS_RELAY)
+_PROPERTIES: Final = {"product": "amqp-streams", "version": __version__}
+_FEW_PRODUCERS: Final = 4
+"""With no more producer links than this, one delivery event is reason enough to look at all of them."""
+
+_DELIVERY: Final = lib.PN_DELIVERY
+_ACCEPTED: Final = lib.PN_ACCEPTED
+
+
+class Dispatch:
+    """The links of one connection and the events that reach them."""
+
+    __slots__ = (
+        "_engine",
+        "_owner",
+        "_plain_producers",
+        "_producers",
+        "_service",
+        "closed",
+        "consumers",
+        "container",
+        "links",
+        "opened",
+        "peer",
+    )
+
+    def __init__(self, service: Service, owner: Owner, engine: Engine, peer: str) -> None:
+        self._service = service
+        self._owner = owner
+        self._engine = engine
+        self.peer = peer
+        self.container = ""
+        self.opened = False
+        self.closed = False
+        self.links: dict[Pointer, Link] = {}
+        self.consumers: set[ConsumerLink] = set()
+        self._producers: list[ProducerLink] = []
+        self._plain_producers = False
+
+    def run(self) -> None:
+        """Handle all events that there are."""
+        collector = self._engine.collector
+        peek, pop, event_type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        taken = False
+        while event := peek(collector):
+            kind = event_type(event)
+            if kind == _DELIVERY:
+                if not self._plain_producers:
+                    self._on_delivery(event)
+                elif not taken:  # every delivery event is of one of these few links: one look takes all that has arrived
+                    taken = True
+                    for producer in self._producers:
+                        producer.take()
+            else:
+                taken = False
+                self._on_event(kind, event)
+            pop(collector)
+
+    def lost(self) -> None:
+        """The connection is gone: no pointer is used from here on."""
+        for link in tuple(self.links.values()):
+            self._forget(link)
+
+    # -- deliveries
+
+    def _on_delivery(self, event: Pointer) -> None:
+        delivery = lib.pn_event_delivery(event)
+        if lib.pn_delivery_remote_state(delivery) == _ACCEPTED and self.consumers:
+            pointer = lib.pn_event_link(event)
+            if lib.pn_link_is_sender(pointer):
+                lib.pn_delivery_settle(delivery)
+                return
+        self._on_other_delivery(lib.pn_event_link(event), delivery)
+
+    def _on_other_delivery(self, pointer: Pointer, delivery: Pointer) -> None:
+        link = self.links.get(pointer)
+        match link:
+            case ConsumerLink():
+                returned = transfers.settle_outgoing(delivery)
+                if returned is not None:
+                    link.returned(returned)
+            case ProducerLink() if link.second and link.settled_by_sender(delivery):
+                pass
+            case ProducerLink() | ManagementLink():
+                link.take()
+            case _ if lib.pn_link_is_sender(pointer):
+                transfers.settle_outgoing(delivery)
+            case _:
+                transfers.receive(pointer, bytearray(), self._service.limits.message_bytes)  # of a refused link: dropped
+
+    # -- endpoints
+
+    def _on_event(self, kind: int, event: Pointer) -> None:
+        match kind:
+            case lib.PN_CONNECTION_REMOTE_OPEN:
+                self._on_open()
+            case lib.PN_SESSION_REMOTE_OPEN:
+                lib.pn_session_open(lib.pn_event_session(event))
+            case lib.PN_LINK_REMOTE_OPEN:
+                self._on_attach(lib.pn_event_link(event))
+            case lib.PN_LINK_FLOW:
+                self._on_flow(lib.pn_event_link(event))
+            case lib.PN_LINK_REMOTE_CLOSE | lib.PN_LINK_REMOTE_DETACH:
+                self._on_detach(lib.pn_event_link(event))
+            case lib.PN_SESSION_REMOTE_CLOSE:
+                self._on_end(lib.pn_event_session(event))
+            case lib.PN_CONNECTION_REMOTE_CLOSE:
+                self._on_close()
+            case lib.PN_TRANSPORT_ERROR:
+                reason = condition_text(lib.pn_transport_condition(self._engine.transport))
+                self._service.warn("connection_failed", peer=self.peer, reason=reason)
+
+    def _on_open(self) -> None:
+        self.container = text(lib.pn_connection_remote_container(self._engine.connection)) or ""
+        self.opened = True
+        self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=_PROPERTIES)
+
+    def _on_attach(self, pointer: Pointer) -> None:
+        try:
+            if len(self.links) >= self._service.limits.links:
+                description = f"a connection has at most {self._service.limits.links} links"
+                raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
+            request = attach_request(pointer, self.container, self._service.limits.filter_bytes)
+            grant = self._service.node.attach(request)
+        except PeerError as error:
+            self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
+            refuse_link(pointer, error)
+            return
+        except StorageError as error:
+            refuse_link(pointer, PeerError(names.INTERNAL_ERROR, str(error)))
+            return
+        answer_termini(pointer, request, grant)
+        lib.pn_link_set_max_message_size(pointer, self._service.limits.message_bytes)
+        lib.pn_link_open(pointer)
+        link = self._link(pointer, request.link, grant)
+        self.links[pointer] = link
+        self._look_at_links()
+        self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
+        if isinstance(link, ProducerLink | ManagementLink):
+            link.grant()
+
+    def _link(self, pointer: Pointer, name: str, grant: Grant) -> Link:
+        service, owner = self._service, self._owner
+        match grant:
+            case Producing() | Relaying():
+                second = lib.pn_link_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
+                producer = ProducerLink(service, owner, pointer, name, grant, second=second)
+                self._producers.append(producer)
+                return producer
+            case Consuming():
+                presettled = lib.pn_link_snd_settle_mode(pointer) == lib.PN_SND_SETTLED
+                consumer = ConsumerLink(service, owner, pointer, name, grant, container=self.container, presettled=presettled)
+                self.consumers.add(consumer)
+                return consumer
+            case Informing():
+                return InfoLink(service, owner, pointer, name, grant)
+            case Managing():
+                return ManagementLink(service, owner, pointer, name, grant)
+            case Replying():
+                return ReplyLink(service, owner, pointer, name, grant)
+
+    def _on_flow(self, pointer: Pointer) -> None:
+        link = self.links.get(pointer)
+        if isinstance(link, ConsumerLink | InfoLink | ReplyLink):
+            link.pump()
+
+    def _on_detach(self, pointer: Pointer) -> None:
+        link = self.links.get(pointer)
+        if link is not None:
+            self._forget(link)
+            self._service.note(
+                "link_detached", peer=self.peer, link=link.name, reason=condition_text(lib.pn_link_remote_condition(pointer))
+            )
+        lib.pn_link_close(pointer)
+        lib.pn_link_free(pointer)
+
+    def _on_end(self, session: Pointer) -> None:
+        for link in tuple(self.links.values()):
+            if link.session == session:
+                self._forget(link)
+        lib.pn_session_close(session)
+        lib.pn_session_free(session)
+
+    def _on_close(self) -> None:
+        self.closed = True
+        self.lost()
+        lib.pn_connection_close(self._engine.connection)
+
+    def _forget(self, link: Link) -> None:
+        link.alive = False
+        del self.links[link.pointer]
+        match link:
+            case ProducerLink():
+                self._producers.remove(link)
+                self._service.node.detach(link.grant_of_node)
+            case ConsumerLink():
+                self.consumers.discard(link)
+                self._service.node.detach(link.grant)
+            case InfoLink() | ReplyLink():
+                self._service.node.detach(link.grant)
+        self._look_at_links()
+
+    def _look_at_links(self) -> None:
+        """Whether this connection is of the common kind that only produces, on a few links that settle first."""
+        few = len(self._producers) == len(self.links) <= _FEW_PRODUCERS
+        self._plain_producers = few and not any(producer.second for producer in self._producers)

@@ -1,0 +1,262 @@
+"""The event loop's side of the server: joins store, node and connections, and keeps their turns short.
+
+Life of a batch: a link's transfers are appended (`await_commit`), one commit a turn takes what all links appended (`_begin_commit`), the
+store calls `_committed` when that is safe, then producers get `accepted` and consumers with credit are pumped, in that order.
+"""
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from amqp_streams import names
+from amqp_streams.config import Limits, NodeSettings
+from amqp_streams.errors import PeerError
+from amqp_streams.node import Node
+from amqp_streams.server.engine import Pointer
+from amqp_streams.server.links import ConsumerLink, Link, ProducerLink
+from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
+from amqp_streams.storage.ports import CommitDone, Partition, Store
+from amqp_streams.streams.intake import Receipt
+
+TICK_S: Final = 0.5
+RETENTION_EVERY_TICKS: Final = 10
+PUMPS_A_TURN: Final = 64
+"""Consumer links served before the loop looks at its sockets again."""
+
+log = structlog.get_logger("amqp_streams")
+
+
+class LiveConnection:
+    """What the service needs of a connection."""
+
+    __slots__ = ()
+
+    def flush(self) -> None:
+        """Write what the engine has to send."""
+
+    def tick(self, now_ms: int) -> None:
+        """Heartbeats, time limits."""
+
+    def shut(self, error: PeerError) -> None:
+        """Close it, saying why."""
+
+    def find_links(self, wanted: Callable[[Link], bool]) -> list[Link]:
+        """Its links that match."""
+        raise NotImplementedError
+
+    def resume(self) -> None:
+        """Read again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    link: ProducerLink
+    deliveries: list[Pointer]
+    receipt: Receipt
+
+
+class EventService:
+    """One node on one event loop. Implements what links and connections ask of the server around them."""
+
+    def __init__(self, settings: NodeSettings, store: Store, loop: asyncio.AbstractEventLoop) -> None:
+        self.settings = settings
+        self.limits: Limits = settings.limits
+        self.container_id = settings.container_id
+        self.store = store
+        self.node = Node(
+            store,
+            sync=str(settings.sync),
+            new_id=lambda: uuid.uuid4().hex,
+            auto_create_partitions=settings.auto_create_partitions,
+        )
+        self.ready = False
+        self.connections: set[LiveConnection] = set()
+        self.on_commit: Callable[[CommitDone], None] = lambda _done: None
+        self._loop = loop
+        self._waiting: dict[int, list[_Waiting]] = {}
+        self._commit_scheduled = False
+        self._pumps: deque[ConsumerLink] = deque()
+        self._pump_scheduled = False
+        self._withheld: set[ProducerLink] = set()
+        self._ticks = 0
+        self._ticker: asyncio.TimerHandle | None = None
+        store.on_commit = self._committed
+
+    # -- clock and log lines
+
+    def now_ms(self) -> int:
+        """The wall clock, ms since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        """Call on the event loop's thread, from any other."""
+        self._loop.call_soon_threadsafe(call)
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call once, after a while."""
+        self._loop.call_later(delay_ms / 1000, call)
+
+    def warn(self, event: str, **fields: object) -> None:
+        """Something an operator should see."""
+        log.warning(event, **fields)
+
+    def note(self, event: str, **fields: object) -> None:
+        """Something worth a line when looking closely."""
+        log.debug(event, **fields)
+
+    # -- events in
+
+    def await_commit(self, link: ProducerLink, deliveries: list[Pointer], receipt: Receipt) -> None:
+        """Tell the link when the commit with its records is back; start one at the end of this turn."""
+        waiting = _Waiting(link, deliveries, receipt)
+        self._waiting.setdefault(receipt.sequence, []).append(waiting)
+        if not self._commit_scheduled:
+            self._commit_scheduled = True
+            self._loop.call_soon(self._begin_commit)
+
+    def overloaded(self, link: ProducerLink) -> bool:
+        """Whether more waits for the disk than the limit allows; the link gets its credit when that is over."""
+        if self.store.pending_bytes < self.limits.pending_bytes:
+            return False
+        self._withheld.add(link)
+        link.owner.pause()
+        return True
+
+    def _begin_commit(self) -> None:
+        self._commit_scheduled = False
+        self.store.commit()
+
+    def _committed(self, done: CommitDone) -> None:
+        waiting = self._waiting.pop(done.sequence, [])
+        partitions: set[Partition] = set()
+        touched = set()
+        for entry in waiting:
+            entry.link.committed(entry.deliveries, entry.receipt, done)
+            touched.add(entry.link.owner)
+            partitions.update([partition for partition, _ in entry.receipt.parts])
+        for partition, failure in done.failures.items():
+            log.error("commit_failed", log=partition.log, partition=partition.index, reason=str(failure))
+        for owner in touched:
+            owner.flush()
+        self._count(waiting, done)
+        self.on_commit(done)
+        for consumer in self.node.committed(done, partitions):
+            link = consumer.carrier
+            if isinstance(link, ConsumerLink):
+                self.pump_later(link)
+        if self._pumps:
+            self._pump()
+        if self._withheld and self.store.pending_bytes <= self.limits.pending_bytes // 2:
+            self._release()
+
+    def _count(self, waiting: list[_Waiting], done: CommitDone) -> None:
+        for entry in waiting:
+            for partition, indices in entry.receipt.parts:
+                counters = self.node.counters.get(partition.log)
+                if counters is not None and partition not in done.failures:
+                    counters.events_in += len(entry.deliveries) if indices is None else len(indices)
+        if done.events and len({partition.log for entry in waiting for partition, _ in entry.receipt.parts}) == 1:
+            counters = self.node.counters.get(waiting[0].receipt.parts[0][0].log)
+            if counters is not None:
+                counters.bytes_in += done.bytes
+
+    def _release(self) -> None:
+        withheld, self._withheld = self._withheld, set()
+        for link in withheld:
+            if link.alive:
+                link.owner.resume()
+                link.grant()
+                link.owner.flush()
+
+    # -- events out
+
+    def pump_later(self, link: ConsumerLink) -> None:
+        """Serve a consumer link in a coming turn."""
+        if not link.scheduled:
+            link.scheduled = True
+            self._pumps.append(link)
+        if not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump_turn)
+
+    def _pump_turn(self) -> None:
+        self._pump_scheduled = False
+        self._pump()
+
+    def _pump(self) -> None:
+        """Serve the links that were waiting when this turn began; those that have more come again in the next."""
+        for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
+            link = self._pumps.popleft()
+            link.scheduled = False
+            if link.alive:
+                link.pump()
+                link.owner.flush()
+        if self._pumps and not self._pump_scheduled:
+            self._pump_scheduled = True
+            self._loop.call_soon(self._pump_turn)
+
+    # -- logs
+
+    def log_closed(self, name: str) -> None:
+        """A log was deleted: its links are closed, saying so."""
+        error = PeerError(names.RESOURCE_DELETED, f"log {name!r} was deleted")
+        gone = set(self.node.links_of(name))
+        for connection in tuple(self.connections):
+            for link in connection.find_links(lambda link: getattr(link, "grant_of_node", getattr(link, "grant", None)) in gone):
+                link.close(error)
+            connection.flush()
+
+    # -- time
+
+    def start(self) -> None:
+        """Begin the regular work."""
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    def _tick(self) -> None:
+        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        self._ticks += 1
+        now_ms = time.monotonic_ns() // 1_000_000
+        for connection in tuple(self.connections):
+            connection.tick(now_ms)
+        for consumer in self.node.consumers():
+            link = consumer.carrier
+            if isinstance(link, ConsumerLink):
+                if not link.used:
+                    consumer.reader.forget_chunks()
+                link.used = False
+        if self._ticks % RETENTION_EVERY_TICKS == 0:
+            for partition, old_start in self.store.apply_retention(self.now_ms()):
+                log.info("retention", log=partition.log, partition=partition.index, removed=partition.start - old_start)
+
+    def stop(self) -> None:
+        """End the regular work."""
+        self.ready = False
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    # -- status
+
+    def status(self) -> NodeStatus:
+        """A picture of this moment."""
+        logs = []
+        for name, stored in self.store.logs.items():
+            counters = self.node.counters[name]
+            facts = tuple(partition.facts() for partition in stored.partitions)
+            logs.append(LogStatus(name, facts, counters.events_in, counters.bytes_in, counters.events_out, counters.bytes_out))
+        consumers = []
+        for consumer in self.node.consumers():
+            for index, position in consumer.reader.positions.items():
+                end = consumer.log.partitions[index].end
+                request = consumer.request
+                lag = max(0, end - position)
+                consumers.append(ConsumerStatus(consumer.log.name, index, request.container, request.link, position, lag))
+        links = [link for connection in self.connections for link in connection.find_links(lambda _link: True)]
+        producers = sum(isinstance(link, ProducerLink) for link in links)
+        receivers = sum(isinstance(link, ConsumerLink) for link in links)
+        return NodeStatus(self.ready, len(self.connections), producers, receivers, self.store.pending_bytes, tuple(logs), tuple(consumers))

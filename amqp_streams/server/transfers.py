@@ -1,0 +1,210 @@
+"""The hot path: transfers, dispositions and sends through the engine's inner functions, in batches.
+
+Law: a message is never decoded or re-encoded here; it is the bytes that came. What a call costs is what it costs to cross into C, so
+each loop makes as few crossings as the engine allows. Delivery pointers die with their link: callers keep the link alive or let go.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cproton_ffi import ffi, lib
+
+from amqp_streams.server.engine import Pointer
+from amqp_streams.streams.outcome import Outcome
+
+_BUFFER_BYTES: Final = 1 << 20
+_BUFFER: Final = ffi.new("char[]", _BUFFER_BYTES)
+_VIEW: Final = ffi.buffer(_BUFFER)
+
+# A delivery tag says all that a redelivery needs: attempt (16 bits), partition (16), record number (64), big-endian. It is unique among
+# a link's unsettled deliveries because a record is sent again only after its last delivery was settled.
+_TAG_BYTES: Final = bytearray(12)
+_TAG_POINTER: Final = ffi.new("pn_bytes_t *", {"size": len(_TAG_BYTES), "start": ffi.from_buffer("char[]", _TAG_BYTES)})
+_TAG: Final = _TAG_POINTER[0]
+_TAG_HEAD: Final = struct.Struct(">HH")
+_TAG_NUMBER: Final = struct.Struct(">Q")
+_TAG_WHOLE: Final = struct.Struct(">HHQ")
+
+_ACCEPTED: Final = lib.PN_ACCEPTED
+_RECEIVED: Final = lib.PN_RECEIVED
+_OUTCOMES: Final = {
+    lib.PN_ACCEPTED: Outcome.ACCEPTED,
+    lib.PN_REJECTED: Outcome.REJECTED,
+    lib.PN_RELEASED: Outcome.RELEASED,
+    lib.PN_MODIFIED: Outcome.MODIFIED,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Arrivals:
+    """What a producer link had ready: whole messages with their deliveries, in order. `oversized`: one grew beyond the limit."""
+
+    messages: list[bytes] = field(default_factory=list)
+    deliveries: list[Pointer] = field(default_factory=list)
+    oversized: bool = False
+
+
+def receive(link: Pointer, partial: bytearray, size_max: int) -> Arrivals:
+    """Take everything that has arrived on a producer link.
+
+    Bytes of a message that is not complete yet are moved into `partial` (kept by the caller), so that the engine never holds more than
+    one read's worth and the limit is enforced while bytes arrive. Aborted deliveries are dropped (AMQP 2.7.5).
+    """
+    arrivals = Arrivals()
+    messages, deliveries = arrivals.messages, arrivals.deliveries
+    take_message, take_delivery = messages.append, deliveries.append
+    current, is_partial, pending = lib.pn_link_current, lib.pn_delivery_partial, lib.pn_delivery_pending
+    recv, advance = lib.pn_link_recv, lib.pn_link_advance
+    buffer, view = _BUFFER, _VIEW
+    while delivery := current(link):
+        size = pending(delivery)
+        if size > _BUFFER_BYTES or partial or size > size_max or is_partial(delivery):
+            whole = _receive_slowly(link, delivery, partial, size_max)
+            if whole is None:
+                if len(partial) > size_max:
+                    arrivals.oversized = True
+                    break
+                if is_partial(delivery):
+                    break
+                continue
+            take_message(whole)
+        else:
+            got = recv(link, buffer, size)
+            if got != size:
+                if lib.pn_delivery_aborted(delivery):
+                    advance(link)
+                    lib.pn_delivery_settle(delivery)
+                    continue
+                got = 0
+            take_message(view[0:got])
+            advance(link)
+        take_delivery(delivery)
+    return arrivals
+
+
+def _receive_slowly(link: Pointer, delivery: Pointer, partial: bytearray, size_max: int) -> bytes | None:
+    """A delivery in several transfers, or a very large one. None: not complete, aborted, or too large (then `partial` shows it)."""
+    while (got := lib.pn_link_recv(link, _BUFFER, _BUFFER_BYTES)) > 0:
+        partial += _VIEW[0:got]
+        if len(partial) > size_max:
+            return None
+    if lib.pn_delivery_aborted(delivery):
+        partial.clear()
+        lib.pn_link_advance(link)
+        lib.pn_delivery_settle(delivery)
+        return None
+    if lib.pn_delivery_partial(delivery):
+        return None
+    whole = bytes(partial)
+    partial.clear()
+    lib.pn_link_advance(link)
+    return whole
+
+
+def accept(deliveries: Iterable[Pointer]) -> None:
+    """Accept and settle; the engine tells neighbours in one disposition."""
+    update, settle, accepted = lib.pn_delivery_update, lib.pn_delivery_settle, _ACCEPTED
+    for delivery in deliveries:
+        update(delivery, accepted)
+        settle(delivery)
+
+
+def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
+    """Accept; the sender settles first (rcv-settle-mode second)."""
+    for delivery in deliveries:
+        lib.pn_delivery_update(delivery, _ACCEPTED)
+
+
+def reject(delivery: Pointer, condition: str, description: str) -> None:
+    """Refuse one message for good, saying why."""
+    error = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
+    lib.pn_condition_set_name(error, condition.encode())
+    lib.pn_condition_set_description(error, description.encode())
+    lib.pn_delivery_update(delivery, lib.PN_REJECTED)
+    lib.pn_delivery_settle(delivery)
+
+
+def modify_failed(delivery: Pointer) -> None:
+    """Not stored for a fault of ours: the sender may try again."""
+    lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
+    lib.pn_delivery_update(delivery, lib.PN_MODIFIED)
+    lib.pn_delivery_settle(delivery)
+
+
+def send(link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool) -> int:
+    """Send the whole messages of consecutive records; returns the bytes sent.
+
+    The caller has seen to credit. With `settled` nothing is expected back.
+    """
+    _TAG_HEAD.pack_into(_TAG_BYTES, 0, 0, partition)
+    new_delivery, give, advance, settle = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, lib.pn_delivery_settle
+    number_into, tag_bytes, tag = _TAG_NUMBER.pack_into, _TAG_BYTES, _TAG
+    sent = 0
+    number = first
+    for message in messages:
+        number_into(tag_bytes, 4, number)
+        number += 1
+        delivery = new_delivery(link, tag)
+        size = len(message)
+        give(link, message, size)
+        advance(link)
+        sent += size
+        if settled:
+            settle(delivery)
+    return sent
+
+
+def send_one(link: Pointer, *, attempt: int, partition: int, number: int, message: bytes, settled: bool) -> None:
+    """Send one complete message (a record with a header section, a redelivery)."""
+    _TAG_WHOLE.pack_into(_TAG_BYTES, 0, attempt, partition, number)
+    delivery = lib.pn_delivery(link, _TAG)
+    lib.pn_link_send(link, message, len(message))
+    lib.pn_link_advance(link)
+    if settled:
+        lib.pn_delivery_settle(delivery)
+
+
+def send_message(link: Pointer, message: bytes, *, number: int) -> None:
+    """Send a message that is not a record (`$info`, answers), settled."""
+    send_one(link, attempt=0, partition=0xFFFF, number=number, message=message, settled=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """A consumer's outcome other than accepted, with the record it is about."""
+
+    outcome: Outcome
+    failed: bool
+    undeliverable_here: bool
+    attempt: int
+    partition: int
+    number: int
+
+
+def settle_outgoing(delivery: Pointer) -> Returned | None:
+    """Take note of a consumer's disposition and settle. None: accepted, or nothing final yet."""
+    state = lib.pn_delivery_remote_state(delivery)
+    if state == _ACCEPTED:
+        lib.pn_delivery_settle(delivery)
+        return None
+    return _settle_exception(delivery, state)
+
+
+def _settle_exception(delivery: Pointer, state: int) -> Returned | None:
+    if not lib.pn_delivery_settled(delivery) and state in (0, _RECEIVED):
+        return None
+    tag = lib.pn_delivery_tag(delivery)
+    attempt, partition, number = _TAG_WHOLE.unpack(ffi.buffer(tag.start, tag.size)[:])
+    remote = lib.pn_delivery_remote(delivery)
+    returned = Returned(
+        outcome=_OUTCOMES.get(state, Outcome.NONE),
+        failed=bool(lib.pn_disposition_is_failed(remote)),
+        undeliverable_here=bool(lib.pn_disposition_is_undeliverable(remote)),
+        attempt=attempt,
+        partition=partition,
+        number=number,
+    )
+    lib.pn_delivery_settle(delivery)
+    return returned

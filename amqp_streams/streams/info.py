@@ -1,0 +1,41 @@
+"""The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6."""
+
+from amqp_streams import names
+from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.wire.codec import encode
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
+
+_AMQP_VALUE = ULong(0x77)
+
+
+def log_info(log: StoredLog, sync: str) -> dict[Value, Value]:
+    """The map at the top of the answer. `partitions` is the specification's, the other entries are ours (section 6 allows them)."""
+    return {
+        names.INFO_PARTITIONS: [_partition_info(partition) for partition in log.partitions],
+        names.INFO_LOG: log.name,
+        names.INFO_INCARNATION: log.incarnation,
+        names.INFO_RETENTION_MS: log.settings.retention_ms,
+        names.INFO_RETENTION_BYTES: log.settings.retention_bytes,
+        names.INFO_SYNC: sync,
+    }
+
+
+def value_message(value: Value) -> bytes:
+    """A message whose body is one amqp-value section."""
+    return encode(Described(_AMQP_VALUE, value))
+
+
+def _partition_info(partition: Partition) -> Value:
+    facts = partition.facts()
+    empty = facts.start == facts.end
+    return {
+        names.INFO_PARTITION: Symbol(str(partition.index)),
+        names.INFO_EARLIEST_OFFSET: None if empty else Symbol(offset_text(facts.start)),
+        names.INFO_LATEST_OFFSET: None if empty else Symbol(offset_text(facts.end - 1)),
+        names.INFO_EVENTS: facts.end - facts.start,
+        names.INFO_BYTES: facts.bytes,
+        names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
+        names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
+        names.INFO_STATE: "running" if facts.failure is None else f"stopped: {facts.failure}",
+    }

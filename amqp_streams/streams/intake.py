@@ -1,0 +1,201 @@
+"""Events in: a batch of transfers goes to the partitions that its link, its messages' hints or the turn name.
+
+Spec: Event Streams 4.1, 4.2, 4.6.6, 4.6.7; Anonymous Terminus 1.0, 2.2. Law: what one message gets wrong refuses that message only.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from amqp_streams import names
+from amqp_streams.errors import DiskFullError, PeerError, StorageError, WireError
+from amqp_streams.storage.ports import Partition, Store, StoredLog
+from amqp_streams.streams.attach import Producing, Relaying, named_partition
+from amqp_streams.streams.routing import partition_of_key
+from amqp_streams.wire.sections import (
+    MessagesRefusedError,
+    group_key,
+    properties_to,
+    strip_batch,
+    target_partition,
+    without_annotations,
+)
+
+
+@dataclass(slots=True)
+class Receipt:
+    """What became of a batch of transfers.
+
+    `parts`: the partitions that took records into commit `sequence`, each with the indices of its messages in the batch (None: all).
+    `refused`: indices that were not taken, with the reason.
+    """
+
+    sequence: int
+    parts: list[tuple[Partition, Sequence[int] | None]] = field(default_factory=list)
+    refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Messages as they came, what is stored of each, and when."""
+
+    messages: list[bytes]
+    stored: list[bytes]
+    header_sizes: bytes
+    now_ms: int
+    receipt: Receipt
+
+    def append(self, partition: Partition, indices: Sequence[int]) -> StorageError | None:
+        """Give the messages at these indices to a partition."""
+        stored, sizes = self.stored, self.header_sizes
+        return self._append(partition, indices, [stored[index] for index in indices], bytes([sizes[index] for index in indices]))
+
+    def append_share(self, partition: Partition, share: slice) -> StorageError | None:
+        """The same for a slice of the batch."""
+        indices = range(len(self.stored))[share]
+        return self._append(partition, indices, self.stored[share], self.header_sizes[share])
+
+    def append_all(self, partition: Partition) -> StorageError | None:
+        """The same for the whole batch."""
+        return self._append(partition, None, self.stored, self.header_sizes)
+
+    def _append(
+        self, partition: Partition, indices: Sequence[int] | None, messages: list[bytes], header_sizes: bytes
+    ) -> StorageError | None:
+        try:
+            partition.append(messages, header_sizes, self.now_ms)
+        except StorageError as error:
+            self.receipt.refused += [(index, error) for index in (range(len(messages)) if indices is None else indices)]
+            return error
+        self.receipt.parts.append((partition, indices))
+        return None
+
+
+class Intake:
+    """Routes batches. `log_at` finds a log by its address and raises PeerError when there is none."""
+
+    def __init__(self, store: Store, log_at: Callable[[str], StoredLog]) -> None:
+        self._store = store
+        self._log_at = log_at
+        self._stopped: set[Partition] = set()
+
+    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
+        """Take a batch of transfers into the next commit. Never raises for what a peer sent: see `Receipt.refused`."""
+        receipt = Receipt(self._store.sequence)
+        try:
+            stored, header_sizes = strip_batch(messages)
+        except MessagesRefusedError as refused:
+            self._receive_others(grant, messages, refused, now_ms, receipt)
+            return receipt
+        batch = _Batch(messages, stored, header_sizes, now_ms, receipt)
+        if isinstance(grant, Producing):
+            self._route(grant, batch)
+        else:
+            self._relay(grant, batch)
+        return receipt
+
+    def _receive_others(
+        self, grant: Producing | Relaying, messages: list[bytes], refused: MessagesRefusedError, now_ms: int, receipt: Receipt
+    ) -> None:
+        """Some messages are none: refuse those, take the others."""
+        receipt.refused += [(index, PeerError(names.DECODE_ERROR, str(error))) for index, error in refused.refused.items()]
+        kept = [index for index in range(len(messages)) if index not in refused.refused]
+        if not kept:
+            return
+        others = self.receive(grant, [messages[index] for index in kept], now_ms)
+        for partition, indices in others.parts:
+            receipt.parts.append((partition, kept if indices is None else [kept[index] for index in indices]))
+        receipt.refused += [(kept[index], reason) for index, reason in others.refused]
+
+    def _route(self, grant: Producing, batch: _Batch) -> None:
+        log, bound = grant.log, grant.partition
+        plain = batch.stored is batch.messages  # no message had delivery annotations, so none names its partition
+        if plain and (bound is not None or len(log.partitions) == 1):
+            batch.append_all(bound or log.partitions[0])
+            return
+        if plain and without_annotations(batch.messages):
+            for index, share in grant.round_robin.deal(len(batch.messages), self._running(log)):
+                self._note(log.partitions[index], batch.append_share(log.partitions[index], share))
+            return
+        hinted, free = self._sort(grant, batch)
+        for index, indices in hinted.items():
+            batch.append(log.partitions[index], indices)
+        for index, share in grant.round_robin.deal(len(free), self._running(log)):
+            self._note(log.partitions[index], batch.append(log.partitions[index], free[share]))
+
+    def _sort(self, grant: Producing, batch: _Batch) -> tuple[dict[int, list[int]], list[int]]:
+        """The messages of a batch by the partition that they must or should go to, and those that do not care."""
+        hinted: dict[int, list[int]] = {}
+        free: list[int] = []
+        for index, message in enumerate(batch.messages):
+            try:
+                target = _target(grant, message)
+            except PeerError as error:
+                batch.receipt.refused.append((index, error))
+                continue
+            if target is None:
+                free.append(index)
+            else:
+                hinted.setdefault(target, []).append(index)
+        return hinted, free
+
+    def _running(self, log: StoredLog) -> Sequence[int]:
+        """The partitions that events without a hint are dealt to: those that have not stopped, unless all have."""
+        everyone = range(len(log.partitions))
+        if not self._stopped:
+            return everyone
+        return [index for index in everyone if log.partitions[index] not in self._stopped] or everyone
+
+    def _note(self, partition: Partition, error: StorageError | None) -> None:
+        if error is not None and not isinstance(error, DiskFullError):  # a full disk heals, a stopped partition does not
+            self._stopped.add(partition)
+
+    def _relay(self, grant: Relaying, batch: _Batch) -> None:
+        """Each message goes to the log that its `to` names. Spec: Anonymous Terminus 1.0, 2.2."""
+        for index, message in enumerate(batch.messages):
+            try:
+                producing = self._relayed_to(grant, message)
+            except PeerError as error:
+                batch.receipt.refused.append((index, error))
+                continue
+            receipt = Receipt(batch.receipt.sequence)
+            stored, sizes = [batch.stored[index]], batch.header_sizes[index : index + 1]
+            same = stored[0] is message
+            messages = stored if same else [message]
+            self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt))
+            batch.receipt.parts += [(partition, (index,)) for partition, _ in receipt.parts]
+            batch.receipt.refused += [(index, reason) for _, reason in receipt.refused]
+
+    def _relayed_to(self, grant: Relaying, message: bytes) -> Producing:
+        try:
+            address = properties_to(message)
+        except WireError as error:
+            raise PeerError(names.DECODE_ERROR, str(error)) from error
+        if not address:
+            raise PeerError(names.INVALID_FIELD, "on a link with a null target each message says in 'to' which log it is for")
+        log = self._log_at(address)
+        known = grant.producing.get(address)
+        if known is None or known.log is not log:
+            known = grant.producing[address] = Producing(log, None)
+        return known
+
+
+def _target(grant: Producing, message: bytes) -> int | None:
+    """The partition that a message must or should go to; None: any. Spec: 4.2, 4.6.6, 4.6.7.
+
+    Raises:
+        PeerError: it must go where it cannot, or its annotations cannot be read.
+    """
+    try:
+        named = target_partition(message)
+        if named is not None:
+            partition = named_partition(grant.log, named)
+            if grant.partition is not None and partition is not grant.partition:
+                description = f"the link is bound to partition {grant.partition.index}, {names.TARGET_PARTITION} says {named[:64]!r}"
+                raise PeerError(names.NOT_ALLOWED, description)
+            return partition.index
+        if grant.partition is not None:
+            return grant.partition.index
+        key = group_key(message)
+    except WireError as error:
+        raise PeerError(names.DECODE_ERROR, str(error)) from error
+    return None if key is None else partition_of_key(key, len(grant.log.partitions))

@@ -1,0 +1,167 @@
+"""Requests to `$management` and their answers: create, read, list, change and delete logs. Spec: AMQP Management 1.0 (working draft).
+
+A request is a message with the application properties `operation`, `type` ("event-log") and `name`, settings in an amqp-value map, and
+`reply-to`. The answer carries the status code under both spellings that clients look for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings, log_name
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import decode, encode
+from amqp_streams.wire.sections import sections
+from amqp_streams.wire.types import Described, Int, ULong, Value
+
+OK: Final = 200
+CREATED: Final = 201
+NO_CONTENT: Final = 204
+BAD_REQUEST: Final = 400
+UNAUTHORIZED: Final = 401
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+SERVER_ERROR: Final = 500
+NOT_IMPLEMENTED: Final = 501
+
+_PROPERTIES: Final = 0x73
+_APPLICATION_PROPERTIES: Final = 0x74
+_VALUE: Final = 0x77
+_MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
+_SETTINGS: Final = frozenset({"partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms"})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id."""
+
+    operation: str
+    type: str
+    name: str
+    body: Mapping[Value, Value]
+    reply_to: str | None
+    correlation: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Status and body of an answer."""
+
+    status: int
+    description: str
+    body: Value = None
+
+
+class RequestError(Exception):
+    """The request cannot be carried out; `answer` says why."""
+
+    def __init__(self, status: int, description: str) -> None:
+        self.answer: Final = Answer(status, description)
+        super().__init__(description)
+
+
+def parse_request(message: bytes) -> Request:
+    """Take a request message apart.
+
+    Raises:
+        WireError: its sections are no AMQP; there is no telling where an answer should go.
+    """
+    found: dict[int, Value] = {}
+    for code, start, _ in sections(message):
+        if code in (_PROPERTIES, _APPLICATION_PROPERTIES, _VALUE):
+            section, _end = decode(message, start)
+            found[code] = section.value if isinstance(section, Described) else section
+    properties = found.get(_PROPERTIES)
+    fields = properties if isinstance(properties, list) else []
+    application = found.get(_APPLICATION_PROPERTIES)
+    named = application if isinstance(application, dict) else {}
+    body = found.get(_VALUE)
+    correlation = _field(fields, _CORRELATION_ID)
+    reply_to = _field(fields, _REPLY_TO)
+    return Request(
+        operation=_text(named, names.OPERATION).upper(),
+        type=_text(named, names.TYPE),
+        name=_text(named, names.NAME),
+        body=body if isinstance(body, dict) else {},
+        reply_to=reply_to if isinstance(reply_to, str) else None,
+        correlation=_field(fields, _MESSAGE_ID) if correlation is None else correlation,
+    )
+
+
+def answer_message(request: Request, answer: Answer) -> bytes:
+    """The answer as a message."""
+    codes: dict[Value, Value] = {name: Int(answer.status) for name in names.STATUS_CODES}
+    words: dict[Value, Value] = dict.fromkeys(names.STATUS_DESCRIPTIONS, answer.description)
+    properties: list[Value] = [None] * (_CORRELATION_ID + 1)
+    properties[_CORRELATION_ID] = request.correlation
+    return b"".join(
+        (
+            encode(Described(ULong(_PROPERTIES), properties)),
+            encode(Described(ULong(_APPLICATION_PROPERTIES), codes | words)),
+            encode(Described(ULong(_VALUE), answer.body)),
+        )
+    )
+
+
+def requested_name(request: Request) -> str:
+    """The name of the log that a request is about.
+
+    Raises:
+        RequestError: it is missing or no name of a log.
+    """
+    try:
+        return log_name(request.name)
+    except ValueError as error:
+        raise RequestError(BAD_REQUEST, f"application property 'name': {error}") from error
+
+
+def requested_settings(request: Request, base: LogSettings) -> LogSettings:
+    """`base` with the settings in the request's body put over it.
+
+    Raises:
+        RequestError: a setting is unknown or out of its bounds; says which and what is allowed.
+    """
+    given = {str(key): value for key, value in request.body.items()}
+    unknown = sorted(given.keys() - _SETTINGS)
+    if unknown:
+        raise RequestError(BAD_REQUEST, f"unknown setting {unknown[0][:64]!r}: known are {', '.join(sorted(_SETTINGS))}")
+    fields = {
+        key.replace("-", "_"): int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        for key, value in given.items()
+    }
+    try:
+        return LogSettings.model_validate(base.model_dump() | fields)
+    except ValidationError as error:
+        first = error.errors()[0]
+        setting = str(first["loc"][0]).replace("_", "-")
+        raise RequestError(BAD_REQUEST, f"setting {setting!r}: {first['msg']}") from error
+
+
+def described_settings(settings: LogSettings) -> dict[Value, Value]:
+    """Settings as they go into an answer."""
+    return {key.replace("_", "-"): value for key, value in settings.model_dump().items()}
+
+
+def _field(fields: list[Value], index: int) -> Value:
+    return fields[index] if index < len(fields) else None
+
+
+def _text(named: Mapping[Value, Value], key: str) -> str:
+    value = named.get(key)
+    return value if isinstance(value, str) else ""
+
+
+__all__ = [
+    "Answer",
+    "Request",
+    "RequestError",
+    "WireError",
+    "answer_message",
+    "described_settings",
+    "parse_request",
+    "requested_name",
+    "requested_settings",
+]
