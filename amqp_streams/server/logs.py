@@ -1,0 +1,107 @@
+"""How the server's logging is set up: structlog, one event name and key=value a line, to stderr; the standard library's loggers join in.
+
+Law: a secret is never written, whoever logs it under a name that says what it is.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping, MutableMapping
+from enum import StrEnum
+from typing import Any, Final, TextIO
+
+import structlog
+
+MASKED: Final = "***"
+# Parts of key names whose values are masked, however deep in a value they are.
+SECRETS: Final = ("password", "passwd", "token", "secret", "credential", "authorization", "private_key")
+
+# Keys that are structlog's own.
+_OURS: Final = frozenset({"event", "level", "timestamp", "exc_info", "_record", "_from_structlog"})
+
+# Loggers of libraries that tell at INFO what only their authors want to know.
+_CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets")
+
+
+class LogFormat(StrEnum):
+    """`text` for people (coloured on a terminal), `json` for machines: one object a line."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """What is written: this and everything graver."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None) -> None:
+    """Set up logging for the process; `stream` is stderr unless a test says otherwise. May be called again."""
+    target = stream or sys.stderr
+    number = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        mask_secrets,
+        escape_controls,
+    ]
+    finish: list[structlog.typing.Processor]
+    if log_format is LogFormat.JSON:
+        finish = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    else:
+        finish = [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+    structlog.configure(
+        processors=[*shared, *finish],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(file=target),
+        cache_logger_on_first_use=False,  # modules make their loggers at import, before this is called
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *finish],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    logging.captureWarnings(capture=True)
+    for name in _CHATTY:
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = True
+        logger.setLevel(max(number, logging.WARNING) if number > logging.DEBUG else logging.INFO)
+
+
+def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The processor that masks what its key calls a secret."""
+    for key, value in event.items():
+        if key not in _OURS:
+            event[key] = MASKED if _is_secret(key) and value is not None else _masked(value)
+    return event
+
+
+def escape_controls(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The processor that keeps a peer's names from moving the cursor of whoever reads the log, or from writing lines of their own."""
+    for key, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[key] = value.encode("unicode_escape").decode("ascii")
+    return event
+
+
+def _is_secret(key: object) -> bool:
+    name = str(key).lower().replace("-", "_")
+    return any(secret in name for secret in SECRETS)
+
+
+def _masked(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: MASKED if _is_secret(key) and inner is not None else _masked(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_masked(inner) for inner in value]
+    return value
