@@ -3,7 +3,7 @@
 `connect` here is the asyncio face; `amqp_streams.client.blocking.connect` is the blocking one.
 """
 
-from amqp_streams.client.aio import Client, Consumer, Management, Producer, Receipt, connect
+from amqp_streams.client.aio import Client, Consumer, Management, Pending, Producer, Receipt, connect
 from amqp_streams.client.errors import (
     AuthenticationError,
     ClosedError,
@@ -66,6 +66,7 @@ __all__ = [
     "ManagementError",
     "Outcome",
     "PartitionInfo",
+    "Pending",
     "Producer",
     "Receipt",
     "ReceivedEvent",

@@ -4,96 +4,48 @@ Every method that waits takes `timeout` in seconds (None: no limit) and raises `
 event loop it was made on.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, TypeVar
+from uuid import uuid4
 
-from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams import names
+from amqp_streams.client.address import Address
+from amqp_streams.client.consumer import Consumer
+from amqp_streams.client.errors import ConnectionLostError, TimedOutError
+from amqp_streams.client.hub import Hub
 from amqp_streams.client.info import LogInfo, LogSummary
-from amqp_streams.client.options import ACCEPTED, LATEST, Outcome, RetryPolicy, Settle, Start, TlsOptions
+from amqp_streams.client.options import LATEST, RetryPolicy, Settle, Start, TlsOptions
+from amqp_streams.client.producer import Pending, Producer, Receipt
+from amqp_streams.client.requests import log_info, manage, read_info
+from amqp_streams.client.wire import Wire
+
+__all__ = ["Client", "Consumer", "Management", "Pending", "Producer", "Receipt", "connect"]
+
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """An event is durable in its log. `attempts` is how often it was sent (more than 1: it may be stored more than once)."""
-
-    attempts: int
-
-
-class Producer:
-    """Sends events to one log (or to one partition of it). Made by `Client.producer`; use it with `async with`, which flushes."""
-
-    async def send(
-        self, event: Event | ReceivedEvent | bytes, partition: str | int | None = None, *, timeout: float | None = 30.0
-    ) -> Receipt:
-        """Send one event and wait until it is accepted: durable.
-
-        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError.
-        """
-        raise NotImplementedError
-
-    async def post(
-        self, event: Event | ReceivedEvent | bytes, partition: str | int | None = None, *, timeout: float | None = 30.0
-    ) -> Awaitable[Receipt]:
-        """Send one event and wait only for room in the window; await what it returns for the outcome, or call `flush`."""
-        raise NotImplementedError
-
-    async def post_batch(
-        self, events: Sequence[Event | ReceivedEvent | bytes], partition: str | int | None = None, *, timeout: float | None = 30.0
-    ) -> None:
-        """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those."""
-        raise NotImplementedError
-
-    async def flush(self, *, timeout: float | None = 30.0) -> None:
-        """Wait for the outcome of everything posted.
-
-        Raises: SendError naming what was refused since the last flush.
-        """
-        raise NotImplementedError
-
-    async def close(self, *, timeout: float | None = 30.0) -> None:
-        """Flush, then detach."""
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        raise NotImplementedError
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        raise NotImplementedError
-
-
-class Consumer:
-    """Receives the events of one log (or of one partition of it). Made by `Client.consumer`; use it with `async with`."""
-
-    def __aiter__(self) -> AsyncIterator[ReceivedEvent]:
-        raise NotImplementedError
-
-    async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds passed without one."""
-        raise NotImplementedError
-
-    async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
-        """The same as bare bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual"."""
-        raise NotImplementedError
-
-    def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
-        """Say what became of events. Those received on a connection since lost are passed over. Never waits."""
-        raise NotImplementedError
-
-    async def close(self, *, timeout: float | None = 30.0) -> None:
-        """Detach. Unsettled events stay in the log anyway."""
-        raise NotImplementedError
-
-    async def __aenter__(self) -> Self:
-        raise NotImplementedError
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        raise NotImplementedError
+async def _within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        message = f"{what} took longer than {timeout} s"
+        raise TimedOutError(message) from None
 
 
 class Management:
-    """Makes, lists, describes, changes and deletes logs. Each call raises ManagementError (status 404, 409, …) when refused."""
+    """Makes, lists, describes, changes and deletes logs. Each call raises ManagementError (status 404, 409, …) when refused.
+
+    None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
+    """
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub: Final = hub
 
     async def create_log(
         self,
@@ -107,38 +59,64 @@ class Management:
         timeout: float | None = 30.0,
     ) -> LogInfo:
         """Make a log; durable when this returns. None: the server's default."""
-        raise NotImplementedError
+        settings = {
+            "partitions": partitions,
+            names.INFO_RETENTION_MS: retention_ms,
+            names.INFO_RETENTION_BYTES: retention_bytes,
+            "segment-bytes": segment_bytes,
+            "segment-ms": segment_ms,
+        }
+        given = {key: value for key, value in settings.items() if value is not None}
+        return log_info(name, await self._ask("CREATE", name, given, timeout))
 
     async def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
         """All logs, by name."""
-        raise NotImplementedError
+        logs = (await self._ask("QUERY", None, {}, timeout)).get("logs")
+        summaries = (
+            [_summary({str(key): value for key, value in entry.items()}) for entry in logs if isinstance(entry, dict)]
+            if isinstance(logs, list)
+            else []
+        )
+        return sorted(summaries, key=lambda summary: summary.name)
 
     async def describe_log(self, name: str, *, timeout: float | None = 30.0) -> LogInfo:
         """Settings and figures of one log."""
-        raise NotImplementedError
+        return log_info(name, await self._ask("READ", name, {}, timeout))
 
     async def update_log(self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0) -> LogInfo:
         """Change settings: keys `retention-ms`, `retention-bytes`, …; None takes a bound away."""
-        raise NotImplementedError
+        return log_info(name, await self._ask("UPDATE", name, settings, timeout))
 
     async def delete_log(self, name: str, *, timeout: float | None = 30.0) -> None:
         """Delete a log and its events."""
-        raise NotImplementedError
+        await self._ask("DELETE", name, {}, timeout)
+
+    async def _ask(self, operation: str, name: str | None, body: Mapping[str, object], timeout: float | None) -> dict[str, object]:
+        async def ask() -> dict[str, object]:
+            return await manage(await self._hub.wire(), operation, name, body)
+
+        return await _within(timeout, f"{operation} of {name or 'the logs'}", ask())
+
+
+def _summary(entry: Mapping[str, object]) -> LogSummary:
+    partitions = entry.get("partitions")
+    count = partitions if isinstance(partitions, int) else len(partitions) if isinstance(partitions, list) else 0
+    return LogSummary(str(entry.get(names.NAME)), count, dict(entry))
 
 
 class Client:
     """One connection to an event log node, made again when it is lost. Made by `connect`."""
 
-    @property
-    def management(self) -> Management:
-        """The node's `$management`."""
-        raise NotImplementedError
+    def __init__(self, hub: Hub, timeout: float | None) -> None:
+        self._hub: Final = hub
+        self._timeout: Final = timeout
+        self.management: Final = Management(hub)
 
     def producer(
         self, log: str, *, partition: str | int | None = None, window: int = 1000, properties: Mapping[str, object] | None = None
     ) -> Producer:
         """A producer for `log`; attached when entered with `async with`. `window` bounds events whose outcome is not known yet."""
-        raise NotImplementedError
+        return Producer(self._hub, log, partition=_partition(partition), window=window, properties=properties)
 
     def consumer(
         self,
@@ -156,21 +134,55 @@ class Client:
         `credit` bounds the events on their way or unread here. `properties` are link properties (`event-streams-consumer-group`,
         `event-streams-epoch`), `filters` further filters: name -> Described(descriptor, value).
         """
-        raise NotImplementedError
+        return Consumer(
+            self._hub,
+            log,
+            partition=_partition(partition),
+            start=start,
+            credit=credit,
+            settle=settle,
+            properties=properties,
+            filters=filters,
+        )
 
     async def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
-        """Partitions, offsets and figures of a log, from its `$info` node. Raises LinkRefusedError if there is no such log."""
-        raise NotImplementedError
+        """Partitions, offsets and figures of a log, from its `$info` node.
 
-    async def close(self, *, timeout: float | None = 30.0) -> None:
-        """Close the connection; producers and consumers end with ClosedError."""
-        raise NotImplementedError
+        Raises: LinkRefusedError if there is no such log, ConnectionLostError, TimedOutError.
+        """
+        return await _within(timeout, f"information on {log}", self._again(lambda wire: read_info(wire, log)))
+
+    async def connect(self) -> None:
+        """Make the first connection, as `async with` does."""
+        await _within(self._timeout, "connecting", self._hub.connect())
+
+    async def close(self) -> None:
+        """Close the connection. Producers and consumers are best closed before: they end with ClosedError."""
+        await self._hub.close()
 
     async def __aenter__(self) -> Self:
-        raise NotImplementedError
+        try:
+            await self.connect()
+        except BaseException:
+            await self.close()
+            raise
+        return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        raise NotImplementedError
+        await self.close()
+
+    async def _again(self, ask: Callable[[Wire], Awaitable[_T]]) -> _T:
+        """A question without effect is asked again on the next connection."""
+        while True:
+            wire = await self._hub.wire()
+            try:
+                return await ask(wire)
+            except ConnectionLostError:
+                continue
+
+
+def _partition(partition: str | int | None) -> str | None:
+    return None if partition is None else str(partition)
 
 
 def connect(
@@ -186,6 +198,22 @@ def connect(
 ) -> Client:
     """A client for the node at `url`: amqp:// amqps:// ws:// wss://, user and password in the URL or given; several URLs: tried in turn.
 
-    Use it with `async with`, which connects. Raises there: ConnectError, AuthenticationError, TimedOutError.
+    Use it with `async with`, which connects within `timeout` seconds. `idle_timeout_ms`: a connection silent for so long is lost.
+
+    Raises (when entered): ConnectError, AuthenticationError, TimedOutError. At once: ValueError for a URL that is none.
     """
-    raise NotImplementedError
+
+    addresses = [Address.parse(one) for one in ([url] if isinstance(url, str) else url)]
+    if not addresses:
+        message = "no URL"
+        raise ValueError(message)
+    if user is not None:
+        addresses = [replace(address, user=user, password=password) for address in addresses]
+    hub = Hub(
+        addresses,
+        tls=tls,
+        retry=retry if retry is not None else RetryPolicy(),
+        container_id=container_id or f"amqp-streams-{uuid4().hex}",
+        idle_timeout_ms=idle_timeout_ms,
+    )
+    return Client(hub, timeout)

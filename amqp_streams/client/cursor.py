@@ -1,0 +1,93 @@
+"""Where a consumer is in its log, so that it can go on after its link was lost. Pure.
+
+A filter names one offset for all partitions of a link. A consumer of several partitions therefore goes on from the partition that is
+furthest behind, and what others bring again is told apart by (partition, offset) and dropped.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, cast
+
+from amqp_streams import names
+from amqp_streams.client.message import place_of
+from amqp_streams.client.options import AfterOffset, AfterTime, Start
+from amqp_streams.wire.codec import Described, Symbol, Timestamp
+
+FILTER_NAME: Final = "event-streams-start"
+
+
+class Cursor:
+    """The position in each partition: the offset after which the next event comes."""
+
+    def __init__(self, start: Start, partition: str | None) -> None:
+        self._start: Final = start
+        self._partition: Final = partition
+        self._after: dict[str, str] = {}
+        self._repeated: dict[str, str] = {}
+        self.anchored = False
+
+    @property
+    def after(self) -> Mapping[str, str]:
+        """Offset of the last event taken, by partition; `@earliest` where the partition was empty when the consumer began."""
+        return self._after
+
+    def anchor(self, ends: Mapping[str, str | None]) -> None:
+        """Remember where the log ended when the consumer first attached (offset of the latest event; None: empty)."""
+        self.anchored = True
+        for partition, latest in ends.items():
+            if self._partition is None or partition == self._partition:
+                self._after.setdefault(partition, latest or names.OFFSET_EARLIEST)
+
+    def condition(self, partitions: Iterable[str]) -> dict[Symbol, object] | None:
+        """What the next attach asks for, `partitions` being those of the log as far as known; None: new events only."""
+        known = set(partitions) | set(self._after)
+        if self._partition is not None:
+            known = {self._partition}
+        self._repeated = {partition: after for partition, after in self._after.items() if after != names.OFFSET_EARLIEST}
+        if known and known <= self._after.keys():
+            return {Symbol(names.OFFSET): Symbol(min((self._after[partition] for partition in known), key=_rank))}
+        match self._start:
+            case AfterOffset():
+                offsets = [self._start.symbol, *self._after.values()]
+                return {Symbol(names.OFFSET): Symbol(min(offsets, key=_rank))}
+            case AfterTime(timestamp_ms):
+                return {Symbol(names.TIMESTAMP): Timestamp(timestamp_ms)}
+            case _:
+                # Never anchored and not all partitions seen: those seen say where to go on.
+                return {Symbol(names.OFFSET): Symbol(min(self._after.values(), key=_rank))} if self._after else None
+
+    def filters(self, partitions: Iterable[str]) -> dict[str, object]:
+        """`condition` as a filter set."""
+        condition = self.condition(partitions)
+        return {} if condition is None else {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), cast("Any", condition))}
+
+    def note(self, messages: list[bytes]) -> list[int]:
+        """Take what came, in order; the indexes of those that were delivered before."""
+        if self._repeated or self._partition is None:
+            return self._note_each(messages)
+        place = place_of(messages[-1])  # one partition: the last is the furthest
+        if place.offset is not None:
+            self._after[self._partition] = place.offset
+        return []
+
+    def _note_each(self, messages: list[bytes]) -> list[int]:
+        repeated, after, before = self._repeated, self._after, []
+        for index, message in enumerate(messages):
+            partition, offset, _ = place_of(message)
+            if offset is None:
+                continue
+            if partition is None:
+                partition = self._partition or ""
+            if repeated and (last := repeated.get(partition)) is not None:
+                if offset <= last:
+                    before.append(index)
+                    continue
+                del repeated[partition]
+            after[partition] = offset
+        return before
+
+
+def _rank(offset: str) -> tuple[bool, str]:
+    """Order of offsets: bytewise, but `@latest` after and `@earliest` before all (5.1.1)."""
+    if offset == names.OFFSET_EARLIEST:
+        return False, ""
+    return offset == names.OFFSET_LATEST, offset

@@ -1,0 +1,181 @@
+"""What producers and consumers share: attach, attach again after a loss, fail for good, and wait for any of it."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from amqp_streams import names
+from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, TimedOutError
+from amqp_streams.client.hub import Hub
+from amqp_streams.client.wire import Attachment, Wire
+from amqp_streams.errors import AmqpStreamsError
+
+PASSING: Final = frozenset(
+    {
+        names.LINK_DETACH_FORCED,
+        names.CONNECTION_FORCED,
+        names.INTERNAL_ERROR,
+        names.RESOURCE_LIMIT_EXCEEDED,
+        names.RESOURCE_LOCKED,
+        "ended by the peer",
+    }
+)
+"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short of something."""
+
+
+class Signal:
+    """Wakes everybody who waits, and remembers nothing."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def fire(self) -> None:
+        """Wake all."""
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits."""
+        return bool(self._waiting)
+
+    async def wait(self) -> None:
+        """Until the next `fire`."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await future
+        finally:
+            if future.cancelled():
+                self._waiting = [other for other in self._waiting if other is not future]
+
+    async def wait_until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Until `condition` holds, looked at whenever this fires. Raises TimedOutError, naming `what` was waited for."""
+        if condition():
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self.wait()
+        except TimeoutError:
+            message = f"{what} took longer than {timeout} s"
+            raise TimedOutError(message) from None
+
+
+class Endpoint(ABC):
+    """A producer or a consumer: one link at a time, made again when it is lost."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub: Final = hub
+        self._attachment: Attachment | None = None
+        self._failure: AmqpStreamsError | None = None
+        self._signal: Final = Signal()
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+        self._progress = False
+
+    async def open(self, *, timeout: float | None = 30.0) -> None:
+        """Attach for the first time.
+
+        Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
+        """
+        assert self._task is None
+        self._task = asyncio.create_task(self._run())
+        try:
+            await self._signal.wait_until(lambda: self._started or self._failure is not None, timeout, "attaching")
+        except BaseException:
+            self._stop(ClosedError("closed"))
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    @abstractmethod
+    async def close(self, *, timeout: float | None = 30.0) -> None:
+        """End it in an orderly way."""
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self._stop(ClosedError("closed"))
+
+    # -- for the two kinds
+
+    @abstractmethod
+    async def _attach(self, wire: Wire) -> Attachment:
+        """Start a link on this connection."""
+
+    @abstractmethod
+    def _resume(self, attachment: Attachment) -> None:
+        """The link is attached: go on with it."""
+
+    @abstractmethod
+    def _suspend(self) -> None:
+        """The link is gone; another may come."""
+
+    @abstractmethod
+    def _fail(self, error: AmqpStreamsError) -> None:
+        """No link comes any more."""
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not self._started:
+            message = "not open yet: use it with `async with`"
+            raise ClosedError(message)
+
+    def _stop(self, error: AmqpStreamsError) -> None:
+        """Detach, wake everybody."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
+            attachment.close()
+        if self._failure is None:
+            self._failure = error
+            self._fail(error)
+        self._signal.fire()
+
+    async def _run(self) -> None:
+        attempt = 0
+        try:
+            while True:
+                wire = await self._hub.wire()
+                try:
+                    await self._live(wire)
+                except ConnectionLostError:
+                    continue  # the hub waits, and gives up when it is time to
+                except (EndpointError, TimedOutError) as error:
+                    attempt = 0 if self._progress else attempt
+                    if not self._worth_another(error) or attempt >= self._hub.retry.attempts_max:
+                        raise
+                    self._progress = False
+                    await asyncio.sleep(self._hub.retry.wait_s(attempt))
+                    attempt += 1
+        except AmqpStreamsError as error:
+            self._stop(error)
+
+    def _worth_another(self, error: AmqpStreamsError) -> bool:
+        return self._started and (isinstance(error, TimedOutError) or (isinstance(error, EndpointError) and error.condition in PASSING))
+
+    async def _live(self, wire: Wire) -> None:
+        """One link's life. Always ends with what ended it."""
+        attachment = await self._attach(wire)
+        await attachment.wait()
+        self._attachment = attachment
+        self._started = True
+        self._resume(attachment)
+        self._signal.fire()
+        ended_by = await asyncio.shield(attachment.ended)
+        self._attachment = None
+        self._suspend()
+        self._signal.fire()
+        raise ended_by

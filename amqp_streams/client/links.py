@@ -1,0 +1,272 @@
+"""Transfers and dispositions of one link, straight on Proton's C functions: the wrapper classes cost ten times as much.
+
+One law: a raw pointer is used only while its connection lives. Every link knows whether it does (`alive`), and a link that does not
+answers with nothing. Deliveries stay in Proton, under the session's window, until they are taken: that is the back-pressure.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
+
+from cproton_ffi import ffi, lib
+
+from amqp_streams import names
+from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
+from amqp_streams.client.options import Outcome
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import decode
+
+Delivery = Any
+"""A `pn_delivery_t *`: opaque, and only as good as its link is alive."""
+
+
+class Sendable(Protocol):
+    """What a caller gives to send and gets back with its outcome."""
+
+    @property
+    def message(self) -> bytes:
+        """The bytes of the AMQP message."""
+
+
+SEND_BUFFER_BYTES_MAX: Final = 1 << 20
+"""Bytes that a session keeps for the socket before `send` takes no more: enough to keep a socket busy for some milliseconds."""
+
+_RECEIVE_BYTES: Final = 256 << 10
+_scratch = bytearray(_RECEIVE_BYTES)
+_scratch_pointer = ffi.from_buffer("char[]", _scratch)
+_scratch_view = memoryview(_scratch)
+
+_tag_bytes = bytearray(8)
+_tag = ffi.new("pn_bytes_t *", {"size": 8, "start": ffi.from_buffer("char[]", _tag_bytes)})
+_write_tag = struct.Struct(">Q").pack_into
+
+_STATES: Final = {
+    Outcome.ACCEPTED: lib.PN_ACCEPTED,
+    Outcome.REJECTED: lib.PN_REJECTED,
+    Outcome.RELEASED: lib.PN_RELEASED,
+    Outcome.MODIFIED: lib.PN_MODIFIED,
+}
+
+
+class Link:
+    """What both directions share. `proton_link` and `proton_session` are Proton's wrappers, kept so that the pointers stay good."""
+
+    def __init__(self, proton_link: Any, proton_session: Any) -> None:
+        self.proton_link: Final = proton_link
+        self.proton_session: Final = proton_session
+        self.pointer: Final[Any] = proton_link._impl
+        self.session_pointer: Final[Any] = proton_session._impl
+        self.alive = True
+        self.attached = False
+        self.detached = False
+
+    @property
+    def name(self) -> str:
+        """The link's name, unique in its container and direction."""
+        return str(self.proton_link.name)
+
+    @property
+    def properties(self) -> dict[str, object]:
+        """The link properties that the peer answered with: partition, epoch."""
+        return read_map(lib.pn_link_remote_properties(self.pointer)) if self.alive else {}
+
+    def forget(self) -> None:
+        """The link or its connection is gone: touch no pointer any more."""
+        self.alive = False
+
+
+class SenderLink(Link):
+    """Sends messages and tells their outcomes."""
+
+    def __init__(self, proton_link: Any, proton_session: Any) -> None:
+        super().__init__(proton_link, proton_session)
+        self._in_flight: dict[Delivery, Sendable] = {}
+        self._count = 0
+
+    @property
+    def message_bytes_max(self) -> int:
+        """The largest message the peer takes; 0: it names no limit."""
+        return int(lib.pn_link_remote_max_message_size(self.pointer)) if self.alive else 0
+
+    @property
+    def in_flight(self) -> int:
+        """Events sent whose outcome is not known."""
+        return len(self._in_flight)
+
+    def room(self) -> int:
+        """How many messages may be sent now: the peer's credit, nothing while much is waiting for the socket."""
+        if not self.alive or lib.pn_session_outgoing_bytes(self.session_pointer) >= SEND_BUFFER_BYTES_MAX:
+            return 0
+        return int(lib.pn_link_credit(self.pointer))
+
+    def send(self, events: Sequence[Sendable]) -> int:
+        """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where they are large)."""
+        if not self.alive:
+            return 0
+        link, in_flight, tag = self.pointer, self._in_flight, _tag
+        new_delivery, send, advance, tag_bytes, write_tag = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, _tag_bytes, _write_tag
+        count, first, sent_bytes = self._count, self._count, 0
+        for event in events:
+            count += 1
+            write_tag(tag_bytes, 0, count)
+            delivery = new_delivery(link, tag[0])
+            message = event.message
+            size = len(message)
+            send(link, message, size)
+            advance(link)
+            in_flight[delivery] = event
+            sent_bytes += size
+            if sent_bytes > SEND_BUFFER_BYTES_MAX:
+                break
+        self._count = count
+        return count - first
+
+    def outcome_of(self, delivery: Delivery) -> tuple[Sendable, EndpointError | None] | None:
+        """The event of a delivery that changed and what befell it (None: accepted); None as long as it is open."""
+        state = lib.pn_delivery_remote_state(delivery)
+        if state != lib.PN_ACCEPTED and not lib.pn_delivery_settled(delivery) and state not in _REFUSALS:
+            return None
+        event = self._in_flight.pop(delivery, None)
+        if event is None:
+            return None
+        error = None if state == lib.PN_ACCEPTED else _refusal(delivery, state)
+        lib.pn_delivery_settle(delivery)
+        return event, error
+
+    def forget(self) -> None:
+        super().forget()
+        self._in_flight.clear()
+
+
+class ReceiverLink(Link):
+    """Receives messages under a credit window; the caller says by `grant` how much more may come."""
+
+    def __init__(self, proton_link: Any, proton_session: Any, message_bytes_max: int) -> None:
+        super().__init__(proton_link, proton_session)
+        self._message_bytes_max = message_bytes_max
+        self._partial = bytearray()
+        self.oversized = False
+
+    def grant(self, credit: int) -> None:
+        """Let the peer send `credit` more."""
+        if self.alive and not self.detached and credit > 0:
+            lib.pn_link_flow(self.pointer, credit)
+
+    def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
+        """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went to aborted ones."""
+        messages: list[bytes] = []
+        deliveries: list[Delivery] = []
+        aborted = 0
+        if not self.alive:
+            return messages, deliveries, aborted
+        link, pointer, view = self.pointer, _scratch_pointer, _scratch_view
+        current, partial, pending, recv, advance = (
+            lib.pn_link_current,
+            lib.pn_delivery_partial,
+            lib.pn_delivery_pending,
+            lib.pn_link_recv,
+            lib.pn_link_advance,
+        )
+        while len(messages) < count_max:
+            delivery = current(link)
+            if delivery == ffi.NULL:
+                break
+            size = pending(delivery)
+            if partial(delivery) or self._partial or size > _RECEIVE_BYTES or size == 0:
+                whole = self._take_piece(delivery, size)
+                if whole is None:
+                    if lib.pn_delivery_aborted(delivery):
+                        aborted += 1
+                        continue
+                    break
+                messages.append(whole)
+            else:
+                recv(link, pointer, size)
+                messages.append(bytes(view[:size]))
+            advance(link)
+            deliveries.append(delivery)
+        return messages, deliveries, aborted
+
+    def _take_piece(self, delivery: Delivery, size: int) -> bytes | None:
+        """Move what has come of a large delivery here; the whole message when it is complete. An aborted one is dropped."""
+        if lib.pn_delivery_aborted(delivery):
+            self._partial.clear()
+            lib.pn_link_advance(self.pointer)
+            lib.pn_delivery_settle(delivery)
+            return None
+        while size > 0:
+            taken = lib.pn_link_recv(self.pointer, _scratch_pointer, min(size, _RECEIVE_BYTES))
+            if taken <= 0:
+                break
+            self._partial += _scratch_view[:taken]
+            size -= taken
+        if len(self._partial) > self._message_bytes_max:
+            self._partial.clear()
+            self.oversized = True
+            return None
+        if lib.pn_delivery_partial(delivery):
+            return None
+        whole = bytes(self._partial)
+        self._partial.clear()
+        return whole
+
+    def settle(self, deliveries: Iterable[Delivery], outcome: Outcome) -> None:
+        """Say what became of deliveries taken from this link and not settled before."""
+        if not self.alive:
+            return
+        update, settle, state = lib.pn_delivery_update, lib.pn_delivery_settle, _STATES[outcome]
+        failed = outcome is Outcome.MODIFIED
+        for delivery in deliveries:
+            if failed:
+                lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
+            update(delivery, state)
+            settle(delivery)
+
+    def forget(self) -> None:
+        super().forget()
+        self._partial.clear()
+
+
+_REFUSALS: Final = frozenset({lib.PN_REJECTED, lib.PN_RELEASED, lib.PN_MODIFIED})
+
+
+def _refusal(delivery: Delivery, state: int) -> EndpointError:
+    if state == lib.PN_REJECTED:
+        condition = lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
+        return RejectedError(*read_condition(condition, "rejected"))
+    if state == lib.PN_MODIFIED:
+        return ReleasedError("modified", "the peer did not store it (modified)")
+    return ReleasedError("released", "the peer did not store it (released)")
+
+
+def read_condition(pointer: Any, otherwise: str) -> tuple[str, str, dict[str, object]]:
+    """Name, description and info of an error that the peer gave; `otherwise` is the name where it gave none."""
+    if not lib.pn_condition_is_set(pointer):
+        return otherwise, "", {}
+    name, description = lib.pn_condition_get_name(pointer), lib.pn_condition_get_description(pointer)
+    return (
+        _text(name) or names.INTERNAL_ERROR,
+        _text(description),
+        read_map(lib.pn_condition_info(pointer)),
+    )
+
+
+def _text(pointer: Any) -> str:
+    return "" if pointer == ffi.NULL else ffi.string(pointer).decode("utf-8", "replace")
+
+
+def read_map(data: Any) -> dict[str, object]:
+    """A map that the peer sent outside of a message; empty when it sent none or one that is broken."""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return {}
+    buffer = ffi.new("char[]", size)
+    lib.pn_data_rewind(data)
+    written = lib.pn_data_encode(data, buffer, size)
+    if written <= 0:
+        return {}
+    try:
+        value, _ = decode(bytes(ffi.buffer(buffer, written)))
+    except WireError:
+        return {}
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,240 @@
+"""A producer: pipelined sending under a window, outcomes, resending.
+
+At least once: an event whose acceptance was lost with its connection is sent again and may be stored twice. Nothing accepted is lost.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final, cast
+
+from amqp_streams import names
+from amqp_streams.client.endpoint import Endpoint
+from amqp_streams.client.errors import ClosedError, EndpointError, RejectedError, SendError, TimedOutError
+from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams.client.hub import Hub
+from amqp_streams.client.links import Sendable
+from amqp_streams.client.message import with_target_partition
+from amqp_streams.client.outbox import Entry, Outbox
+from amqp_streams.client.wire import Attachment, Wire
+from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.wire.codec import Symbol
+
+Sent = Event | ReceivedEvent | bytes
+"""What can be sent: an event, one received elsewhere, or the bytes of an AMQP message."""
+
+WINDOW_BYTES_MAX: Final = 64 << 20
+"""Bytes of events without an outcome that one producer holds, however few events they are; one more always fits."""
+_TURN_MAX: Final = 2000
+_END: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An event is durable in its log. `attempts` is how often it was sent (more than 1: it may be stored more than once)."""
+
+    attempts: int
+
+
+class Pending(Awaitable[Receipt]):
+    """An event on its way: await it for its receipt; it raises what `Producer.send` raises."""
+
+    __slots__ = ("_entry",)
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry: Final = entry
+
+    @property
+    def done(self) -> bool:
+        """The outcome is known."""
+        return self._entry.done
+
+    def __await__(self) -> Generator[object, None, Receipt]:
+        entry = self._entry
+        if not entry.done:
+            if entry.waiter is None:
+                entry.waiter = asyncio.get_running_loop().create_future()
+            yield from asyncio.shield(entry.waiter).__await__()
+        if entry.error is not None:
+            raise entry.error
+        return Receipt(entry.attempts)
+
+
+class Producer(Endpoint):
+    """Sends events to one log (or to one partition of it). Made by `Client.producer`; use it with `async with`, which flushes."""
+
+    def __init__(self, hub: Hub, log: str, *, partition: str | None, window: int, properties: Mapping[str, object] | None) -> None:
+        super().__init__(hub)
+        self.log: Final = log
+        self.partition: Final = partition
+        self._properties = dict(properties or {})
+        if partition is not None:
+            self._properties[names.PARTITION] = Symbol(partition)
+        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=hub.retry.attempts_max)
+        self._resend_task: asyncio.Task[None] | None = None
+        self._releases = 0
+
+    async def send(self, event: Sent, partition: str | int | None = None, *, timeout: float | None = 30.0) -> Receipt:
+        """Send one event and wait until it is accepted: durable.
+
+        When this is cancelled or times out before the event was sent, it is not sent; after that its outcome is unknown.
+
+        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, WireError.
+        """
+        self._check()
+        entry = Entry(event, _message(event, partition), awaited_alone=True)
+        await self._add(entry, timeout)
+        pending = Pending(entry)
+        try:
+            async with asyncio.timeout(timeout):
+                return await pending
+        except BaseException as error:
+            if not entry.done:
+                entry.cancelled = True
+            if isinstance(error, TimeoutError) and not isinstance(error, AmqpStreamsError):
+                message = f"waiting for an outcome took longer than {timeout} s"
+                raise TimedOutError(message) from None
+            raise
+
+    async def post(self, event: Sent, partition: str | int | None = None, *, timeout: float | None = 30.0) -> Pending:
+        """Send one event and wait only for room in the window; await what it returns for the outcome, or call `flush`."""
+        self._check()
+        entry = Entry(event, _message(event, partition))
+        await self._add(entry, timeout)
+        return Pending(entry)
+
+    async def post_batch(self, events: Sequence[Sent], partition: str | int | None = None, *, timeout: float | None = 30.0) -> None:
+        """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those.
+
+        `timeout` is for each wait. Should this raise, a first part of `events` has been posted.
+        """
+        self._check()
+        outbox, rest = self._outbox, iter(events)
+        while True:
+            for event in islice(rest, min(max(outbox.room, 0), _TURN_MAX)):
+                outbox.add(Entry(event, _message(event, partition)))
+            self._pump()
+            following = next(rest, _END)
+            if following is _END:
+                return
+            await self._room(timeout)
+            self._check()
+            outbox.add(Entry(following, _message(cast("Sent", following), partition)))
+
+    async def flush(self, *, timeout: float | None = 30.0) -> None:
+        """Wait for the outcome of everything posted.
+
+        Raises: SendError naming what was refused since the last flush; TimedOutError, what is left goes on.
+        """
+        outbox = self._outbox
+        await self._signal.wait_until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
+        failures, count = outbox.take_failures()
+        if count:
+            raise SendError(failures, count)
+        if self._failure is not None and not isinstance(self._failure, ClosedError):
+            raise self._failure
+
+    async def close(self, *, timeout: float | None = 30.0) -> None:
+        """Flush, then detach. Raises what `flush` raises, detached all the same."""
+        try:
+            await self.flush(timeout=timeout)
+        finally:
+            self._stop(ClosedError("the producer is closed"))
+
+    # -- room and sending
+
+    async def _add(self, entry: Entry, timeout: float | None) -> None:
+        if self._outbox.room <= 0:
+            await self._room(timeout)
+            self._check()
+        self._outbox.add(entry)
+        self._pump()
+
+    async def _room(self, timeout: float | None) -> None:
+        outbox = self._outbox
+        await self._signal.wait_until(lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window")
+
+    def _pump(self) -> None:
+        """Send what credit allows."""
+        attachment, outbox = self._attachment, self._outbox
+        if attachment is None:
+            return
+        link = attachment.link
+        while (room := link.room()) > 0:
+            batch = outbox.take(min(room, _TURN_MAX))
+            if not batch:
+                break
+            if largest := link.message_bytes_max:
+                batch = [entry for entry in batch if self._fits(entry, largest)]
+            sent = link.send(batch)
+            if sent < len(batch):
+                outbox.put_back(batch[sent:])
+                break
+        attachment.wire.flush_soon()
+
+    def _fits(self, entry: Entry, largest: int) -> bool:
+        if len(entry.message) <= largest:
+            return True
+        description = f"{len(entry.message)} bytes; the node takes {largest}"
+        self._outbox.reject(entry, RejectedError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
+        self._signal.fire()
+        return False
+
+    def _on_outcomes(self, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
+        outbox = self._outbox
+        if accepted:
+            self._progress = True
+            self._releases = 0
+            outbox.accepted(cast("list[Entry]", accepted))
+        for entry, error in refused:
+            outbox.refused(cast("Entry", entry), error)
+        if outbox.resend_due and self._resend_task is None:
+            self._resend_task = asyncio.create_task(self._resend())
+        self._pump()
+        # Waking a poster for every disposition would make it send crumbs.
+        if self._signal.awaited and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
+            self._signal.fire()
+
+    async def _resend(self) -> None:
+        """Released events go again after a wait that grows as long as nothing is accepted."""
+        await asyncio.sleep(self._hub.retry.wait_s(self._releases))
+        self._releases += 1
+        self._resend_task = None
+        self._outbox.resend()
+        self._pump()
+
+    # -- the link's life
+
+    async def _attach(self, wire: Wire) -> Attachment:
+        return wire.attach_sender(self.log, self._pump, self._on_outcomes, self._properties)
+
+    def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (the pump takes the current one)
+        self._pump()
+
+    def _suspend(self) -> None:
+        self._cancel_resend()
+        self._outbox.lost()
+
+    def _fail(self, error: AmqpStreamsError) -> None:
+        self._cancel_resend()
+        self._outbox.fail(error)
+
+    def _cancel_resend(self) -> None:
+        if self._resend_task is not None:
+            self._resend_task.cancel()
+            self._resend_task = None
+
+
+def _message(event: Sent, partition: str | int | None) -> bytes:
+    message = event if type(event) is bytes else _encoded(event)
+    return message if partition is None else with_target_partition(message, str(partition))
+
+
+def _encoded(event: object) -> bytes:
+    if isinstance(event, Event | ReceivedEvent):
+        return event.encode()
+    if isinstance(event, bytes | bytearray | memoryview):
+        return bytes(event)
+    message = f"{type(event).__name__} cannot be sent: Event, ReceivedEvent or bytes of an AMQP message"
+    raise TypeError(message)

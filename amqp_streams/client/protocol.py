@@ -1,0 +1,389 @@
+"""One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part 2).
+
+One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or `Detached`. After `Closed` nothing more
+happens. Every link has a session of its own, so that one that is not read holds up no other.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from uuid import uuid4
+
+import proton
+from cproton_ffi import ffi, lib
+
+from amqp_streams import names
+from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, SessionError
+from amqp_streams.client.links import Link, ReceiverLink, Sendable, SenderLink, read_condition
+from amqp_streams.client.sasl import Credentials, SaslClient
+from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.wire.codec import Symbol, encode
+
+PROTON_VERSION: Final = (0, 40, 0)
+FRAME_BYTES_MAX: Final = 64 << 10
+SESSION_BYTES_MAX: Final = 64 << 20
+"""Unread bytes that one consumer holds at most; in transfers of FRAME_BYTES_MAX this is a window of 1,024."""
+MESSAGE_BYTES_MAX: Final = 128 << 20
+_PEEK_BYTES: Final = 256 << 10
+
+if proton.VERSION != PROTON_VERSION:
+    message = f"python-qpid-proton is {proton.VERSION}; this client calls its inner functions and is made for {PROTON_VERSION}"
+    raise ImportError(message)
+
+_peek_buffer = ffi.new("char[]", _PEEK_BYTES)
+_peek_view = ffi.buffer(_peek_buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """The peer answered our open: links may be attached. `event_streams`: it offers the extensions (3.1)."""
+
+    container: str
+    event_streams: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The connection is over; every link with it."""
+
+    error: AmqpStreamsError
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The peer took the attach."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """The peer refused or ended a link. Not told for links that we closed."""
+
+    link: Link
+    error: EndpointError
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Links with something new: to take (receivers), or credit (senders)."""
+
+    links: frozenset[Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of events, in the order told: `accepted`, and `refused` with why."""
+
+    link: SenderLink
+    accepted: list[Sendable] = field(default_factory=list)
+    refused: list[tuple[Sendable, EndpointError]] = field(default_factory=list)
+
+
+_L = TypeVar("_L", bound=Link)
+
+Happening = Opened | Closed | Attached | Detached | Changed | Outcomes
+
+
+class ConnectionProtocol:
+    """The client's end of one connection."""
+
+    def __init__(self, *, container_id: str, hostname: str | None, credentials: Credentials, idle_timeout_ms: int) -> None:
+        self._sasl: SaslClient | None = SaslClient(credentials, hostname)
+        self._connection: Any = proton.Connection()
+        self._transport: Any = proton.Transport()
+        self._collector: Any = proton.Collector()
+        self._connection.collect(self._collector)
+        self._connection.container = container_id
+        if hostname is not None:
+            self._connection.hostname = hostname
+        lib.pn_transport_set_max_frame(self._transport._impl, FRAME_BYTES_MAX)
+        lib.pn_transport_set_idle_timeout(self._transport._impl, idle_timeout_ms)
+        self._connection.desired_capabilities = [proton.symbol(names.CAPABILITY_EVENT_STREAMS)]
+        self._transport.bind(self._connection)
+        self._connection.open()
+        self._links: dict[Any, Link] = {}
+        self._closing: dict[Any, Link] = {}
+        self._closed = False
+        self._opened = False
+        self._dispatch: Final = {
+            lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
+            lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
+            lib.PN_SESSION_REMOTE_OPEN: self._session_open,
+            lib.PN_SESSION_REMOTE_CLOSE: self._session_close,
+            lib.PN_LINK_REMOTE_OPEN: self._link_open,
+            lib.PN_LINK_REMOTE_CLOSE: self._link_close,
+            lib.PN_LINK_REMOTE_DETACH: self._link_close,
+            lib.PN_TRANSPORT_ERROR: self._transport_end,
+            lib.PN_TRANSPORT_CLOSED: self._transport_end,
+        }
+
+    @property
+    def closed(self) -> bool:
+        """`Closed` was told, or `end` called."""
+        return self._closed
+
+    # -- bytes and time
+
+    def receive(self, data: bytes | bytearray | memoryview) -> list[Happening]:
+        """Take bytes from the peer; what happened by them, in order."""
+        if self._closed:
+            return []
+        if self._sasl is not None:
+            try:
+                self._sasl.receive(data)
+            except AmqpStreamsError as error:
+                return self._end([], error)
+            if not self._sasl.done:
+                return []
+        return self._push(data) if self._sasl is None else self._push(self._sasl.rest)
+
+    def _push(self, data: bytes | bytearray | memoryview) -> list[Happening]:
+        transport = self._transport._impl
+        happenings: list[Happening] = []
+        if self._sasl is not None:
+            self._sasl = None
+        view, at, size = ffi.from_buffer("char[]", data), 0, len(data)
+        while at < size and not self._closed:
+            capacity = lib.pn_transport_capacity(transport)
+            pushed = lib.pn_transport_push(transport, view + at, min(capacity, size - at)) if capacity > 0 else -1
+            self._collect(happenings)
+            if pushed <= 0:
+                return self._end(happenings, self._transport_error())
+            at += pushed
+        return happenings
+
+    def take_output(self) -> bytes:
+        """Bytes to send now; call it after everything that may have made some, until it is empty."""
+        if self._sasl is not None:
+            return self._sasl.take_output()
+        if self._transport is None:
+            return b""
+        transport, pieces = self._transport._impl, []
+        while (pending := lib.pn_transport_pending(transport)) > 0:
+            size = lib.pn_transport_peek(transport, _peek_buffer, min(pending, _PEEK_BYTES))
+            if size <= 0:
+                break
+            pieces.append(_peek_view[:size])
+            lib.pn_transport_pop(transport, size)
+        return b"".join(pieces)
+
+    def tick(self, now_ms: int) -> tuple[list[Happening], int | None]:
+        """Tell the time (monotonic, > 0): heartbeats fall due, silence of the peer is found. Also when to be called next, or None."""
+        if self._closed or self._sasl is not None:
+            return [], None
+        deadline = lib.pn_transport_tick(self._transport._impl, now_ms)
+        happenings: list[Happening] = []
+        self._collect(happenings)
+        return happenings, int(deadline) if deadline > 0 and not self._closed else None
+
+    def close(self) -> None:
+        """Say goodbye: `take_output` then has the close frame."""
+        if self._transport is not None and self._sasl is None:
+            self._connection.close()
+
+    def end(self) -> None:
+        """The byte stream is gone: every pointer with it. May be called twice."""
+        self._closed = True
+        for link in self._links.values():
+            link.forget()
+        self._links.clear()
+        self._closing.clear()
+        if self._transport is not None:
+            self._transport.unbind()
+            self._connection.free()
+            self._transport = self._connection = self._collector = None
+
+    # -- links
+
+    def open_sender(self, address: str | None, *, properties: Mapping[str, object] | None = None) -> SenderLink:
+        """Attach a link that sends to `address`."""
+        session, name = self._session(), f"producer-{uuid4().hex}"
+        proton_link = session.sender(name)
+        link = SenderLink(proton_link, session)
+        _put_address(lib.pn_link_target(link.pointer), address)
+        lib.pn_terminus_set_type(lib.pn_link_source(link.pointer), lib.PN_SOURCE)
+        return self._open(link, properties)
+
+    def open_receiver(
+        self,
+        address: str | None,
+        *,
+        properties: Mapping[str, object] | None = None,
+        filters: Mapping[str, object] | None = None,
+        presettled: bool = False,
+        target: str | None = None,
+        name: str | None = None,
+    ) -> ReceiverLink:
+        """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet."""
+        session = self._session()
+        link = ReceiverLink(session.receiver(name or f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
+        source = lib.pn_link_source(link.pointer)
+        _put_address(source, address)
+        if filters:
+            _put_map(lib.pn_terminus_filter(source), filters)
+        lib.pn_terminus_set_type(lib.pn_link_target(link.pointer), lib.PN_TARGET)
+        if target is not None:
+            _put_address(lib.pn_link_target(link.pointer), target)
+        lib.pn_link_set_snd_settle_mode(link.pointer, lib.PN_SND_SETTLED if presettled else lib.PN_SND_UNSETTLED)
+        lib.pn_link_set_max_message_size(link.pointer, MESSAGE_BYTES_MAX)
+        return self._open(link, properties)
+
+    def close_link(self, link: Link) -> None:
+        """Detach for good. What it has in flight is forgotten."""
+        if link.alive and not link.detached:
+            self._drop(link)
+
+    def _session(self) -> Any:
+        assert self._opened
+        assert not self._closed
+        session = self._connection.session()
+        session.incoming_capacity = SESSION_BYTES_MAX
+        session.open()
+        return session
+
+    def _open(self, link: _L, properties: Mapping[str, object] | None) -> _L:
+        if properties:
+            _put_map(lib.pn_link_properties(link.pointer), properties)
+        self._links[link.pointer] = link
+        lib.pn_link_open(link.pointer)
+        return link
+
+    def _drop(self, link: Link) -> None:
+        link.detached = True
+        self._links.pop(link.pointer, None)
+        lib.pn_link_close(link.pointer)
+        lib.pn_session_close(link.session_pointer)
+        link.forget()
+        self._closing[link.session_pointer] = link  # its pointers stay good until the peer has answered
+
+    # -- what the peer did
+
+    def _collect(self, happenings: list[Happening]) -> None:
+        collector, delivery_type, flow_type = self._collector._impl, lib.PN_DELIVERY, lib.PN_LINK_FLOW
+        peek, pop, kind_of, link_of, delivery_of = (
+            lib.pn_collector_peek,
+            lib.pn_collector_pop,
+            lib.pn_event_type,
+            lib.pn_event_link,
+            lib.pn_event_delivery,
+        )
+        changed: set[Link] = set()
+        outcomes: dict[SenderLink, Outcomes] = {}
+        links = self._links
+        while (event := peek(collector)) != ffi.NULL:
+            kind = kind_of(event)
+            if kind == delivery_type:
+                link = links.get(link_of(event))
+                if isinstance(link, SenderLink):
+                    if (told := link.outcome_of(delivery_of(event))) is not None:
+                        _note(outcomes, link, told)
+                elif link is not None:
+                    changed.add(link)
+            elif kind == flow_type:
+                link = links.get(link_of(event))
+                if link is not None:
+                    changed.add(link)
+            elif (handler := self._dispatch.get(kind)) is not None:
+                # Outcomes told before a detach count: keep the order.
+                happenings.extend(outcomes.values())
+                outcomes.clear()
+                handler(event, happenings)
+                if self._closed:
+                    return
+            pop(collector)
+        happenings.extend(outcomes.values())
+        if changed:
+            happenings.append(Changed(frozenset(changed)))
+
+    def _remote_open(self, _event: Any, happenings: list[Happening]) -> None:
+        self._opened = True
+        offered = self._connection.remote_offered_capabilities or ()
+        happenings.append(
+            Opened(str(self._connection.remote_container or ""), names.CAPABILITY_EVENT_STREAMS in [str(name) for name in offered])
+        )
+
+    def _remote_close(self, _event: Any, happenings: list[Happening]) -> None:
+        condition = lib.pn_connection_remote_condition(self._connection._impl)
+        self._connection.close()
+        self._end(happenings, ConnectionLostError(*read_condition(condition, "closed by the peer")))
+
+    def _session_open(self, event: Any, _happenings: list[Happening]) -> None:
+        session = lib.pn_event_session(event)
+        if lib.pn_session_state(session) & lib.PN_LOCAL_UNINIT:
+            lib.pn_session_close(session)  # a client serves nobody
+
+    def _session_close(self, event: Any, happenings: list[Happening]) -> None:
+        session = lib.pn_event_session(event)
+        if (closing := self._closing.pop(session, None)) is not None:
+            closing.proton_link.free()
+            closing.proton_session.free()
+            return
+        error = SessionError(*read_condition(lib.pn_session_remote_condition(session), "ended by the peer"))
+        for link in [link for link in self._links.values() if link.session_pointer == session]:
+            self._drop(link)
+            del self._closing[session]
+            link.proton_link.free()
+            link.proton_session.free()
+            happenings.append(Detached(link, error))
+
+    def _link_open(self, event: Any, happenings: list[Happening]) -> None:
+        pointer = lib.pn_event_link(event)
+        link = self._links.get(pointer)
+        if link is None:
+            return
+        sends = isinstance(link, SenderLink)
+        theirs = lib.pn_link_remote_target(pointer) if sends else lib.pn_link_remote_source(pointer)
+        if lib.pn_terminus_get_type(theirs) == lib.PN_UNSPECIFIED:
+            return  # refused: the detach that says why is on its way (2.6.3)
+        link.attached = True
+        happenings.append(Attached(link))
+
+    def _link_close(self, event: Any, happenings: list[Happening]) -> None:
+        pointer = lib.pn_event_link(event)
+        link = self._links.get(pointer)
+        if link is None:
+            return
+        condition = read_condition(lib.pn_link_remote_condition(pointer), "detached by the peer")
+        error = LinkError(*condition) if link.attached else LinkRefusedError(*condition)
+        self._drop(link)
+        happenings.append(Detached(link, error))
+
+    def _transport_end(self, _event: Any, happenings: list[Happening]) -> None:
+        self._end(happenings, self._transport_error())
+
+    def _transport_error(self) -> AmqpStreamsError:
+        condition = read_condition(lib.pn_transport_condition(self._transport._impl), names.FRAMING_ERROR)
+        if not self._opened:
+            return ConnectError(": ".join(part for part in condition[:2] if part))
+        return ConnectionLostError(*condition)
+
+    def _end(self, happenings: list[Happening], error: AmqpStreamsError) -> list[Happening]:
+        if not self._closed:
+            self._closed = True
+            happenings.append(Closed(error))
+        return happenings
+
+
+def _note(outcomes: dict[SenderLink, Outcomes], link: SenderLink, told: tuple[Sendable, EndpointError | None]) -> None:
+    batch = outcomes.get(link)
+    if batch is None:
+        batch = outcomes[link] = Outcomes(link)
+    event, error = told
+    if error is None:
+        batch.accepted.append(event)
+    else:
+        batch.refused.append((event, error))
+
+
+def _put_address(terminus: Any, address: str | None) -> None:
+    if address is None:
+        lib.pn_terminus_set_dynamic(terminus, True)
+    else:
+        lib.pn_terminus_set_address(terminus, address.encode())
+
+
+def _put_map(data: Any, entries: Mapping[str, object]) -> None:
+    encoded = encode({Symbol(key): value for key, value in entries.items()})
+    written = lib.pn_data_decode(data, encoded, len(encoded))
+    assert written == len(encoded), written

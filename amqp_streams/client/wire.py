@@ -1,0 +1,295 @@
+"""One connection to a node: a byte stream joined to the sans-IO protocol, and its happenings handed to those they concern.
+
+One law: after `lost` was told, no link of this connection is touched again.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, assert_never
+
+from amqp_streams.client.address import Address
+from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, TimedOutError
+from amqp_streams.client.links import Link, ReceiverLink, Sendable, SenderLink
+from amqp_streams.client.options import TlsOptions
+from amqp_streams.client.protocol import Attached, Changed, Closed, ConnectionProtocol, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.sasl import Credentials
+from amqp_streams.client.stream import Stream, open_stream
+from amqp_streams.errors import AmqpStreamsError
+
+ATTACH_S_MAX: Final = 30.0
+_TURNS_MAX: Final = 16
+"""Rounds of output in one turn of the loop, so that one busy producer leaves time to others."""
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+class Attachment:
+    """A link on a connection. `attached` is done when the peer took it, `ended` when it is over, with why."""
+
+    def __init__(
+        self,
+        wire: "Wire",
+        link: Link,
+        on_changed: Callable[[], None] = _nothing,
+        on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None] = _nothing,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.wire: Final = wire
+        self.link: Final[Any] = link
+        self.attached: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[AmqpStreamsError] = loop.create_future()
+        self.on_changed: Final = on_changed
+        self.on_outcomes: Final = on_outcomes
+
+    async def wait(self) -> None:
+        """Until the peer took the attach.
+
+        Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
+        """
+        try:
+            async with asyncio.timeout(ATTACH_S_MAX):
+                await asyncio.shield(self.attached)
+        except TimeoutError:
+            self.close()
+            message = f"the peer did not answer an attach within {ATTACH_S_MAX:.0f} s"
+            raise TimedOutError(message) from None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+
+    def end(self, error: AmqpStreamsError) -> None:
+        """The peer or the connection ended it."""
+        if not self.attached.done():
+            self.attached.set_exception(error)
+            self.attached.exception()  # told to whoever waits; nobody has to
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def close(self) -> None:
+        """Detach; safe at any time."""
+        self.wire.detach(self)
+
+
+class Wire:
+    """A connection that is being made, is open, or is lost."""
+
+    def __init__(self, protocol: ConnectionProtocol, address: Address, on_lost: Callable[["Wire", AmqpStreamsError], None]) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._protocol: Final = protocol
+        self._attachments: dict[Link, Attachment] = {}
+        self._stream: Stream | None = None
+        self._on_lost: Final = on_lost
+        self._opened: asyncio.Future[Opened] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._flush_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.address: Final = address
+        self.event_streams = False
+        self.opened_at = 0.0
+        self.lost_by: AmqpStreamsError | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        address: Address,
+        tls: TlsOptions | None,
+        *,
+        container_id: str,
+        idle_timeout_ms: int,
+        on_lost: Callable[["Wire", AmqpStreamsError], None],
+    ) -> "Wire":
+        """Connect, authenticate, open.
+
+        Raises:
+            ConnectError: it failed (AuthenticationError: because of who we are).
+        """
+        external = tls is not None and tls.certificate_file is not None
+        credentials = Credentials(address.user, address.password, external=external)
+        hostname = (tls.server_hostname if tls is not None else None) or address.host
+        protocol = ConnectionProtocol(
+            container_id=container_id, hostname=hostname, credentials=credentials, idle_timeout_ms=idle_timeout_ms
+        )
+        wire = cls(protocol, address, on_lost)
+        try:
+            wire._stream = await open_stream(address, tls, wire)
+            wire.flush()
+            opened = await wire._opened
+        except BaseException as error:
+            wire._end(error if isinstance(error, AmqpStreamsError) else ConnectError("gave up"))
+            raise
+        wire.event_streams = opened.event_streams
+        wire.opened_at = wire._loop.time()
+        wire._tick()
+        return wire
+
+    # -- links
+
+    def attach_sender(
+        self,
+        address: str | None,
+        on_changed: Callable[[], None],
+        on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None],
+        properties: Mapping[str, object] | None = None,
+    ) -> Attachment:
+        """Start a link that sends. Raises ConnectionLostError when this connection is lost."""
+        self._check()
+        return self._add(Attachment(self, self._protocol.open_sender(address, properties=properties), on_changed, on_outcomes))
+
+    def attach_receiver(
+        self,
+        address: str,
+        on_changed: Callable[[], None],
+        *,
+        properties: Mapping[str, object] | None = None,
+        filters: Mapping[str, object] | None = None,
+        presettled: bool = False,
+        target: str | None = None,
+    ) -> Attachment:
+        """Start a link that receives; grant credit when it is attached. Raises ConnectionLostError when this connection is lost."""
+        self._check()
+        link = self._protocol.open_receiver(address, properties=properties, filters=filters, presettled=presettled, target=target)
+        return self._add(Attachment(self, link, on_changed))
+
+    def detach(self, attachment: Attachment) -> None:
+        """Close a link."""
+        if self._attachments.pop(attachment.link, None) is not None and self.lost_by is None:
+            self._protocol.close_link(attachment.link)
+            self.flush_soon()
+
+    def _check(self) -> None:
+        if self.lost_by is not None or self._protocol.closed:
+            message = "the connection was lost"
+            raise ConnectionLostError("connection lost", str(self.lost_by or message))
+
+    def _add(self, attachment: Attachment) -> Attachment:
+        self._attachments[attachment.link] = attachment
+        self.flush_soon()
+        return attachment
+
+    # -- bytes
+
+    def flush_soon(self) -> None:
+        """Send what there is at the end of this turn of the loop: many small things go out as one."""
+        if self._flush_handle is None:
+            self._flush_handle = self._loop.call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Send what there is, and let producers give more as long as the stream takes it."""
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        stream = self._stream
+        if stream is None:
+            return
+        for _ in range(_TURNS_MAX):
+            if stream.full:
+                return  # `writable` follows
+            data = self._protocol.take_output()
+            if not data:
+                return
+            stream.write(data)
+            for attachment in list(self._attachments.values()):
+                if isinstance(attachment.link, SenderLink):
+                    attachment.on_changed()
+        self.flush_soon()
+
+    def received(self, data: memoryview) -> None:
+        """Bytes came."""
+        self._handle(self._protocol.receive(data))
+        self.flush_soon()
+
+    def writable(self) -> None:
+        """The stream takes more."""
+        self.flush()
+
+    def lost(self, error: Exception | None) -> None:
+        """The stream is gone."""
+        self._stream = None
+        why = f"{self.address}: {error or 'closed by the peer'}"
+        self._end(ConnectionLostError("connection lost", why) if self._opened.done() else ConnectError(why))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _tick(self) -> None:
+        """Heartbeats, and the peer's silence."""
+        happenings, next_ms = self._protocol.tick(int(self._loop.time() * 1000) + 1)
+        self._handle(happenings)
+        self.flush_soon()
+        if next_ms is not None and self.lost_by is None:
+            self._timer = self._loop.call_at(next_ms / 1000, self._tick)
+
+    async def close(self) -> None:
+        """Say goodbye and wait for the stream to end."""
+        if self._stream is not None and self.lost_by is None:
+            self._protocol.close()
+            self.flush()
+            async with asyncio.timeout(1.0):
+                await asyncio.shield(self._gone)
+
+    def abandon(self, error: AmqpStreamsError) -> None:
+        """End it at once."""
+        self._end(error)
+
+    # -- happenings
+
+    def _handle(self, happenings: list[Happening]) -> None:
+        attachments = self._attachments
+        for happening in happenings:
+            match happening:
+                case Changed(links):
+                    for attachment in [attachments[link] for link in links if link in attachments]:
+                        attachment.on_changed()
+                case Opened():
+                    if not self._opened.done():
+                        self._opened.set_result(happening)
+                case Closed(error):
+                    self._end(error)
+                case Attached() | Detached() | Outcomes():
+                    self._handle_link(happening)
+                case _:
+                    assert_never(happening)
+
+    def _handle_link(self, happening: Attached | Detached | Outcomes) -> None:
+        attachment = self._attachments.get(happening.link)
+        if attachment is None:
+            return
+        match happening:
+            case Outcomes(_, accepted, refused):
+                attachment.on_outcomes(accepted, refused)
+            case Attached():
+                if not attachment.attached.done():
+                    attachment.attached.set_result(None)
+            case Detached(link, error):
+                del self._attachments[link]
+                attachment.end(error)
+            case _:
+                assert_never(happening)
+
+    def _end(self, error: AmqpStreamsError) -> None:
+        if self.lost_by is not None:
+            return
+        self.lost_by = error
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._stream is not None:
+            if data := self._protocol.take_output():
+                self._stream.write(data)
+            self._stream.close()
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        self._protocol.end()
+        if not self._opened.done():
+            self._opened.set_exception(error if isinstance(error, ConnectError) else ConnectError(str(error)))
+            self._opened.exception()
+            return
+        attachments = list(self._attachments.values())
+        self._attachments.clear()
+        for attachment in attachments:
+            attachment.end(error)
+        self._on_lost(self, error)
+
+
+__all__ = ["ATTACH_S_MAX", "Attachment", "ReceiverLink", "Wire"]
