@@ -1,0 +1,194 @@
+"""The server's figures for Prometheus, in a registry of their own.
+
+Law: counting costs the hot path nothing. All but the commits' histograms is read from `StatusSource` when somebody scrapes; series grow
+with logs and partitions, which are bounded, and with the first CONSUMERS_MAX consumer links, never with what strangers do.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, TypeVar
+
+from prometheus_client import CollectorRegistry, GCCollector, Histogram, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus, StatusSource
+from amqp_streams.storage.ports import CommitDone
+
+# Consumer links with series of their own; the number of those left out is a figure too.
+CONSUMERS_MAX: Final = 1000
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+# A sync takes 0.2 ms on a good disk and seconds on a sick one.
+_SECONDS: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_EVENTS: Final = (1, 10, 100, 1000, 10_000, 100_000)
+_BYTES: Final = tuple(1 << power for power in range(10, 27, 2))
+
+_PREFIX: Final = "amqp_streams_"
+# Names that peers choose are cut at this many characters.
+_LABEL_MAX: Final = 128
+
+_Family = TypeVar("_Family", GaugeMetricFamily, CounterMetricFamily)
+
+
+class CommitMetrics:
+    """What commits cost: their duration and their size. One `observe` a commit, not an event."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._seconds: Final = Histogram(
+            f"{_PREFIX}commit_seconds", "Time to write and sync one commit.", buckets=_SECONDS, registry=registry
+        )
+        self._events: Final = Histogram(f"{_PREFIX}commit_events", "Events in one commit.", buckets=_EVENTS, registry=registry)
+        self._bytes: Final = Histogram(f"{_PREFIX}commit_bytes", "Bytes in one commit.", buckets=_BYTES, registry=registry)
+        self._failures = 0
+        registry.register(_Made(self._failed))
+
+    def observe(self, done: CommitDone) -> None:
+        """Count one commit that came back, well or ill."""
+        self._seconds.observe(done.seconds)
+        self._events.observe(done.events)
+        self._bytes.observe(done.bytes)
+        self._failures += len(done.failures)
+
+    def _failed(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            f"{_PREFIX}commit_failures", "Partitions whose part of a commit could not be made safe.", value=self._failures
+        )
+
+
+class Metrics:
+    """Everything `/metrics` tells.
+
+    `refused` tells how many connections were turned away at the limit, `data_dir` whose file system is looked at.
+    """
+
+    def __init__(self, *, data_dir: Path | None = None, refused: Callable[[], int] | None = None) -> None:
+        self.registry: Final = CollectorRegistry()
+        self.commits: Final = CommitMetrics(self.registry)
+        self.source: StatusSource | None = None
+        self._data_dir: Final = data_dir
+        self._refused: Final = refused
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.registry.register(_Made(self._collect))
+
+    def text(self) -> bytes:
+        """The exposition in Prometheus's text format 0.0.4."""
+        return generate_latest(self.registry)
+
+    def _collect(self) -> Iterator[Metric]:
+        if self.source is not None:
+            yield from node_metrics(self.source.status())
+        if self._refused is not None:
+            yield CounterMetricFamily(
+                f"{_PREFIX}connections_refused", "Connections closed at once because the limit was reached.", value=self._refused()
+            )
+        if self._data_dir is not None:
+            yield from disk_metrics(self._data_dir)
+
+
+def node_metrics(status: NodeStatus) -> Iterator[Metric]:
+    """The node's figures as metric families."""
+    yield _gauge("ready", "1 when the node serves.", float(status.ready))
+    yield _gauge("connections", "Open AMQP connections.", status.connections)
+    links = _family(GaugeMetricFamily, "links", "Attached links by the peer's role.", "role")
+    links.add_metric(["producer"], status.producer_links)
+    links.add_metric(["consumer"], status.consumer_links)
+    yield links
+    yield _gauge("pending_bytes", "Received and not yet durable.", status.pending_bytes)
+    yield from _log_metrics(status.logs)
+    yield from _partition_metrics(status.logs)
+    yield from _consumer_metrics(status.consumers)
+
+
+def disk_metrics(data_dir: Path) -> Iterator[Metric]:
+    """Room on the file system of the data directory; nothing when it cannot be asked."""
+    try:
+        figures = os.statvfs(data_dir)
+    except OSError:
+        return
+    yield _gauge("disk_free_bytes", "Room for more on the data directory's file system.", figures.f_bavail * figures.f_frsize)
+    yield _gauge("disk_used_bytes", "Used on that file system, by whomever.", (figures.f_blocks - figures.f_bfree) * figures.f_frsize)
+    yield _gauge("disk_size_bytes", "Size of that file system.", figures.f_blocks * figures.f_frsize)
+
+
+def _log_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
+    events = _family(CounterMetricFamily, "events", "Events accepted (in) and sent to consumers (out).", "log", "direction")
+    volume = _family(CounterMetricFamily, "bytes", "Bytes of these events.", "log", "direction")
+    for log in logs:
+        events.add_metric([log.name, "in"], log.events_in)
+        events.add_metric([log.name, "out"], log.events_out)
+        volume.add_metric([log.name, "in"], log.bytes_in)
+        volume.add_metric([log.name, "out"], log.bytes_out)
+    yield events
+    yield volume
+
+
+def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
+    columns = (
+        _family(GaugeMetricFamily, "partition_events", "Events retained.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_bytes", "Bytes retained.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_start_offset", "Number of the earliest retained event.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_end_offset", "One past the latest durable event.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_failed", "1 when the partition stopped after a failed write.", "log", "partition"),
+    )
+    first = _family(GaugeMetricFamily, "partition_first_timestamp_seconds", "Time of the earliest retained event.", "log", "partition")
+    last = _family(GaugeMetricFamily, "partition_last_timestamp_seconds", "Time of the latest durable event.", "log", "partition")
+    for log in logs:
+        for index, facts in enumerate(log.partitions):
+            labels = [log.name, str(index)]
+            figures = (facts.end - facts.start, facts.bytes, facts.start, facts.end, float(facts.failure is not None))
+            for column, figure in zip(columns, figures, strict=True):
+                column.add_metric(labels, figure)
+            if facts.first_timestamp_ms is not None:
+                first.add_metric(labels, facts.first_timestamp_ms / 1000)
+            if facts.last_timestamp_ms is not None:
+                last.add_metric(labels, facts.last_timestamp_ms / 1000)
+    yield from (*columns, first, last)
+
+
+def _consumer_metrics(consumers: Sequence[ConsumerStatus]) -> Iterator[Metric]:
+    labels = ("log", "partition", "container", "link")
+    position = _family(GaugeMetricFamily, "consumer_position", "Offset of the next event the link gets.", *labels)
+    lag = _family(GaugeMetricFamily, "consumer_lag_events", "Events waiting for the link.", *labels)
+    # A container may attach links of one name in both of two connections: one series each, or the whole scrape is refused.
+    shown: dict[tuple[str, ...], ConsumerStatus] = {}
+    for consumer in islice(consumers, CONSUMERS_MAX):
+        shown.setdefault((consumer.log, str(consumer.partition), _label(consumer.container), _label(consumer.link)), consumer)
+    for names, consumer in shown.items():
+        position.add_metric(names, consumer.position)
+        lag.add_metric(names, consumer.lag)
+    yield position
+    yield lag
+    yield _gauge("consumers_not_shown", "Consumer links without series of their own.", len(consumers) - len(shown))
+
+
+class _Made(Collector):
+    """A collector out of a function."""
+
+    def __init__(self, families: Callable[[], Iterator[Metric]]) -> None:
+        self._families: Final = families
+
+    def collect(self) -> Iterator[Metric]:
+        """The families of this moment."""
+        return self._families()
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: or else registering would already ask for figures."""
+        return iter(())
+
+
+def _gauge(name: str, documentation: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(_PREFIX + name, documentation, value=value)
+
+
+def _family(kind: type[_Family], name: str, documentation: str, *labels: str) -> _Family:
+    return kind(_PREFIX + name, documentation, labels=labels)
+
+
+def _label(name: str) -> str:
+    # A lone surrogate cannot be encoded: it would cost the whole scrape.
+    return name[:_LABEL_MAX].encode("utf-8", "replace").decode("utf-8")

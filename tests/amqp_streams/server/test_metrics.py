@@ -1,0 +1,144 @@
+"""The exposition, read back with Prometheus's own parser."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from amqp_streams.errors import StorageError
+from amqp_streams.server.metrics import CONSUMERS_MAX, Metrics
+from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
+from amqp_streams.storage.ports import CommitDone, PartitionFacts
+
+GOOD = PartitionFacts(start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None)
+EMPTY = PartitionFacts(start=0, end=0, bytes=0, first_timestamp_ms=None, last_timestamp_ms=None, failure="input/output error")
+STATUS = NodeStatus(
+    ready=True,
+    connections=3,
+    producer_links=2,
+    consumer_links=4,
+    pending_bytes=77,
+    logs=(LogStatus("temps", (GOOD, EMPTY), events_in=100, bytes_in=1000, events_out=300, bytes_out=3000),),
+    consumers=(ConsumerStatus("temps", 0, "container", "link", position=30, lag=5),),
+)
+
+
+class Source:
+    def __init__(self, status: NodeStatus) -> None:
+        self.now = status
+
+    def status(self) -> NodeStatus:
+        return self.now
+
+
+def scrape(metrics: Metrics) -> dict[str, float]:
+    """Samples by their name and labels as they are written."""
+    samples: dict[str, float] = {}
+    for family in text_string_to_metric_families(metrics.text().decode()):
+        for sample in family.samples:
+            labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+            name = f"{sample.name}{{{labels}}}" if labels else sample.name
+            assert name not in samples, "a series twice: Prometheus refuses such a scrape"
+            samples[name] = sample.value
+    return samples
+
+
+def of(status: NodeStatus) -> dict[str, float]:
+    metrics = Metrics()
+    metrics.source = Source(status)
+    return scrape(metrics)
+
+
+def test_every_figure_of_the_node_is_there() -> None:
+    samples = of(STATUS)
+    expected = {
+        "ready": 1,
+        "connections": 3,
+        "links{role=producer}": 2,
+        "links{role=consumer}": 4,
+        "pending_bytes": 77,
+        "events_total{direction=in,log=temps}": 100,
+        "events_total{direction=out,log=temps}": 300,
+        "bytes_total{direction=in,log=temps}": 1000,
+        "bytes_total{direction=out,log=temps}": 3000,
+        "partition_events{log=temps,partition=0}": 25,
+        "partition_bytes{log=temps,partition=0}": 4096,
+        "partition_start_offset{log=temps,partition=0}": 10,
+        "partition_end_offset{log=temps,partition=0}": 35,
+        "partition_failed{log=temps,partition=0}": 0,
+        "partition_failed{log=temps,partition=1}": 1,
+        "partition_first_timestamp_seconds{log=temps,partition=0}": 1.5,
+        "partition_last_timestamp_seconds{log=temps,partition=0}": 2.5,
+        "consumer_position{container=container,link=link,log=temps,partition=0}": 30,
+        "consumer_lag_events{container=container,link=link,log=temps,partition=0}": 5,
+        "consumers_not_shown": 0,
+    }
+    assert {name: samples[f"amqp_streams_{name}"] for name in expected} == expected
+    assert "amqp_streams_partition_first_timestamp_seconds{log=temps,partition=1}" not in samples
+
+
+def test_figures_are_those_of_the_moment_of_the_scrape() -> None:
+    metrics, source = Metrics(), Source(STATUS)
+    metrics.source = source
+    assert scrape(metrics)["amqp_streams_connections"] == 3
+    source.now = replace(STATUS, connections=8, ready=False)
+    assert scrape(metrics)["amqp_streams_connections"] == 8
+    assert scrape(metrics)["amqp_streams_ready"] == 0
+
+
+def test_before_there_is_a_node_the_process_can_be_scraped() -> None:
+    samples = scrape(Metrics())
+    assert samples["process_open_fds"] > 0
+    assert "amqp_streams_connections" not in samples
+
+
+def test_consumers_beyond_the_bound_are_counted_instead_of_shown() -> None:
+    consumers = tuple(ConsumerStatus("temps", 0, "c", f"link-{number}", 0, 0) for number in range(CONSUMERS_MAX + 5))
+    samples = of(replace(STATUS, consumers=consumers))
+    assert sum(name.startswith("amqp_streams_consumer_lag_events{") for name in samples) == CONSUMERS_MAX
+    assert samples["amqp_streams_consumers_not_shown"] == 5
+
+
+@pytest.mark.parametrize("name", ['quoted " \\ and \n lines', "\ud800 alone", "x" * 100_000, "", "{}", "a=b,c"])
+def test_whatever_name_a_peer_chooses_the_scrape_parses(name: str) -> None:
+    twins = (ConsumerStatus("temps", 0, name, name, 1, 1), ConsumerStatus("temps", 0, name, name, 2, 2))
+    samples = of(replace(STATUS, consumers=twins))
+    assert sum(sample.startswith("amqp_streams_consumer_position{") for sample in samples) == 1
+    assert samples["amqp_streams_consumers_not_shown"] == 1
+    assert max(map(len, samples)) < 1000
+
+
+def test_commits_are_counted_by_duration_and_size() -> None:
+    metrics = Metrics()
+    metrics.commits.observe(CommitDone(sequence=1, events=500, bytes=50_000, seconds=0.002, failures={}))
+    metrics.commits.observe(CommitDone(sequence=2, events=1, bytes=100, seconds=3.0, failures={_Partition(): StorageError("no")}))
+    samples = scrape(metrics)
+    assert samples["amqp_streams_commit_seconds_count"] == 2
+    assert samples["amqp_streams_commit_seconds_sum"] == pytest.approx(3.002)
+    assert samples["amqp_streams_commit_seconds_bucket{le=0.0025}"] == 1
+    assert samples["amqp_streams_commit_events_sum"] == 501
+    assert samples["amqp_streams_commit_events_bucket{le=1.0}"] == 1
+    assert samples["amqp_streams_commit_bytes_sum"] == 50_100
+    assert samples["amqp_streams_commit_failures_total"] == 1
+
+
+class _Partition:
+    log = "temps"
+    index = 0
+
+
+def test_room_on_the_disk_and_refused_connections_are_asked_at_the_scrape(tmp_path: Path) -> None:
+    samples = scrape(Metrics(data_dir=tmp_path, refused=lambda: 6))
+    free, used, size = (samples[f"amqp_streams_disk_{what}_bytes"] for what in ("free", "used", "size"))
+    assert free > 0
+    assert free + used <= size
+    assert samples["amqp_streams_connections_refused_total"] == 6
+
+
+def test_a_data_directory_that_is_gone_costs_only_its_own_figures(tmp_path: Path) -> None:
+    metrics = Metrics(data_dir=tmp_path / "gone")
+    metrics.source = Source(STATUS)
+    samples = scrape(metrics)
+    assert "amqp_streams_disk_free_bytes" not in samples
+    assert samples["amqp_streams_connections"] == 3
