@@ -19,6 +19,8 @@ from amqp_streams.wire.types import Array, Described
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_BODY_MAX: Final = 4096
+# JSON leaves these as they are, but a terminal acts on them, or a reader of lines takes them for a line's end.
+_ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
 class Format(StrEnum):
@@ -52,7 +54,8 @@ def render(event: Shown, form: Format) -> bytes:
     if form is Format.BODY:
         return body_bytes(event.body) + b"\n"
     if form is Format.JSON:
-        return json.dumps(as_json(event), ensure_ascii=False, allow_nan=False, separators=(", ", ": ")).encode("utf-8", "replace") + b"\n"
+        text = json.dumps(as_json(event), ensure_ascii=False, allow_nan=False)
+        return (text if text.isascii() else text.translate(_ESCAPED)).encode("utf-8", "replace") + b"\n"
     return _line(event).encode("utf-8", "replace") + b"\n"
 
 

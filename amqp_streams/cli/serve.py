@@ -70,6 +70,8 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
     settings = node_settings(given, os.environ, config)
     # Imported when it is known to be needed: it loads the whole server.
     from amqp_streams import server  # noqa: PLC0415
+    from amqp_streams.server import logs  # noqa: PLC0415
 
+    logs.configure(logs.LogFormat(settings.log_format), logs.LogLevel(settings.log_level))
     with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
         return server.run(settings, ready=ready)

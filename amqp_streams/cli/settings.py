@@ -128,6 +128,11 @@ def node_settings(
     if ("data_dir",) not in given:
         message = f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
         raise ConfigError(message)
+    for name, one in given.items():
+        clash = next((name[:length] for length in range(1, len(name)) if name[:length] in given), None)
+        if clash is not None:
+            message = f"{clash[0]} is a value ({given[clash].place}) and a table ({one.place}): only one of them can be"
+            raise ConfigError(message)
     values = _listeners(given)
     try:
         return NodeSettings.model_validate(_nested(values))
@@ -189,7 +194,7 @@ def _nested(values: Mapping[Name, object]) -> dict[str, object]:
         table = nested
         for key in name[:-1]:
             inner = table.setdefault(key, {})
-            assert isinstance(inner, dict), "a leaf and a table of one name"
+            assert isinstance(inner, dict), "nothing is a value and a table"
             table = inner
         table[name[-1]] = value
     return nested

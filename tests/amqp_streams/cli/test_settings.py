@@ -1,0 +1,209 @@
+"""A setting comes from its flag, else its variable, else the file, else the default; what is wrong is named with its place."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.cli.settings import Name, flag_of, node_settings, settable, variable_of
+from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, TlsSettings
+from amqp_streams.errors import ConfigError
+
+DIRECTORY: Mapping[Name, object] = {("data_dir",): "data"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file with a bit of everything."""
+    path = tmp_path / "node.toml"
+    path.write_text(
+        """
+        data_dir = "events"
+        listen = ["127.0.0.1:5673", "[::1]:5673"]
+        listen_tls = ["0.0.0.0:5671"]
+        admin_listen = "127.0.0.1:8672"
+        sync = "interval:50"
+        anonymous = "never"
+        users = "/etc/amqp-streams/users.json"
+        auto_create = 2
+        [tls]
+        certificate = "c.pem"
+        key = "/k.pem"
+        [limits]
+        message_bytes = "1MiB"
+        idle_timeout = "2m"
+        [logs.temps]
+        partitions = 4
+        retention = "7d"
+        [logs."a.b"]
+        """
+    )
+    return path
+
+
+def refused(flags: Mapping[Name, object], environment: Mapping[str, str] | None = None, file: Path | None = None) -> str:
+    """What is said about settings that cannot be."""
+    with pytest.raises(ConfigError) as caught:
+        node_settings(DIRECTORY | flags, environment or {}, file)
+    return str(caught.value)
+
+
+def test_without_anything_but_a_directory_the_defaults_count() -> None:
+    assert node_settings(DIRECTORY, {}, None) == NodeSettings(data_dir=Path("data"))
+
+
+def test_a_file_sets_everything_and_its_paths_start_at_its_folder(file: Path, tmp_path: Path) -> None:
+    settings = node_settings({}, {}, file)
+    assert settings.data_dir == tmp_path / "events"
+    assert settings.listen == (
+        Listener(host="127.0.0.1", port=5673),
+        Listener(host="::1", port=5673),
+        Listener(host="0.0.0.0", port=5671, tls=True),
+    )
+    assert settings.admin_listen == Listener(host="127.0.0.1", port=8672)
+    assert settings.sync == Sync(mode=SyncMode.INTERVAL, interval_ms=50)
+    assert settings.anonymous is AnonymousAccess.NEVER
+    assert settings.users_file == Path("/etc/amqp-streams/users.json")
+    assert settings.auto_create_partitions == 2
+    assert settings.tls == TlsSettings(certificate=tmp_path / "c.pem", key=Path("/k.pem"))
+    assert settings.limits == Limits(message_bytes=1 << 20, idle_timeout_ms=120_000)
+    assert settings.logs == {"temps": LogSettings(partitions=4, retention_ms=604_800_000), "a.b": LogSettings()}
+
+
+def test_a_variable_wins_over_the_file_and_a_flag_over_both(file: Path) -> None:
+    environment = {"AMQP_STREAMS_SYNC": "never", "AMQP_STREAMS_ANONYMOUS": "always", "AMQP_STREAMS_LIMITS_IDLE_TIMEOUT": "5s"}
+    settings = node_settings({("sync",): "always"}, environment, file)
+    assert settings.sync.mode is SyncMode.ALWAYS
+    assert settings.anonymous is AnonymousAccess.ALWAYS
+    assert settings.limits == Limits(message_bytes=1 << 20, idle_timeout_ms=5000)
+
+
+def test_the_longer_name_of_a_setting_is_the_same_setting(tmp_path: Path) -> None:
+    """`idle_timeout_ms` in the file does not stand beside `idle_timeout` of the environment."""
+    path = tmp_path / "node.toml"
+    path.write_text("[limits]\nidle_timeout_ms = 9000\ndrain_ms = 7")
+    settings = node_settings(DIRECTORY, {"AMQP_STREAMS_LIMITS_IDLE_TIMEOUT": "5s"}, path)
+    assert (settings.limits.idle_timeout_ms, settings.limits.drain_ms) == (5000, 7)
+
+
+def test_every_setting_has_a_variable() -> None:
+    assert {variable_of(name) for name in settable()} >= {
+        "AMQP_STREAMS_DATA_DIR",
+        "AMQP_STREAMS_LISTEN",
+        "AMQP_STREAMS_LISTEN_TLS",
+        "AMQP_STREAMS_LOG",
+        "AMQP_STREAMS_TLS_CLIENT_CA",
+        "AMQP_STREAMS_LIMITS_MESSAGE_BYTES",
+        "AMQP_STREAMS_LIMITS_DRAIN",
+        "AMQP_STREAMS_USERS",
+        "AMQP_STREAMS_AUTO_CREATE",
+        "AMQP_STREAMS_PLAIN_WITHOUT_TLS",
+    }
+
+
+def test_lists_in_variables_are_separated_by_spaces_or_commas() -> None:
+    environment = {"AMQP_STREAMS_LISTEN": "127.0.0.1:1, [::1]:2", "AMQP_STREAMS_LOG": "temps:4 events"}
+    settings = node_settings(DIRECTORY, environment, None)
+    assert [str(listener) for listener in settings.listen] == ["127.0.0.1:1", "[::1]:2"]
+    assert settings.logs == {"temps": LogSettings(partitions=4), "events": LogSettings(partitions=1)}
+
+
+def test_a_log_given_as_a_flag_keeps_what_the_file_says_of_it_beside_the_partitions(file: Path) -> None:
+    settings = node_settings({("log",): ("temps:8", "more:2")}, {}, file)
+    assert settings.logs["temps"] == LogSettings(partitions=8, retention_ms=604_800_000)
+    assert settings.logs["more"] == LogSettings(partitions=2)
+
+
+def test_listening_only_with_tls_leaves_the_plain_default_out() -> None:
+    flags = {("listen_tls",): ("127.0.0.1:5671",), ("tls", "certificate"): "c", ("tls", "key"): "k"}
+    assert node_settings(DIRECTORY | flags, {}, None).listen == (Listener(host="127.0.0.1", port=5671, tls=True),)
+
+
+def test_a_truth_is_written_in_the_environment_as_people_do() -> None:
+    assert node_settings(DIRECTORY, {"AMQP_STREAMS_PLAIN_WITHOUT_TLS": "true"}, None).plain_without_tls is True
+
+
+def test_a_missing_directory_is_named_in_all_the_places_where_it_could_be_given() -> None:
+    with pytest.raises(ConfigError, match=r"--data-dir DIR, AMQP_STREAMS_DATA_DIR, or data_dir in the file"):
+        node_settings({}, {}, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        (("listen",), ("nowhere",), "HOST:PORT"),
+        (("admin_listen",), "nowhere", "HOST:PORT"),
+        (("sync",), "sometimes", "'always', 'never', or 'interval:MS'"),
+        (("anonymous",), "perhaps", "'loopback', 'always' or 'never'"),
+        (("auto_create",), "5000", "less than or equal to 1024"),
+        (("log_format",), "xml", "'text' or 'json'"),
+        (("log_level",), "loud", "'debug', 'info', 'warning' or 'error'"),
+        (("log",), ("temps:many",), "NAME:PARTITIONS"),
+        (("log",), ("a/b:1",), "letters, digits"),
+        (("log",), ("temps:0",), "greater than or equal to 1"),
+    ],
+)
+def test_a_wrong_flag_is_named_with_what_is_allowed(name: Name, value: object, allowed: str) -> None:
+    said = refused({name: value})
+    assert flag_of(name) in said
+    assert allowed in said
+
+
+def test_a_wrong_variable_is_named() -> None:
+    said = refused({}, {"AMQP_STREAMS_LIMITS_FRAME_BYTES": "3"})
+    assert said == "limits.frame_bytes (AMQP_STREAMS_LIMITS_FRAME_BYTES): Input should be greater than or equal to 512, not 3"
+
+
+def test_a_variable_of_a_section_that_is_no_setting_is_refused_with_those_there_are() -> None:
+    said = refused({}, {"AMQP_STREAMS_LIMITS_FRAMES": "3"})
+    assert "AMQP_STREAMS_LIMITS_FRAMES" in said
+    assert "AMQP_STREAMS_LIMITS_FRAME_BYTES" in said
+
+
+def test_variables_of_the_clients_are_none_of_the_nodes_business() -> None:
+    node_settings(DIRECTORY, {"AMQP_STREAMS_URL": "amqp://elsewhere", "AMQP_STREAMS_PASSWORD": "x"}, None)
+
+
+def test_every_wrong_setting_of_a_file_is_named_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('lissten = "a"\n[limits]\nframe_bytes = "many"\nidle_timeout = true\n[logs.temps]\nretentoin = "7d"\n')
+    said = refused({}, {}, path).splitlines()
+    assert len(said) == 4
+    assert all(str(path) in line for line in said)
+    assert any(line.startswith("lissten ") and "no such setting; there are admin_listen, anonymous" in line for line in said)
+    assert any(line.startswith("limits.frame_bytes ") and "'many' is no size" in line for line in said)
+    assert any(line.startswith("limits.idle_timeout ") and "is no duration" in line for line in said)
+    assert any(line.startswith("logs.temps.retentoin ") and "partitions, retention, retention_bytes" in line for line in said)
+
+
+def test_half_of_a_certificate_is_not_enough() -> None:
+    assert "--tls-key, AMQP_STREAMS_TLS_KEY" in refused({("tls", "certificate"): "c.pem"})
+
+
+def test_a_listener_with_tls_needs_a_certificate() -> None:
+    assert "--tls-certificate" in refused({("listen_tls",): ("127.0.0.1:5671",)})
+
+
+def test_a_table_where_a_value_belongs_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("limits = 5\n[sync]\nmode = 'often'\n")
+    said = refused({}, {}, path)
+    assert f"limits ({path}): Input should be a valid dictionary" in said
+    assert f"sync.mode ({path}): Input should be 'always', 'interval' or 'never'" in said
+
+
+@pytest.mark.parametrize(("content", "complaint"), [(None, "cannot read"), (b"a = ", "no TOML"), (b"\xff", "no TOML")])
+def test_a_file_that_is_none_is_said_so(tmp_path: Path, content: bytes | None, complaint: str) -> None:
+    path = tmp_path / "node.toml"
+    if content is not None:
+        path.write_bytes(content)
+    said = refused({}, {}, path)
+    assert complaint in said
+    assert str(path) in said
+
+
+def test_the_same_name_as_value_and_table_is_refused_with_both_places(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text("limits = 5\n")
+    said = refused({}, {"AMQP_STREAMS_LIMITS_CREDIT": "5"}, path)
+    assert said == f"limits is a value ({path}) and a table (AMQP_STREAMS_LIMITS_CREDIT): only one of them can be"
