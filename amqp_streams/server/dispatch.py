@@ -22,7 +22,6 @@ _FEW_PRODUCERS: Final = 4
 """With no more producer links than this, one delivery event is reason enough to look at all of them."""
 
 _DELIVERY: Final = lib.PN_DELIVERY
-_ACCEPTED: Final = lib.PN_ACCEPTED
 
 
 class Dispatch:
@@ -31,7 +30,8 @@ class Dispatch:
     __slots__ = (
         "_engine",
         "_owner",
-        "_plain_producers",
+        "_few_producers",
+        "_only_consumers",
         "_producers",
         "_service",
         "closed",
@@ -53,17 +53,26 @@ class Dispatch:
         self.links: dict[Pointer, Link] = {}
         self.consumers: set[ConsumerLink] = set()
         self._producers: list[ProducerLink] = []
-        self._plain_producers = False
+        self._few_producers = False
+        self._only_consumers = False
 
     def run(self) -> None:
         """Handle all events that there are."""
         collector = self._engine.collector
         peek, pop, event_type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
+        event_delivery, remote_state, settle = lib.pn_event_delivery, lib.pn_delivery_remote_state, lib.pn_delivery_settle
+        accepted = lib.PN_ACCEPTED
         taken = False
         while event := peek(collector):
             kind = event_type(event)
             if kind == _DELIVERY:
-                if not self._plain_producers:
+                if self._only_consumers:  # the common kinds of connection are served without a look at the link
+                    delivery = event_delivery(event)
+                    if remote_state(delivery) == accepted:
+                        settle(delivery)
+                    else:
+                        self._on_delivery(event)
+                elif not self._few_producers:
                     self._on_delivery(event)
                 elif not taken:  # every delivery event is of one of these few links: one look takes all that has arrived
                     taken = True
@@ -82,15 +91,7 @@ class Dispatch:
     # -- deliveries
 
     def _on_delivery(self, event: Pointer) -> None:
-        delivery = lib.pn_event_delivery(event)
-        if lib.pn_delivery_remote_state(delivery) == _ACCEPTED and self.consumers:
-            pointer = lib.pn_event_link(event)
-            if lib.pn_link_is_sender(pointer):
-                lib.pn_delivery_settle(delivery)
-                return
-        self._on_other_delivery(lib.pn_event_link(event), delivery)
-
-    def _on_other_delivery(self, pointer: Pointer, delivery: Pointer) -> None:
+        pointer, delivery = lib.pn_event_link(event), lib.pn_event_delivery(event)
         link = self.links.get(pointer)
         match link:
             case ConsumerLink():
@@ -104,7 +105,7 @@ class Dispatch:
             case _ if lib.pn_link_is_sender(pointer):
                 transfers.settle_outgoing(delivery)
             case _:
-                transfers.receive(pointer, bytearray(), self._service.limits.message_bytes)  # of a refused link: dropped
+                transfers.receive(pointer, bytearray(), self._service.limits.message_bytes)  # of a link that is gone: dropped
 
     # -- endpoints
 
@@ -219,6 +220,7 @@ class Dispatch:
         self._look_at_links()
 
     def _look_at_links(self) -> None:
-        """Whether this connection is of the common kind that only produces, on a few links that settle first."""
+        """Whether this connection is of a common kind: only consumers, or only a few producers that settle first."""
+        self._only_consumers = bool(self.consumers) and len(self.consumers) == len(self.links)
         few = len(self._producers) == len(self.links) <= _FEW_PRODUCERS
-        self._plain_producers = few and not any(producer.second for producer in self._producers)
+        self._few_producers = few and not any(producer.second for producer in self._producers)

@@ -18,6 +18,8 @@ Pointer = Any
 NULL: Final = ffi.NULL
 ENGINE_VERSION: Final = "0.40.0"
 _OUTPUT_BYTES_MAX: Final = 256 << 10
+_OUTPUT: Final = ffi.new("char[]", _OUTPUT_BYTES_MAX)
+_OUTPUT_VIEW: Final = ffi.buffer(_OUTPUT)
 _DATA_BYTES_MAX: Final = 1 << 20
 
 EXPIRIES: Final = {
@@ -122,20 +124,20 @@ class Engine:
         return True
 
     def pull(self) -> bytes:
-        """What is to be sent now, at most about 256 KiB. Empty when there is nothing (see `finished`)."""
+        """What is to be sent now, at most 256 KiB. Empty when there is nothing (see `finished`)."""
         transport = self.transport
         pending = lib.pn_transport_pending(transport)
         if pending <= 0:
             return b""
-        while pending < _OUTPUT_BYTES_MAX:  # each call fills the buffer; a full one grows on the next
+        while pending < _OUTPUT_BYTES_MAX:  # each call fills the engine's buffer, and one that is full grows
             more = lib.pn_transport_pending(transport)
             if more == pending:
                 break
             pending = more
-        buffer = ffi.new("char[]", pending)
-        lib.pn_transport_peek(transport, buffer, pending)
-        lib.pn_transport_pop(transport, pending)
-        return bytes(ffi.buffer(buffer))
+        size = min(pending, _OUTPUT_BYTES_MAX)
+        lib.pn_transport_peek(transport, _OUTPUT, size)
+        lib.pn_transport_pop(transport, size)
+        return _OUTPUT_VIEW[0:size]  # type: ignore[no-any-return]  # cffi
 
     @property
     def finished(self) -> bool:

@@ -173,10 +173,10 @@ class ProducerLink(Link):
     def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
         """Those deliveries whose records are safe; the others are answered here."""
         gone = {index for index, _ in receipt.refused}
-        for partition, indices in receipt.parts:
-            failure = done.failures.get(partition)
+        for part in receipt.parts:
+            failure = done.failures.get(part.partition)
             if failure is not None:
-                failed = range(len(deliveries)) if indices is None else indices
+                failed = range(len(deliveries)) if part.indices is None else part.indices
                 for index in failed:
                     self._refuse(deliveries[index], failure)
                 gone.update(failed)

@@ -139,7 +139,7 @@ class EventService:
         for entry in waiting:
             entry.link.committed(entry.deliveries, entry.receipt, done)
             touched.add(entry.link.owner)
-            partitions.update([partition for partition, _ in entry.receipt.parts])
+            partitions.update([part.partition for part in entry.receipt.parts])
         for partition, failure in done.failures.items():
             log.error("commit_failed", log=partition.log, partition=partition.index, reason=str(failure))
         for owner in touched:
@@ -157,14 +157,11 @@ class EventService:
 
     def _count(self, waiting: list[_Waiting], done: CommitDone) -> None:
         for entry in waiting:
-            for partition, indices in entry.receipt.parts:
-                counters = self.node.counters.get(partition.log)
-                if counters is not None and partition not in done.failures:
-                    counters.events_in += len(entry.deliveries) if indices is None else len(indices)
-        if done.events and len({partition.log for entry in waiting for partition, _ in entry.receipt.parts}) == 1:
-            counters = self.node.counters.get(waiting[0].receipt.parts[0][0].log)
-            if counters is not None:
-                counters.bytes_in += done.bytes
+            for part in entry.receipt.parts:
+                counters = self.node.counters.get(part.partition.log)
+                if counters is not None and part.partition not in done.failures:
+                    counters.events_in += part.count
+                    counters.bytes_in += part.bytes
 
     def _release(self) -> None:
         withheld, self._withheld = self._withheld, set()

@@ -4,7 +4,7 @@ Spec: Event Streams 4.1, 4.2, 4.6.6, 4.6.7; Anonymous Terminus 1.0, 2.2. Law: wh
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from amqp_streams import names
 from amqp_streams.errors import DiskFullError, PeerError, StorageError, WireError
@@ -21,16 +21,25 @@ from amqp_streams.wire.sections import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one partition took of a batch: the messages at `indices` (None: all), `count` of them, `bytes` in all."""
+
+    partition: Partition
+    indices: Sequence[int] | None
+    count: int
+    bytes: int
+
+
 @dataclass(slots=True)
 class Receipt:
     """What became of a batch of transfers.
 
-    `parts`: the partitions that took records into commit `sequence`, each with the indices of its messages in the batch (None: all).
-    `refused`: indices that were not taken, with the reason.
+    `parts`: what the partitions took into commit `sequence`. `refused`: indices that were not taken, with the reason.
     """
 
     sequence: int
-    parts: list[tuple[Partition, Sequence[int] | None]] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
 
 
@@ -66,7 +75,7 @@ class _Batch:
         except StorageError as error:
             self.receipt.refused += [(index, error) for index in (range(len(messages)) if indices is None else indices)]
             return error
-        self.receipt.parts.append((partition, indices))
+        self.receipt.parts.append(Part(partition, indices, len(messages), sum(map(len, messages))))
         return None
 
 
@@ -102,8 +111,9 @@ class Intake:
         if not kept:
             return
         others = self.receive(grant, [messages[index] for index in kept], now_ms)
-        for partition, indices in others.parts:
-            receipt.parts.append((partition, kept if indices is None else [kept[index] for index in indices]))
+        for part in others.parts:
+            indices = kept if part.indices is None else [kept[index] for index in part.indices]
+            receipt.parts.append(replace(part, indices=indices))
         receipt.refused += [(kept[index], reason) for index, reason in others.refused]
 
     def _route(self, grant: Producing, batch: _Batch) -> None:
@@ -162,7 +172,7 @@ class Intake:
             same = stored[0] is message
             messages = stored if same else [message]
             self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt))
-            batch.receipt.parts += [(partition, (index,)) for partition, _ in receipt.parts]
+            batch.receipt.parts += [replace(part, indices=(index,)) for part in receipt.parts]
             batch.receipt.refused += [(index, reason) for _, reason in receipt.refused]
 
     def _relayed_to(self, grant: Relaying, message: bytes) -> Producing:
