@@ -75,7 +75,7 @@ class Program(click.Group):
             _abandon_stdout()
             status = DONE
         except (AmqpStreamsError, OSError) as error:
-            click.echo(f"amqp-streams: {error or type(error).__doc__}", err=True)
+            click.echo(f"amqp-streams: {str(error) or type(error).__doc__}", err=True)
             status = MISUSE if isinstance(error, ConfigError) else FAILED
         except (KeyboardInterrupt, click.Abort):
             status = INTERRUPTED

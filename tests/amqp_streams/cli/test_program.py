@@ -1,0 +1,121 @@
+"""Every command explains itself, misuse ends 2, failure 1, an interruption 130, and words never go to stdout."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from amqp_streams import __version__
+from amqp_streams.cli import main
+from amqp_streams.errors import AmqpStreamsError, ConfigError
+
+RUNNER = CliRunner()
+
+
+def commands(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """All commands with their words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        yield (*above, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, *above, name)
+
+
+COMMANDS = dict(commands(main))
+
+
+def test_all_commands_are_there() -> None:
+    assert {words[0] for words in COMMANDS} == {"serve", "log", "send", "receive", "info", "verify", "dump", "user", "bench"}
+    assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {"create", "list", "describe", "update", "delete"}
+    assert {words[1] for words in COMMANDS if words[0] == "user" and len(words) > 1} == {"add", "remove", "list"}
+    assert {words[1] for words in COMMANDS if words[0] == "bench" and len(words) > 1} == {"produce", "consume", "latency"}
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_examples(words: tuple[str, ...]) -> None:
+    answer = RUNNER.invoke(main, [*words, "--help"])
+    assert answer.exit_code == 0
+    assert f"amqp-streams {words[0]}" in answer.stdout.partition("Examples:")[2]
+    for parameter in COMMANDS[words].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{parameter.name} is explained"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_an_unknown_flag_is_misuse(words: tuple[str, ...]) -> None:
+    answer = RUNNER.invoke(main, [*words, "--no-such-flag"])
+    assert answer.exit_code == 2
+    assert answer.stdout == ""
+    assert "--no-such-flag" in answer.stderr
+
+
+def test_the_program_tells_its_version_and_lists_its_commands() -> None:
+    assert RUNNER.invoke(main, ["--version"]).stdout == f"amqp-streams, version {__version__}\n"
+    listed = RUNNER.invoke(main, ["--help"])
+    assert listed.exit_code == 0
+    assert all(f"  {words[0]} " in listed.stdout for words in COMMANDS)
+
+
+def test_an_unknown_command_is_misuse() -> None:
+    answer = RUNNER.invoke(main, ["sned"])
+    assert answer.exit_code == 2
+    assert "sned" in answer.stderr
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int | None], object]:
+    """Run a command that ends like this."""
+
+    def run(end: BaseException | int | None) -> object:
+        @click.command()
+        def command() -> int | None:
+            if isinstance(end, BaseException):
+                raise end
+            return end
+
+        monkeypatch.setattr(type(main), "get_command", lambda *_: command)
+        return RUNNER.invoke(main, ["anything"])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "words"),
+    [
+        (None, 0, ""),
+        (0, 0, ""),
+        (1, 1, ""),
+        (AmqpStreamsError("the log is gone"), 1, "amqp-streams: the log is gone\n"),
+        (ConfigError("no such setting"), 2, "amqp-streams: no such setting\n"),
+        (OSError(2, "No such file", "x"), 1, "amqp-streams: [Errno 2] No such file: 'x'\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (click.Abort(), 130, ""),
+    ],
+)
+def test_how_a_command_ends_decides_the_status(
+    ending: Callable[[BaseException | int | None], click.testing.Result], end: BaseException | int | None, status: int, words: str
+) -> None:
+    answer = ending(end)
+    assert (answer.exit_code, answer.stderr, answer.stdout) == (status, words, "")
+
+
+def test_an_error_without_words_is_told_by_what_it_is(ending: Callable[[BaseException], click.testing.Result]) -> None:
+    assert "Root of everything" in ending(AmqpStreamsError()).stderr
+
+
+def test_a_fault_of_our_own_is_not_dressed_up(ending: Callable[[BaseException], click.testing.Result]) -> None:
+    assert isinstance(ending(AssertionError("broken")).exception, AssertionError)
+
+
+def test_help_does_not_load_the_server_nor_the_client() -> None:
+    """A shell's completion and a look at the help should not wait for Proton."""
+    check = (
+        "import sys; from amqp_streams.cli import main; print(sorted(m for m in sys.modules if m.startswith(('proton', 'uvloop', 'rich'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
