@@ -37,9 +37,12 @@ _scratch_pointer = ffi.from_buffer("char[]", _scratch)
 _scratch_view = memoryview(_scratch)
 
 _tag_bytes = bytearray(8)
-_tag = ffi.new("pn_bytes_t *", {"size": 8, "start": ffi.from_buffer("char[]", _tag_bytes)})
+_tag_start = ffi.from_buffer("char[]", _tag_bytes)
+_tag_owner = ffi.new("pn_bytes_t *", {"size": 8, "start": _tag_start})
+_tag = _tag_owner[0]
 _write_tag = struct.Struct(">Q").pack_into
 
+_ACCEPTED: Final = lib.PN_ACCEPTED
 _STATES: Final = {
     Outcome.ACCEPTED: lib.PN_ACCEPTED,
     Outcome.REJECTED: lib.PN_REJECTED,
@@ -109,7 +112,7 @@ class SenderLink(Link):
         for event in events:
             count += 1
             write_tag(tag_bytes, 0, count)
-            delivery = new_delivery(link, tag[0])
+            delivery = new_delivery(link, tag)
             message = event.message
             size = len(message)
             send(link, message, size)
@@ -121,17 +124,19 @@ class SenderLink(Link):
         self._count = count
         return count - first
 
-    def outcome_of(self, delivery: Delivery) -> tuple[Sendable, EndpointError | None] | None:
-        """The event of a delivery that changed and what befell it (None: accepted); None as long as it is open."""
+    def outcome_of(self, delivery: Delivery, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
+        """Look at a delivery that changed; if its outcome is there, add its event to one of the lists."""
         state = lib.pn_delivery_remote_state(delivery)
-        if state != lib.PN_ACCEPTED and not lib.pn_delivery_settled(delivery) and state not in _REFUSALS:
-            return None
+        if state != _ACCEPTED and state not in _REFUSALS and not lib.pn_delivery_settled(delivery):
+            return
         event = self._in_flight.pop(delivery, None)
         if event is None:
-            return None
-        error = None if state == lib.PN_ACCEPTED else _refusal(delivery, state)
+            return
+        if state == _ACCEPTED:
+            accepted.append(event)
+        else:
+            refused.append((event, _refusal(delivery, state)))
         lib.pn_delivery_settle(delivery)
-        return event, error
 
     def forget(self) -> None:
         super().forget()

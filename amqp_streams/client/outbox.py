@@ -6,30 +6,41 @@ be sent again after a release, nothing younger overtakes them; on a new link eve
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from amqp_streams.client.errors import EndpointError, ReleasedError
+from amqp_streams.client.errors import ClosedError, EndpointError, ReleasedError
 from amqp_streams.errors import AmqpStreamsError
 
 FAILURES_KEPT: Final = 100
 """Failures named by a SendError; the others are counted."""
+_CANCELLED: Final = ClosedError("given up before it was sent")
 
 
 class Entry:
-    """One event on its way. `waiter` is what somebody awaits its outcome by, made when that is wanted."""
+    """One event on its way. `outcome` is None, True for accepted, or why not; `waiter` is what somebody awaits it by."""
 
-    __slots__ = ("attempts", "awaited_alone", "cancelled", "done", "error", "event", "message", "number", "waiter")
+    __slots__ = ("attempts", "event", "message", "number", "outcome", "waiter")
+    cancelled = False
+    awaited_alone = False
 
-    def __init__(self, event: object, message: bytes, *, awaited_alone: bool = False) -> None:
-        self.event: Final = event
-        self.message: Final = message
-        self.awaited_alone: Final = awaited_alone
+    def __init__(self, event: object, message: bytes) -> None:
+        self.event = event
+        self.message = message
         self.number = 0
         self.attempts = 0
-        self.done = False
-        self.cancelled = False
-        self.error: AmqpStreamsError | None = None
+        self.outcome: AmqpStreamsError | Literal[True] | None = None
         self.waiter: Any = None
+
+
+class LoneEntry(Entry):
+    """One whose sender waits for just this outcome, and may give up: a flush does not report it."""
+
+    __slots__ = ("cancelled",)
+    awaited_alone = True
+
+    def __init__(self, event: object, message: bytes) -> None:
+        super().__init__(event, message)
+        self.cancelled = False
 
 
 class Outbox:
@@ -41,9 +52,11 @@ class Outbox:
         self._bytes_max: Final = bytes_max
         self._attempts_max: Final = attempts_max
         self._unsent: deque[Entry] = deque()
-        self._in_flight: dict[Entry, None] = {}
+        self._in_flight: deque[Entry] = deque()
+        self._in_flight_count = 0
         self._released: list[Entry] = []
         self._number = 0
+        self.largest = 0
         self.events = 0
         self.bytes = 0
         self.failures: list[tuple[object, AmqpStreamsError]] = []
@@ -57,62 +70,74 @@ class Outbox:
     @property
     def resend_due(self) -> bool:
         """Released events wait, and nothing else is in flight: `resend` after a wait."""
-        return bool(self._released) and not self._in_flight
+        return bool(self._released) and self._in_flight_count == 0
 
-    def add(self, entry: Entry) -> None:
-        """Take an event; the caller has asked for `room`."""
-        self._number += 1
-        entry.number = self._number
-        self.events += 1
-        self.bytes += len(entry.message)
-        self._unsent.append(entry)
+    def add(self, entries: Sequence[Entry]) -> None:
+        """Take events; the caller has asked for `room`."""
+        number, size, largest = self._number, 0, self.largest
+        for entry in entries:
+            number += 1
+            entry.number = number
+            length = len(entry.message)
+            size += length
+            if length > largest:  # noqa: PLR1730 (max is a call for each event)
+                largest = length
+        self._number, self.largest = number, largest
+        self.events += len(entries)
+        self.bytes += size
+        self._unsent.extend(entries)
 
     def take(self, count_max: int) -> list[Entry]:
         """The next to send, at most `count_max`; they are in flight now. Nothing while released ones wait."""
         taken: list[Entry] = []
         if self._released:
             return taken
-        unsent, in_flight = self._unsent, self._in_flight
-        for _ in range(min(count_max, len(unsent))):
-            entry = unsent.popleft()
+        popleft = self._unsent.popleft
+        for _ in range(min(count_max, len(self._unsent))):
+            entry = popleft()
             if entry.cancelled:
-                self._leave(entry)
+                self._leave(entry, _CANCELLED)
                 continue
             entry.attempts += 1
-            in_flight[entry] = None
             taken.append(entry)
+        self._in_flight.extend(taken)
+        self._in_flight_count += len(taken)
         return taken
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """The last taken were not sent after all."""
         for entry in reversed(entries):
-            del self._in_flight[entry]
+            last = self._in_flight.pop()
+            assert last is entry
             entry.attempts -= 1
             self._unsent.appendleft(entry)
+        self._in_flight_count -= len(entries)
 
     def accepted(self, entries: Sequence[Entry]) -> None:
         """The peer accepted these."""
-        in_flight = self._in_flight
+        size = 0
         for entry in entries:
-            del in_flight[entry]
-            self.bytes -= len(entry.message)
-            entry.done = True
+            size += len(entry.message)
+            entry.outcome = True
             if entry.waiter is not None:
                 _wake(entry)
+        self.bytes -= size
         self.events -= len(entries)
+        self._landed(len(entries))
 
     def refused(self, entry: Entry, error: EndpointError) -> None:
         """The peer did not store this one: for good, or it is kept to be sent again."""
-        del self._in_flight[entry]
         if isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled:
             self._released.append(entry)
+            self._in_flight.remove(entry)
         else:
             self._give_up(entry, error)
+        self._landed(1)
 
     def reject(self, entry: Entry, error: AmqpStreamsError) -> None:
         """A taken one that cannot be sent at all."""
-        del self._in_flight[entry]
         self._give_up(entry, error)
+        self._landed(1)
 
     def resend(self) -> None:
         """Released events go first again, in order."""
@@ -121,8 +146,9 @@ class Outbox:
 
     def lost(self) -> None:
         """The link is gone: everything without an outcome goes again, in order."""
-        again = list(self._in_flight) + self._released
+        again = [entry for entry in self._in_flight if entry.outcome is None] + self._released
         self._in_flight.clear()
+        self._in_flight_count = 0
         self._released = []
         self._to_front(again)
 
@@ -142,18 +168,24 @@ class Outbox:
         for entry in sorted(entries, key=_number, reverse=True):
             self._unsent.appendleft(entry)
 
+    def _landed(self, count: int) -> None:
+        """Outcomes mostly come in the order of sending: those that are known leave in front."""
+        self._in_flight_count -= count
+        in_flight = self._in_flight
+        while in_flight and in_flight[0].outcome is not None:
+            in_flight.popleft()
+
     def _give_up(self, entry: Entry, error: AmqpStreamsError) -> None:
-        entry.error = error
-        if not entry.awaited_alone and not entry.cancelled:
+        if not entry.awaited_alone:
             self.failure_count += 1
             if len(self.failures) < FAILURES_KEPT:
                 self.failures.append((entry.event, error))
-        self._leave(entry)
+        self._leave(entry, error)
 
-    def _leave(self, entry: Entry) -> None:
+    def _leave(self, entry: Entry, error: AmqpStreamsError) -> None:
         self.events -= 1
         self.bytes -= len(entry.message)
-        entry.done = True
+        entry.outcome = error
         if entry.waiter is not None:
             _wake(entry)
 

@@ -6,7 +6,6 @@ At least once: an event whose acceptance was lost with its connection is sent ag
 import asyncio
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final, cast
 
 from amqp_streams import names
@@ -16,7 +15,7 @@ from amqp_streams.client.events import Event, ReceivedEvent
 from amqp_streams.client.hub import Hub
 from amqp_streams.client.links import Sendable
 from amqp_streams.client.message import with_target_partition
-from amqp_streams.client.outbox import Entry, Outbox
+from amqp_streams.client.outbox import Entry, LoneEntry, Outbox
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.wire.codec import Symbol
@@ -27,7 +26,6 @@ Sent = Event | ReceivedEvent | bytes
 WINDOW_BYTES_MAX: Final = 64 << 20
 """Bytes of events without an outcome that one producer holds, however few events they are; one more always fits."""
 _TURN_MAX: Final = 2000
-_END: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +46,16 @@ class Pending(Awaitable[Receipt]):
     @property
     def done(self) -> bool:
         """The outcome is known."""
-        return self._entry.done
+        return self._entry.outcome is not None
 
     def __await__(self) -> Generator[object, None, Receipt]:
         entry = self._entry
-        if not entry.done:
+        if entry.outcome is None:
             if entry.waiter is None:
                 entry.waiter = asyncio.get_running_loop().create_future()
             yield from asyncio.shield(entry.waiter).__await__()
-        if entry.error is not None:
-            raise entry.error
+        if isinstance(entry.outcome, AmqpStreamsError):
+            raise entry.outcome
         return Receipt(entry.attempts)
 
 
@@ -83,14 +81,14 @@ class Producer(Endpoint):
         Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, WireError.
         """
         self._check()
-        entry = Entry(event, _message(event, partition), awaited_alone=True)
+        entry = LoneEntry(event, _message(event, partition))
         await self._add(entry, timeout)
         pending = Pending(entry)
         try:
             async with asyncio.timeout(timeout):
                 return await pending
         except BaseException as error:
-            if not entry.done:
+            if entry.outcome is None:
                 entry.cancelled = True
             if isinstance(error, TimeoutError) and not isinstance(error, AmqpStreamsError):
                 message = f"waiting for an outcome took longer than {timeout} s"
@@ -110,17 +108,18 @@ class Producer(Endpoint):
         `timeout` is for each wait. Should this raise, a first part of `events` has been posted.
         """
         self._check()
-        outbox, rest = self._outbox, iter(events)
+        outbox, at = self._outbox, 0
         while True:
-            for event in islice(rest, min(max(outbox.room, 0), _TURN_MAX)):
-                outbox.add(Entry(event, _message(event, partition)))
+            chunk = events[at : at + min(max(outbox.room, 0), _TURN_MAX)]
+            outbox.add(
+                [Entry(event, event if type(event) is bytes and partition is None else _message(event, partition)) for event in chunk]
+            )
             self._pump()
-            following = next(rest, _END)
-            if following is _END:
+            at += len(chunk)
+            if at >= len(events):
                 return
             await self._room(timeout)
             self._check()
-            outbox.add(Entry(following, _message(cast("Sent", following), partition)))
 
     async def flush(self, *, timeout: float | None = 30.0) -> None:
         """Wait for the outcome of everything posted.
@@ -148,7 +147,7 @@ class Producer(Endpoint):
         if self._outbox.room <= 0:
             await self._room(timeout)
             self._check()
-        self._outbox.add(entry)
+        self._outbox.add([entry])
         self._pump()
 
     async def _room(self, timeout: float | None) -> None:
@@ -165,7 +164,7 @@ class Producer(Endpoint):
             batch = outbox.take(min(room, _TURN_MAX))
             if not batch:
                 break
-            if largest := link.message_bytes_max:
+            if outbox.largest > (largest := link.message_bytes_max) > 0:
                 batch = [entry for entry in batch if self._fits(entry, largest)]
             sent = link.send(batch)
             if sent < len(batch):

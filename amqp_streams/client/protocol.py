@@ -30,6 +30,7 @@ if proton.VERSION != PROTON_VERSION:
     message = f"python-qpid-proton is {proton.VERSION}; this client calls its inner functions and is made for {PROTON_VERSION}"
     raise ImportError(message)
 
+_NO_OUTCOMES: Final[Any] = None
 _peek_buffer = ffi.new("char[]", _PEEK_BYTES)
 _peek_view = ffi.buffer(_peek_buffer)
 
@@ -270,14 +271,15 @@ class ConnectionProtocol:
         )
         changed: set[Link] = set()
         outcomes: dict[SenderLink, Outcomes] = {}
-        links = self._links
+        links, latest, batch = self._links, None, _NO_OUTCOMES
         while (event := peek(collector)) != ffi.NULL:
             kind = kind_of(event)
             if kind == delivery_type:
                 link = links.get(link_of(event))
                 if isinstance(link, SenderLink):
-                    if (told := link.outcome_of(delivery_of(event))) is not None:
-                        _note(outcomes, link, told)
+                    if link is not latest:
+                        latest, batch = link, outcomes.setdefault(link, Outcomes(link))
+                    link.outcome_of(delivery_of(event), batch.accepted, batch.refused)
                 elif link is not None:
                     changed.add(link)
             elif kind == flow_type:
@@ -288,6 +290,7 @@ class ConnectionProtocol:
                 # Outcomes told before a detach count: keep the order.
                 happenings.extend(outcomes.values())
                 outcomes.clear()
+                latest = None
                 handler(event, happenings)
                 if self._closed:
                     return
@@ -363,17 +366,6 @@ class ConnectionProtocol:
             self._closed = True
             happenings.append(Closed(error))
         return happenings
-
-
-def _note(outcomes: dict[SenderLink, Outcomes], link: SenderLink, told: tuple[Sendable, EndpointError | None]) -> None:
-    batch = outcomes.get(link)
-    if batch is None:
-        batch = outcomes[link] = Outcomes(link)
-    event, error = told
-    if error is None:
-        batch.accepted.append(event)
-    else:
-        batch.refused.append((event, error))
 
 
 def _put_address(terminus: Any, address: str | None) -> None:
