@@ -21,6 +21,7 @@ from bench.server import Server, running
 
 LOG: Final = "events"
 SAMPLES_PER_SECOND: Final = 500
+EVERYWHERE: Final = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,10 @@ def count(stacks: Iterable[str]) -> Costs:
 
 
 def render(costs: Costs, rows: int) -> str:
-    """Two tables, the dearest first."""
+    """Two tables, the dearest first; what is below everything (the loop, the command) says nothing and is left out of the second."""
     lines = []
-    for title, counted in (("own", costs.own), ("with all below", costs.below)):
+    telling = {name: samples for name, samples in costs.below.items() if samples < EVERYWHERE * costs.total}
+    for title, counted in (("own", costs.own), ("with all below", telling)):
         lines.append(f"\n{title:>16}  function")
         dearest = sorted(counted.items(), key=lambda item: -item[1])[:rows]
         lines += [f"{100 * samples / costs.total:15.1f}%  {name}" for name, samples in dearest]
