@@ -60,6 +60,7 @@ def _figures(count: int, opened_in: float, idle_for: float, moments: tuple[Usage
     return {
         "connections": count,
         "links": 2 * count,
+        "cpu_ms_per_open": round((opened.cpu_seconds - before.cpu_seconds) / count * 1e3, 2),
         "opened_per_second": round(count / opened_in, 1),
         "rss_before_MB": round(before.rss_bytes / 1e6, 1),
         "rss_open_MB": round(opened.rss_bytes / 1e6, 1),

@@ -47,9 +47,9 @@ def count(stacks: Iterable[str]) -> Costs:
 
 
 def render(costs: Costs, rows: int) -> str:
-    """Two tables, the dearest first; what is below everything (the loop, the command) says nothing and is left out of the second."""
+    """Two tables, the dearest first; the second names Python functions only, less the loop and the command that are below everything."""
     lines = []
-    telling = {name: samples for name, samples in costs.below.items() if samples < EVERYWHERE * costs.total}
+    telling = {name: samples for name, samples in costs.below.items() if ".py)" in name and samples < EVERYWHERE * costs.total}
     for title, counted in (("own", costs.own), ("with all below", telling)):
         lines.append(f"\n{title:>16}  function")
         dearest = sorted(counted.items(), key=lambda item: -item[1])[:rows]
