@@ -55,7 +55,6 @@ class Node:
         self.counters: dict[str, LogCounters] = {name: LogCounters() for name in store.logs}
         self._links: dict[str, set[Grant]] = {}
         self._waiting: dict[Partition, set[Consuming]] = {}
-        self._replies: dict[str, Replying] = {}
         self._intake = Intake(store, self.log)
         self._operations: dict[str, Callable[[Request], Answer]] = {
             "CREATE": self._manage_create,
@@ -95,10 +94,7 @@ class Node:
 
     def detach(self, grant: Grant) -> None:
         """Forget a link."""
-        if isinstance(grant, Replying):
-            for address in grant.addresses:
-                self._replies.pop(address, None)
-        elif isinstance(grant, Producing | Consuming | Informing):
+        if isinstance(grant, Producing | Consuming | Informing):
             self._links.get(grant.log.name, set()).discard(grant)
             if isinstance(grant, Consuming):
                 for partition in grant.partitions:
@@ -122,10 +118,7 @@ class Node:
             return Managing()
         made_up = REPLY_PREFIX + self._new_id() if request.dynamic else None
         addresses = frozenset(filter(None, (made_up, request.peer_address))) or frozenset({REPLY_PREFIX + self._new_id()})
-        grant = Replying(addresses)
-        for address in addresses:
-            self._replies[address] = grant
-        return grant
+        return Replying(addresses)
 
     def _held(self, grant: Producing | Consuming | Informing) -> Grant:
         self._links.setdefault(grant.log.name, set()).add(grant)
@@ -199,10 +192,6 @@ class Node:
     def info_message(self, grant: Informing) -> bytes:
         """The answer of `<address>/$info`."""
         return info.value_message(info.log_info(grant.log, self._sync))
-
-    def reply_link(self, address: str | None) -> Replying | None:
-        """The link that answers to this address travel on."""
-        return None if address is None else self._replies.get(address)
 
     def manage(self, request: Request) -> Answer:
         """Carry out a request to `$management`."""

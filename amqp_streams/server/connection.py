@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from amqp_streams import names
 from amqp_streams.config import AnonymousAccess, NodeSettings
@@ -16,13 +16,10 @@ from amqp_streams.errors import PeerError
 from amqp_streams.server.channel import ByteChannel
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
-from amqp_streams.server.links import Link, ProducerLink, ReplyLink
-from amqp_streams.server.service import EventService, LiveConnection
-from amqp_streams.streams.attach import Replying
+from amqp_streams.server.links import ConsumerLink, Link, ProducerLink, ReplyLink
+from amqp_streams.server.service import TICK_S, EventService, LiveConnection
 from amqp_streams.wire import sasl
 from amqp_streams.wire.frames import EchoFinder
-
-_FLOW_HINT: Final = b"\x00S\x13"
 
 
 class PasswordCheck(Protocol):
@@ -60,6 +57,7 @@ class AmqpConnection(LiveConnection):
         "_open_before_ms",
         "_sasl",
         "_service",
+        "_stalled",
         "_users",
         "user",
     )
@@ -74,6 +72,7 @@ class AmqpConnection(LiveConnection):
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
         self._lost = False
+        self._stalled: set[ConsumerLink] = set()
         self._open_before_ms = time.monotonic_ns() // 1_000_000 + service.limits.unauthenticated_ms
         self.user: str | None = None
         service.connections.add(self)
@@ -96,6 +95,8 @@ class AmqpConnection(LiveConnection):
         dispatch.run()
         self._answer_echoes(bytes(data))
         self.flush()
+        if self._stalled:
+            self._unstall()
 
     def _answer_echoes(self, block: bytes) -> None:
         """The engine does not answer flows that ask for one (AMQP 2.7.4): any new flow of the link does."""
@@ -180,12 +181,14 @@ class AmqpConnection(LiveConnection):
         self.flush()
         self._unstall()
 
+    def stall(self, link: ConsumerLink) -> None:
+        """Pump this link again when the peer has taken or settled something."""
+        self._stalled.add(link)
+
     def _unstall(self) -> None:
-        if self._dispatch is not None:
-            for consumer in self._dispatch.consumers:
-                if consumer.stalled:
-                    consumer.stalled = False
-                    self._service.pump_later(consumer)
+        stalled, self._stalled = self._stalled, set()
+        for consumer in stalled:
+            self._service.pump_later(consumer)
 
     def pause(self) -> None:
         """Stop reading: too much of what was read waits for the disk."""
@@ -195,14 +198,12 @@ class AmqpConnection(LiveConnection):
         """Read again."""
         self._channel.resume_reading()
 
-    def reply(self, grant: Replying, message: bytes) -> None:
-        """Send an answer on the link that carries `grant`, on whichever connection that is."""
-        for connection in (self, *self._service.connections):
-            for link in connection.find_links(lambda link: isinstance(link, ReplyLink) and link.grant is grant):
-                assert isinstance(link, ReplyLink)
-                link.post(message)
-                connection.flush()
-                return
+    def reply_link(self, address: str | None) -> ReplyLink | None:
+        """The link of this connection that answers to this address travel on; without an address, the only one."""
+        links = [] if self._dispatch is None else [link for link in self._dispatch.links.values() if isinstance(link, ReplyLink)]
+        if address is None:
+            return links[0] if len(links) == 1 else None
+        return next((link for link in links if address in link.grant.addresses), None)
 
     # -- its life
 
@@ -218,10 +219,16 @@ class AmqpConnection(LiveConnection):
             self._channel.abort()
             return
         if engine is not None and dispatch is not None:
-            engine.tick(now_ms)
+            deadline_ms = engine.tick(now_ms)
             dispatch.run()
             self._unstall()
             self.flush()
+            if 0 < deadline_ms - now_ms < TICK_S * 1000:  # a peer that wants heartbeats oftener than the service ticks
+                self._service.later(deadline_ms - now_ms, self._tick_again)
+
+    def _tick_again(self) -> None:
+        if not self._lost:
+            self.tick(time.monotonic_ns() // 1_000_000)
 
     def shut(self, error: PeerError) -> None:
         """Close the connection, saying why."""

@@ -18,6 +18,8 @@ from amqp_streams.streams.attach import Consuming, Grant, Informing, Managing, P
 
 OFFERED: Final = (names.CAPABILITY_EVENT_STREAMS, names.CAPABILITY_ANONYMOUS_RELAY)
 _PROPERTIES: Final = {"product": "amqp-streams", "version": __version__}
+HANDLES_PER_LINK: Final = 4
+"""Engine links that a connection may have at once, refused ones included, as a multiple of the limit on links."""
 _FEW_PRODUCERS: Final = 4
 """With no more producer links than this, one delivery event is reason enough to look at all of them."""
 
@@ -29,9 +31,10 @@ class Dispatch:
 
     __slots__ = (
         "_engine",
-        "_owner",
         "_few_producers",
+        "_handles",
         "_only_consumers",
+        "_owner",
         "_producers",
         "_service",
         "closed",
@@ -55,6 +58,7 @@ class Dispatch:
         self._producers: list[ProducerLink] = []
         self._few_producers = False
         self._only_consumers = False
+        self._handles = 0
 
     def run(self) -> None:
         """Handle all events that there are."""
@@ -135,6 +139,10 @@ class Dispatch:
         self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=_PROPERTIES)
 
     def _on_attach(self, pointer: Pointer) -> None:
+        self._handles += 1
+        if self._handles > HANDLES_PER_LINK * self._service.limits.links:  # a refused link is there until its peer detaches
+            self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many links that were refused and not detached"))
+            return
         try:
             if len(self.links) >= self._service.limits.links:
                 description = f"a connection has at most {self._service.limits.links} links"
@@ -190,6 +198,7 @@ class Dispatch:
             self._service.note(
                 "link_detached", peer=self.peer, link=link.name, reason=condition_text(lib.pn_link_remote_condition(pointer))
             )
+        self._handles -= 1
         lib.pn_link_close(pointer)
         lib.pn_link_free(pointer)
 
@@ -197,6 +206,7 @@ class Dispatch:
         for link in tuple(self.links.values()):
             if link.session == session:
                 self._forget(link)
+        self._handles = len(self.links)
         lib.pn_session_close(session)
         lib.pn_session_free(session)
 
@@ -210,6 +220,7 @@ class Dispatch:
         del self.links[link.pointer]
         match link:
             case ProducerLink():
+                link.let_go()
                 self._producers.remove(link)
                 self._service.node.detach(link.grant_of_node)
             case ConsumerLink():

@@ -49,7 +49,7 @@ def text(pointer: Pointer) -> str | None:
 
 def data_size(data: Pointer) -> int:
     """Encoded size of a `pn_data_t` in bytes; 0 when it is absent or empty."""
-    return 0 if data == NULL else lib.pn_data_encoded_size(data)  # type: ignore[no-any-return]  # cffi
+    return 0 if data == NULL else lib.pn_data_encoded_size(data)
 
 
 def read_data(data: Pointer) -> object:
@@ -148,9 +148,9 @@ class Engine:
         """The peer closed its side."""
         lib.pn_transport_close_tail(self.transport)
 
-    def tick(self, now_ms: int) -> None:
-        """Let the engine send heartbeats and notice a silent peer. `now_ms` is a monotonic clock's."""
-        lib.pn_transport_tick(self.transport, now_ms)
+    def tick(self, now_ms: int) -> int:
+        """Let the engine send heartbeats and notice a silent peer; when to call again (0: no need). On a monotonic clock, ms."""
+        return lib.pn_transport_tick(self.transport, now_ms)  # type: ignore[no-any-return]  # cffi
 
     def open(self, *, container_id: str, offered: list[str], properties: dict[str, str]) -> None:
         """Answer the peer's open."""

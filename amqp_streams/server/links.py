@@ -52,6 +52,9 @@ class Service(Protocol):
     def overloaded(self, link: "ProducerLink") -> bool:
         """Too much waits for the disk: grant nothing now; `link.grant` is called when there is room."""
 
+    def hold(self, change: int) -> bool:
+        """Count bytes of messages that are not complete; False when there are too many in the whole server."""
+
     def pump_later(self, link: "ConsumerLink") -> None:
         """Call `link.pump` in a coming turn of the loop."""
 
@@ -83,8 +86,11 @@ class Owner(Protocol):
     def resume(self) -> None:
         """Read again."""
 
-    def reply(self, grant: Replying, message: bytes) -> None:
-        """Send an answer on whichever link carries `grant`."""
+    def stall(self, link: "ConsumerLink") -> None:
+        """Pump this link again when the peer has taken or settled something."""
+
+    def reply_link(self, address: str | None) -> "ReplyLink | None":
+        """The link of this connection that answers to this address travel on; without an address, the only one."""
 
 
 class Link:
@@ -143,9 +149,12 @@ class ProducerLink(Link):
 
     def take(self) -> None:
         """Take all that has arrived."""
+        held = len(self.partial)
         arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
         if self.closing:
             return
+        if len(self.partial) != held and not self.service.hold(len(self.partial) - held):
+            self.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many unfinished large messages at once: send this one later"))
         deliveries = arrivals.deliveries
         if deliveries:
             receipt = self.service.node.receive(self.grant_of_node, arrivals.messages, self.service.now_ms())
@@ -155,7 +164,6 @@ class ProducerLink(Link):
                 self.service.await_commit(self, deliveries, receipt)
             self.grant()
         if arrivals.oversized:
-            self.partial = bytearray()
             description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
             self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
 
@@ -169,6 +177,16 @@ class ProducerLink(Link):
             transfers.accept_unsettled(deliveries)
         else:
             transfers.accept(deliveries)
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach, and let go of what was not complete."""
+        self.let_go()
+        super().close(error)
+
+    def let_go(self) -> None:
+        """Drop the bytes of a message that is not complete."""
+        self.service.hold(-len(self.partial))
+        self.partial = bytearray()
 
     def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
         """Those deliveries whose records are safe; the others are answered here."""
@@ -206,7 +224,7 @@ class _Redelivery:
 class ConsumerLink(Link):
     """Delivers a log's records, as far as credit goes."""
 
-    __slots__ = ("again", "container", "grant", "presettled", "scheduled", "stalled", "used", "writers")
+    __slots__ = ("again", "container", "grant", "presettled", "scheduled", "used", "writers")
 
     def __init__(
         self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
@@ -219,7 +237,6 @@ class ConsumerLink(Link):
         self.writers = {each.index: AnnotationWriter(str(each.index)) for each in grant.partitions}
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
-        self.stalled = False
         self.used = False
 
     def pump(self) -> None:
@@ -241,11 +258,11 @@ class ConsumerLink(Link):
         self.used = True
         while (credit := lib.pn_link_credit(pointer)) > 0:
             if lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked():
-                self.stalled = True
+                self.owner.stall(self)
                 return
             room = unsettled_max - lib.pn_link_unsettled(pointer)
             if room <= 0:
-                self.stalled = True
+                self.owner.stall(self)
                 return
             if self.again:
                 self._redeliver(self.again.popleft())
@@ -359,6 +376,8 @@ class InfoLink(Link):
             transfers.send_message(self.pointer, self.service.node.info_message(self.grant), number=self.sent)
             self.waiting = True
             self.service.later(INFO_INTERVAL_MS, self._again)
+        if lib.pn_link_get_drain(self.pointer):
+            lib.pn_link_drained(self.pointer)
 
     def _again(self) -> None:
         self.waiting = False
@@ -402,15 +421,14 @@ class ManagementLink(Link):
         except WireError as error:
             transfers.reject(delivery, names.DECODE_ERROR, str(error))
             return
-        node = self.service.node
-        carrier = node.reply_link(request.reply_to)
+        carrier = self.owner.reply_link(request.reply_to)
         if carrier is None:
             description = "reply-to names no receiver of this connection: attach one first (source $management, or a dynamic source)"
             transfers.reject(delivery, names.PRECONDITION_FAILED, description)
             return
-        answer = node.manage(request)
+        answer = self.service.node.manage(request)
         transfers.accept([delivery])
-        self.owner.reply(carrier, management.answer_message(request, answer))
+        carrier.post(management.answer_message(request, answer))
         if request.operation == "DELETE" and answer.status == management.NO_CONTENT:
             self.service.log_closed(request.name)
 

@@ -84,6 +84,7 @@ class EventService:
         self._pumps: deque[ConsumerLink] = deque()
         self._pump_scheduled = False
         self._withheld: set[ProducerLink] = set()
+        self._held = 0
         self._ticks = 0
         self._ticker: asyncio.TimerHandle | None = None
         store.on_commit = self._committed
@@ -127,6 +128,11 @@ class EventService:
         self._withheld.add(link)
         link.owner.pause()
         return True
+
+    def hold(self, change: int) -> bool:
+        """Count bytes of messages that are not complete yet. False: more are held than the limit on pending bytes allows."""
+        self._held += change
+        return self._held <= max(self.limits.pending_bytes, self.limits.message_bytes)
 
     def _begin_commit(self) -> None:
         self._commit_scheduled = False
