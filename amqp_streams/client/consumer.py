@@ -6,7 +6,7 @@ the node, not its own memory.
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from amqp_streams import names
@@ -103,6 +103,10 @@ class Consumer(Endpoint):
         if not self._taken:
             self._taken.extend(await self.receive(_ITERATION_MAX))
         return self._taken.popleft()
+
+    def put_back(self, events: Sequence[ReceivedEvent]) -> None:
+        """Events received and not looked at: the next `receive` gives them first."""
+        self._taken.extendleft(reversed(events))
 
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
         """Say what became of events. Those settled before or received on a link since lost are passed over. Never waits."""

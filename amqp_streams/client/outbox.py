@@ -5,8 +5,8 @@ be sent again after a release, nothing younger overtakes them; on a new link eve
 """
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
 
 from amqp_streams.client.errors import ClosedError, EndpointError, ReleasedError
 from amqp_streams.errors import AmqpStreamsError
@@ -17,9 +17,9 @@ _CANCELLED: Final = ClosedError("given up before it was sent")
 
 
 class Entry:
-    """One event on its way. `outcome` is None, True for accepted, or why not; `waiter` is what somebody awaits it by."""
+    """One event on its way. `outcome` is None, True for accepted, or why not; `on_outcome` is called then."""
 
-    __slots__ = ("attempts", "event", "message", "number", "outcome", "waiter")
+    __slots__ = ("attempts", "event", "message", "number", "on_outcome", "outcome")
     cancelled = False
     awaited_alone = False
 
@@ -29,7 +29,7 @@ class Entry:
         self.number = 0
         self.attempts = 0
         self.outcome: AmqpStreamsError | Literal[True] | None = None
-        self.waiter: Any = None
+        self.on_outcome: Callable[[], None] | None = None
 
 
 class LoneEntry(Entry):
@@ -119,8 +119,8 @@ class Outbox:
         for entry in entries:
             size += len(entry.message)
             entry.outcome = True
-            if entry.waiter is not None:
-                _wake(entry)
+            if entry.on_outcome is not None:
+                entry.on_outcome()
         self.bytes -= size
         self.events -= len(entries)
         self._landed(len(entries))
@@ -186,14 +186,9 @@ class Outbox:
         self.events -= 1
         self.bytes -= len(entry.message)
         entry.outcome = error
-        if entry.waiter is not None:
-            _wake(entry)
+        if entry.on_outcome is not None:
+            entry.on_outcome()
 
 
 def _number(entry: Entry) -> int:
     return entry.number
-
-
-def _wake(entry: Entry) -> None:
-    if not entry.waiter.done():
-        entry.waiter.set_result(None)
