@@ -9,7 +9,9 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,13 +44,14 @@ def main() -> int:
     raw = RESULTS / f"{stamp}-runs.json"
     plan = _plan(options)
     chosen = [] if options.peers == "none" else options.peers.split(",")
+    before = machine()
     complete = peers.measure(plan, chosen, raw)
     figures = peers.read(raw)
     extra, failures = _extra(plan, options)
     judged = verdicts(figures)
     report = {
         "date": stamp,
-        "machine": machine(),
+        "machine": {"before": before, "after": machine()},
         "figures": {name: asdict(one) for name, one in figures.items()},
         "verdicts": [asdict(verdict) for verdict in judged],
         **extra,
@@ -62,6 +65,16 @@ def main() -> int:
     return 0 if complete and not failures else 1
 
 
+def speed_ms(repeats: int = 9) -> float:
+    """How long this machine takes now for a fixed piece of Python: virtual machines change their speed by the hour."""
+    taken = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        sum(range(1_000_000))
+        taken.append((time.perf_counter() - began) * 1e3)
+    return round(statistics.median(taken), 2)
+
+
 def machine() -> dict[str, Any]:
     """What a reader needs to place the figures."""
     cpus = [line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
@@ -71,6 +84,7 @@ def machine() -> dict[str, Any]:
         "kernel": platform.release(),
         "python": platform.python_version(),
         "load": os.getloadavg(),
+        "speed_ms": speed_ms(),
     }
 
 
