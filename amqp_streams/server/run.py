@@ -1,10 +1,12 @@
 """Start, run and stop a node: the order in which things come up and go down.
 
-Up: engine checked, store opened (and its lock held), configured logs made, listeners bound, ready. Down (SIGTERM, SIGINT): no new
-connections, links and connections told why, what is pending committed and synced, exit 0.
+Up: engine checked, admin listener answering (alive, not ready), store opened with its lock held, configured logs made, AMQP listeners
+bound, ready. Down (SIGTERM, SIGINT): not ready, no new connections, links and connections told why, what is pending committed and
+synced, exit 0.
 """
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,16 +17,21 @@ import uvloop
 
 from amqp_streams import names
 from amqp_streams.config import NodeSettings
-from amqp_streams.errors import PeerError
+from amqp_streams.errors import ConfigError, PeerError
+from amqp_streams.server.admin import AdminServer, Phase, serve_admin
 from amqp_streams.server.channel import ByteChannel, Connection
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.engine import require_engine
+from amqp_streams.server.listener import Listeners, listen
+from amqp_streams.server.metrics import Metrics
 from amqp_streams.server.service import EventService
+from amqp_streams.server.sockets import Admission
+from amqp_streams.server.tls import TlsContext
+from amqp_streams.server.users import UsersFile
 from amqp_streams.storage.ports import Store
 
 log = structlog.get_logger("amqp_streams")
 
-OpenStore = Callable[[NodeSettings, asyncio.AbstractEventLoop], Store]
 Ready = Callable[[dict[str, list[str]]], None]
 
 _PASSWORD_THREADS: Final = 2
@@ -41,74 +48,130 @@ def run(settings: NodeSettings, *, ready: Ready | None = None) -> int:
         return runner.run(serve(settings, ready=ready))
 
 
-async def serve(settings: NodeSettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None) -> int:
-    """The same on a running loop, for tests and for programs that embed a node; `stop` ends it like SIGTERM."""
+async def serve(settings: NodeSettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None, store: Store | None = None) -> int:
+    """The same on a running loop, for tests and for programs that embed a node.
+
+    `stop` ends it like SIGTERM and then no signal handlers are set; `store` replaces the data directory.
+    """
     loop = asyncio.get_running_loop()
+    node = Server(settings)
     stopping = stop or asyncio.Event()
-    store = open_directory(settings, loop)
+    handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
     try:
-        node = RunningNode(settings, store, loop)
-        for name, log_settings in settings.logs.items():
-            if name not in store.logs:
-                node.service.node.create(name, log_settings)
-        await node.start()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stopping.set)
-        loop.add_signal_handler(signal.SIGHUP, node.reload)
+        await node.start(store or open_directory(settings, loop))
+        for number, handler in handlers.items():
+            loop.add_signal_handler(number, handler)
         if ready is not None:
             ready(node.addresses)
         await stopping.wait()
-        await node.stop()
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        await node.stop()
+        for number in handlers:
             loop.remove_signal_handler(number)
-        store.close()
     log.info("stopped")
     return 0
 
 
 def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> Store:
-    """Open the embedded store."""
-    from amqp_streams.testing import MemoryStore
+    """Open the embedded store, recover it, and say what was found.
 
-    return MemoryStore()
+    Raises:
+        StorageError: it is locked, damaged beyond reading, or the disk fails.
+    """
+    try:
+        from amqp_streams.storage import DirectoryStore
+    except ImportError:
+        from amqp_streams.testing import MemoryStore
+
+        return MemoryStore()
+    return DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
 
 
-class RunningNode:
-    """A service with its listeners."""
+class Server:
+    """A node with everything around it: listeners, admin, users, certificates."""
 
-    def __init__(self, settings: NodeSettings, store: Store, loop: asyncio.AbstractEventLoop) -> None:
-        from amqp_streams.server.users import UsersFile
+    def __init__(self, settings: NodeSettings) -> None:
+        self.settings: Final = settings
+        self.addresses: Final[dict[str, list[str]]] = {}
+        self.service: EventService | None = None
+        self._admission: Final = Admission(settings.limits.connections)
+        self._metrics: Final = Metrics(data_dir=settings.data_dir, refused=lambda: self._admission.refused)
+        self._tls: Final = None if settings.tls is None else TlsContext(settings.tls)
+        self._users: Final = None if settings.users_file is None else UsersFile.load(settings.users_file)
+        self._executor: Final = ThreadPoolExecutor(_PASSWORD_THREADS, thread_name_prefix="passwords")
+        self._admin: AdminServer | None = None
+        self._listeners: Listeners | None = None
 
-        self.settings = settings
-        self.service = EventService(settings, store, loop)
-        self.addresses: dict[str, list[str]] = {}
-        self._users = UsersFile.load(settings.users_file) if settings.users_file is not None else None
-        self._executor = ThreadPoolExecutor(_PASSWORD_THREADS, thread_name_prefix="passwords")
+    async def start(self, store: Store) -> None:
+        """Bind everything; accept. The store is this object's from here on.
 
-    async def start(self) -> None:
-        """Bind everything; accept."""
-        from amqp_streams.server.listener import listen
-
-        self._listeners = await listen(self.settings.listen, self._connect, limits=self.settings.limits)
+        Raises:
+            ConfigError: an address cannot be bound, or a configured log contradicts the one that is there.
+        """
+        settings, limits = self.settings, self.settings.limits
+        self.service = EventService(settings, store, asyncio.get_running_loop())
+        self.service.on_commit = self._metrics.commits.observe
+        self._metrics.source = self.service
+        if settings.admin_listen is not None:
+            self._admin = await serve_admin(
+                settings.admin_listen, self._metrics, limits=limits, tls=self._tls, admission=self._admission
+            )
+            self._admin.factory = self._connect
+            self.addresses["admin"] = [str(address) for address in self._admin.addresses]
+        self._make_logs(store)
+        self._listeners = await listen(settings.listen, self._connect, limits=limits, tls=self._tls, admission=self._admission)
         self.addresses["amqp"] = [str(address) for address in self._listeners.addresses]
         self.service.start()
         self.service.ready = True
+        if self._admin is not None:
+            self._admin.phase = Phase.READY
+        gc.collect()
+        gc.freeze()  # what start-up made stays; collections then look at connections only
+        log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
+
+    def _make_logs(self, store: Store) -> None:
+        assert self.service is not None
+        for name, wanted in self.settings.logs.items():
+            found = store.logs.get(name)
+            if found is None:
+                self.service.node.create(name, wanted)
+                log.info("log_created", log=name, partitions=wanted.partitions)
+            elif found.settings.partitions != wanted.partitions:
+                message = (
+                    f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir}, the configuration says "
+                    f"{wanted.partitions}: the number is fixed when a log is created. Change the configuration, or delete the log"
+                )
+                raise ConfigError(message)
+            elif found.settings != wanted and "logs" in self.settings.model_fields_set:
+                store.update(name, wanted)
 
     async def stop(self) -> None:
-        """Tell everyone, then let go."""
-        self.service.stop()
-        self._listeners.stop()
-        error = PeerError(names.CONNECTION_FORCED, "the server is shutting down")
-        for connection in tuple(self.service.connections):
-            connection.shut(error)
-        await self._listeners.close(self.settings.limits.drain_ms / 1000)
+        """Tell everyone, let go, commit and sync what is pending. Safe after a start that failed half-way."""
+        if self._admin is not None:
+            self._admin.phase = Phase.STOPPING
+        drain_s = self.settings.limits.drain_ms / 1000
+        if self.service is not None:
+            self.service.stop()
+            if self._listeners is not None:
+                self._listeners.stop()
+            await self.service.quiet(drain_s)
+            error = PeerError(names.CONNECTION_FORCED, "the server is shutting down")
+            for connection in tuple(self.service.connections):
+                connection.shut(error)
+        if self._listeners is not None:
+            await self._listeners.close(drain_s)
+        if self._admin is not None:
+            await self._admin.close(drain_s)
         self._executor.shutdown(wait=False, cancel_futures=True)
+        if self.service is not None:
+            self.service.store.close()
 
     def reload(self) -> None:
-        """SIGHUP: certificates, users."""
-        if self._users is not None:
-            self._users.reload()
+        """SIGHUP: certificates and users are read again; what is broken keeps the old ones."""
+        tls = self._tls.reload() if self._tls is not None else None
+        users = self._users.reload() if self._users is not None else None
+        log.info("reloaded", tls=tls, users=users)
 
     def _connect(self, channel: ByteChannel) -> Connection:
+        assert self.service is not None
         return AmqpConnection(self.service, channel, users=self._users, executor=self._executor)

@@ -26,6 +26,7 @@ from amqp_streams.streams.intake import Receipt
 
 TICK_S: Final = 0.5
 RETENTION_EVERY_TICKS: Final = 10
+_QUIET_STEP_S: Final = 0.002
 PUMPS_A_TURN: Final = 64
 """Consumer links served before the loop looks at its sockets again."""
 
@@ -49,6 +50,9 @@ class LiveConnection:
     def find_links(self, wanted: Callable[[Link], bool]) -> list[Link]:
         """Its links that match."""
         raise NotImplementedError
+
+    def pause(self) -> None:
+        """Stop reading."""
 
     def resume(self) -> None:
         """Read again."""
@@ -220,6 +224,14 @@ class EventService:
     def start(self) -> None:
         """Begin the regular work."""
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+
+    async def quiet(self, timeout_s: float) -> None:
+        """Wait until nothing received is without its answer, so that producers learn what became of their last events."""
+        for connection in self.connections:
+            connection.pause()
+        deadline = self._loop.time() + timeout_s
+        while self._waiting and self._loop.time() < deadline:
+            await asyncio.sleep(_QUIET_STEP_S)
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK_S, self._tick)
