@@ -266,7 +266,9 @@ async def listen(
     Raises:
         ConfigError: an address cannot be bound; none is bound then.
     """
-    made = Listeners(factory, limits=limits, admission=admission or Admission(limits.connections), tls=tls, linger_s=linger_s)
+    made = Listeners(
+        factory, limits=limits, admission=Admission(limits.connections) if admission is None else admission, tls=tls, linger_s=linger_s
+    )
     try:
         for listener in listeners:
             await made.open(listener)

@@ -68,7 +68,9 @@ class Admission:
         self._members: set[object] = set()
         self._line = Seldom("connection_refused")
 
-    def __len__(self) -> int:
+    @property
+    def count(self) -> int:
+        """How many are in."""
         return len(self._members)
 
     def enter(self, member: object, *, peer: str) -> bool:

@@ -245,7 +245,7 @@ async def test_a_connection_that_cannot_be_made_is_closed(serve: Listen, connect
         peer = await connect(listeners)
         assert await closed_without_a_word(peer)
     assert await listeners.wait_closed(5)
-    assert len(listeners.admission) == 0
+    assert listeners.admission.count == 0
 
 
 async def test_five_hundred_connections_live_at_once(serve: Listen, connect: Connect, echoes: Echoes) -> None:
@@ -255,7 +255,7 @@ async def test_five_hundred_connections_live_at_once(serve: Listen, connect: Con
         writer.write(struct.pack("!I", number))
     answers = await asyncio.gather(*(reader.readexactly(4) for reader, _ in opened))
     assert [struct.unpack("!I", answer)[0] for answer in answers] == list(range(500))
-    assert len(listeners.channels) == len(listeners.admission) == 500
+    assert len(listeners.channels) == listeners.admission.count == 500
     for _, writer in opened:
         writer.close()
     assert await listeners.wait_closed(10)
@@ -466,7 +466,7 @@ async def test_a_handshake_that_never_comes_is_given_up(serve: Listen, connect: 
     peer = await connect(listeners)
     assert await closed_without_a_word(peer)
     assert await listeners.wait_closed(5)
-    assert len(listeners.admission) == 0
+    assert listeners.admission.count == 0
     assert not echoes.made
 
 
