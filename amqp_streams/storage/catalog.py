@@ -1,0 +1,192 @@
+"""[io] The data directory's small files: format, lock, checkpoint, and one `log.json` per log.
+
+Law: each is replaced as a whole and carries the CRC of its content; a flipped bit is noticed, not believed. What `log.json` says
+stands in the checkpoint as well, so that losing one of the two loses nothing.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from zlib import crc32
+
+from pydantic import ValidationError
+
+from amqp_streams.config import LOG_NAME, LogSettings
+from amqp_streams.errors import DirectoryLockedError, StorageError
+from amqp_streams.storage import record
+from amqp_streams.storage.files import Files, read_file, replace_file
+from amqp_streams.storage.findings import Finding, Severity
+
+FORMAT: Final = 1
+FORMAT_FILE: Final = "format.json"
+LOCK_FILE: Final = "lock"
+CHECKPOINT_FILE: Final = "checkpoint.json"
+LOG_FILE: Final = "log.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    """What a log is. `uid` is its random number in journal and CRCs."""
+
+    name: str
+    uid: int
+    incarnation: str
+    settings: LogSettings
+
+    def seed(self, partition: int) -> int:
+        """What the CRCs of one of its partitions begin with."""
+        return record.seed_of(self.uid, partition)
+
+    def as_json(self) -> dict[str, Any]:
+        """For the files."""
+        settings = self.settings.model_dump(mode="json")
+        return {"name": self.name, "uid": f"{self.uid:016x}", "incarnation": self.incarnation, "settings": settings}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "LogRecord":
+        """Raises ValueError, KeyError or TypeError if it is no such thing."""
+        if not LOG_NAME.fullmatch(value["name"]):
+            raise ValueError(value["name"])
+        return cls(value["name"], int(value["uid"], 16), value["incarnation"], LogSettings.model_validate(value["settings"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What was known at a moment: the logs, and of each partition (start, end). `clean`: the store was closed in order."""
+
+    clean: bool
+    directory_id: int
+    logs: Mapping[str, LogRecord]
+    bounds: Mapping[str, tuple[tuple[int, int], ...]]
+
+    def encode(self) -> bytes:
+        """The whole file."""
+        logs = {name: log.as_json() | {"bounds": self.bounds[name]} for name, log in self.logs.items()}
+        return seal({"clean": self.clean, "id": f"{self.directory_id:016x}", "logs": logs})
+
+
+def seal(content: Mapping[str, Any]) -> bytes:
+    """JSON with the CRC of its content."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return f'{{"crc32":{crc32(text.encode())},"content":{text}}}\n'.encode()
+
+
+def unseal(data: bytes) -> dict[str, Any] | None:
+    """The content, or None if it is not what was written."""
+    try:
+        outer = json.loads(data)
+        content = outer["content"]
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        return content if isinstance(content, dict) and crc32(text.encode()) == outer["crc32"] else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def lock(files: Files, root: Path) -> int:
+    """Take the data directory for this process; returns the descriptor that holds it.
+
+    Raises:
+        DirectoryLockedError: another process has it; names its pid.
+    """
+    path = root / LOCK_FILE
+    fd = files.lock(path)
+    if fd is None:
+        pid = read_file(files, path).decode(errors="replace").strip() or "unknown"
+        message = f"{root} is in use by process {pid}: stop it first, or give each its own data directory"
+        raise DirectoryLockedError(message)
+    files.truncate(fd, 0)
+    files.pwritev(fd, [f"{os.getpid()}\n".encode()], 0)
+    return fd
+
+
+def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding]) -> int | None:
+    """The data directory's random id; None if the directory is new. A lost format file is written again from the checkpoint.
+
+    Raises:
+        StorageError: it is of another format, or nobody knows its id.
+    """
+    path = root / FORMAT_FILE
+    content: dict[str, Any] | None = None
+    try:
+        content = unseal(read_file(files, path))
+    except FileNotFoundError:
+        if "logs" not in files.listdir(root):
+            return None
+    if content is not None and content.get("format") == FORMAT:
+        return int(content["id"], 16)
+    if content is not None:
+        message = f"{path} says format {content.get('format')!r}, this program reads {FORMAT}: use the version that wrote the directory"
+        raise StorageError(message)
+    if checkpoint is None:
+        message = f"{path} is missing or damaged, and so is {CHECKPOINT_FILE}: restore one from a backup, or start with an empty directory"
+        raise StorageError(message)
+    findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, "was missing or damaged; written again from the checkpoint"))
+    write_format(files, root, checkpoint.directory_id)
+    return checkpoint.directory_id
+
+
+def write_format(files: Files, root: Path, directory_id: int) -> None:
+    """Mark the directory as one of ours, durably."""
+    replace_file(files, root / FORMAT_FILE, seal({"format": FORMAT, "id": f"{directory_id:016x}"}), sync=True)
+
+
+def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkpoint | None:
+    """The last checkpoint; None if there is none to believe."""
+    try:
+        content = unseal(read_file(files, root / CHECKPOINT_FILE))
+    except FileNotFoundError:
+        return None
+    try:
+        if content is not None:
+            logs = {name: LogRecord.from_json(value) for name, value in content["logs"].items()}
+            bounds = {name: tuple((int(low), int(high)) for low, high in value["bounds"]) for name, value in content["logs"].items()}
+            return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds)
+    except (ValueError, KeyError, TypeError, ValidationError, AttributeError):
+        pass
+    findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, "is damaged; everything is checked as after a crash"))
+    return None
+
+
+def read_log(files: Files, root: Path, name: str, checkpoint: Checkpoint | None, findings: list[Finding]) -> LogRecord:
+    """What the log in the folder `name` is, from its own file or else from the checkpoint.
+
+    Raises:
+        StorageError: neither knows it; names the file and what to do.
+    """
+    path = root / "logs" / name / LOG_FILE
+    relative = str(path.relative_to(root))
+    try:
+        content = unseal(read_file(files, path))
+        if content is not None:
+            log = LogRecord.from_json(content)
+            if log.name == name:
+                return log
+    except (FileNotFoundError, ValueError, KeyError, TypeError, ValidationError, AttributeError):
+        pass
+    if checkpoint and name in checkpoint.logs:
+        findings.append(Finding(Severity.WARNING, relative, None, "was missing or damaged; written again from the checkpoint"))
+        write_log(files, root / "logs" / name, checkpoint.logs[name])
+        return checkpoint.logs[name]
+    message = (
+        f"{path} is missing or damaged and the checkpoint does not know the log: bring the file back from a backup, "
+        f"or move the folder {path.parent} out of the data directory"
+    )
+    raise StorageError(message)
+
+
+def write_log(files: Files, folder: Path, log: LogRecord) -> None:
+    """Write a log's file, durably."""
+    replace_file(files, folder / LOG_FILE, seal(log.as_json()), sync=True)
+
+
+def remove_tree(files: Files, path: Path) -> None:
+    """Remove a folder with what is in it."""
+    for name in files.listdir(path):
+        if files.is_dir(path / name):
+            remove_tree(files, path / name)
+        else:
+            files.unlink(path / name)
+    files.rmdir(path)

@@ -1,0 +1,357 @@
+"""[io] The embedded store: all logs of one data directory. Everything here runs on the event loop's thread.
+
+A writer thread does the commits and moves records to segments; a keeper thread syncs segments, writes indexes and removes files behind
+their backs. Both do nothing but that (`work.py`), and their results come back through `loop_call`.
+"""
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.config import LogSettings, Sync, log_name
+from amqp_streams.errors import StorageError
+from amqp_streams.storage import catalog, opening
+from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.commits import Committer
+from amqp_streams.storage.files import Files, OpenFile, RealFiles
+from amqp_streams.storage.findings import Finding
+from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
+from amqp_streams.storage.partition_log import PartitionLog
+from amqp_streams.storage.ports import CommitDone, Partition, StoredLog
+from amqp_streams.storage.retention import expired
+from amqp_streams.storage.segments import Segment, Segments, segment_path
+from amqp_streams.storage.work import (
+    Call,
+    Executor,
+    InlineExecutor,
+    LoopCall,
+    Remove,
+    Replace,
+    Results,
+    Step,
+    Task,
+    ThreadExecutor,
+    Work,
+)
+
+
+class DirectoryStore:
+    """See `ports.Store`. Made by `open`."""
+
+    def __init__(self, opened: opening.Opened, sync: Sync, *, loop_call: LoopCall, now_ms: Callable[[], int], threads: bool) -> None:
+        self.on_commit: Callable[[CommitDone], None] = _ignore
+        self.findings: Final[tuple[Finding, ...]] = tuple(opened.findings)
+        """What opening found, worst and least alike, in the order it was found."""
+        self.sync: Final = sync
+        self._root: Final = opened.root
+        self._files: Final = opened.files
+        self._lock: int | None = opened.lock
+        self._directory_id: Final = opened.directory_id
+        self._reading: Final = opened.reading
+        self._journal: Final = opened.journal
+        self._results: Final = Results(loop_call)
+        self._outstanding: Final = Outstanding()
+        self._writer, self._keeper = self._executors(threads=threads, loop_call=loop_call)
+        self._flusher: Final = Flusher(
+            self._files,
+            self._root,
+            journal=self._journal,
+            writer=self._writer,
+            keeper=self._keeper,
+            outstanding=self._outstanding,
+            tuning=opened.tuning,
+            now_ms=now_ms,
+            freed=self._start,
+        )
+        self._committer: Final = Committer(
+            sync,
+            journal=self._journal,
+            flusher=self._flusher,
+            writer=self._writer,
+            outstanding=self._outstanding,
+            tuning=opened.tuning,
+            done=self._committed,
+        )
+        self._records: Final[dict[str, LogRecord]] = {}
+        self._logs: Final[dict[str, StoredLog]] = {}
+        self._deleted: Final[set[str]] = set()
+        for log, parts in opened.logs:
+            self._add(log, [(part.row, part.start, part.end) for part in parts])
+        self._write_checkpoint(clean=False)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        sync: Sync | None = None,
+        *,
+        loop_call: LoopCall,
+        now_ms: Callable[[], int],
+        files: Files | None = None,
+        tuning: Tuning | None = None,
+        threads: bool = True,
+    ) -> "DirectoryStore":
+        """Open a data directory, recovering it if need be; make it if it is not there.
+
+        `loop_call(function, *arguments)` runs a function on the event loop's thread and may be called from any (`call_soon_threadsafe`).
+        `files` and `threads=False` (everything at once, in the caller's thread) are for simulations.
+
+        Raises:
+            DirectoryLockedError: another process has it open.
+            StorageError: it cannot be opened without losing something, or the disk failed; names the file and what to do.
+        """
+        opened = opening.open_directory(files or RealFiles(), Path(path), tuning or Tuning())
+        try:
+            return cls(opened, sync or Sync(), loop_call=loop_call, now_ms=now_ms, threads=threads)
+        except OSError as error:
+            opened.files.close(opened.lock)
+            raise opening.storage_error(opened.root, error) from error
+
+    @property
+    def path(self) -> Path:
+        """The data directory."""
+        return self._root
+
+    @property
+    def logs(self) -> Mapping[str, StoredLog]:
+        """See `Store.logs`."""
+        return self._logs
+
+    @property
+    def sequence(self) -> int:
+        """See `Store.sequence`."""
+        return self._committer.sequence
+
+    @property
+    def pending_bytes(self) -> int:
+        """See `Store.pending_bytes`."""
+        return self._committer.pending_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        """Space left on the disk."""
+        return self._files.free_bytes(self._root)
+
+    # -- logs
+
+    def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
+        """See `Store.create`."""
+        if log_name(name) in self._logs:
+            message = f"log {name} exists"
+            raise ValueError(message)
+        if name in self._deleted:
+            self._wait_for_threads()  # what they still have to do with its namesake's files must not meet the new ones
+            self._deleted.discard(name)
+        log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), incarnation, settings)
+        folder = self._root / "trash" / f"new-{log.uid:016x}"
+        try:
+            self._files.mkdir(folder)
+            for index in range(settings.partitions):
+                self._files.mkdir(folder / str(index))
+            catalog.write_log(self._files, folder, log)
+            self._files.rename(folder, self._folder(name))
+            self._files.fsync_dir(self._root / "logs")
+        except OSError as error:
+            raise opening.storage_error(folder, error) from error
+        rows = [([Segment(segment_path(self._folder(name) / str(index), 0), 0, 0)], 0, 0) for index in range(settings.partitions)]
+        return self._add(log, rows)
+
+    def update(self, name: str, settings: LogSettings) -> StoredLog:
+        """See `Store.update`."""
+        stored, old = self._logs[name], self._records[name]
+        if settings.partitions != len(stored.partitions):
+            message = f"log {name} has {len(stored.partitions)} partitions for ever"
+            raise ValueError(message)
+        log = LogRecord(name, old.uid, old.incarnation, settings)
+        try:
+            catalog.write_log(self._files, self._folder(name), log)
+        except OSError as error:
+            raise opening.storage_error(self._folder(name), error) from error
+        for partition in self._partitions(name):
+            partition.settings = settings
+        self._records[name] = log
+        self._logs[name] = StoredLog(name, settings, log.incarnation, stored.partitions)
+        return self._logs[name]
+
+    def delete(self, name: str) -> None:
+        """See `Store.delete`."""
+        log, partitions = self._records[name], self._partitions(name)
+        trash = self._root / "trash" / f"{log.uid:016x}"
+        try:
+            self._write_checkpoint(clean=False, without=name)
+            self._files.rename(self._folder(name), trash)
+            self._files.fsync_dir(self._root / "logs")
+        except OSError as error:
+            raise opening.storage_error(self._folder(name), error) from error
+        for partition in partitions:
+            partition.failure = StorageError(f"log {name} was deleted")
+            self._journal.drop(partition)
+            for segment in partition.segments.row:
+                self._reading.forget(segment.path)
+        del self._records[name], self._logs[name]
+        self._deleted.add(name)
+        self._outstanding.submit(self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget)
+
+    # -- commits
+
+    def commit(self) -> None:
+        """See `Store.commit`."""
+        self._committer.commit()
+
+    def _committed(self, done: CommitDone) -> None:
+        self.on_commit(done)
+
+    def _start(self) -> None:
+        self._committer.start()
+
+    def _admit(self, partition: PartitionLog, size: int, now_ms: int) -> None:
+        self._flusher.space.admit(size, now_ms)
+        self._committer.appended(partition, size)
+
+    # -- retention
+
+    def apply_retention(self, now_ms: int) -> list[tuple[Partition, int]]:
+        """See `Store.apply_retention`."""
+        if self._flusher.space.full:
+            self._flusher.space.ask(now_ms)
+        moved: list[tuple[Partition, int]] = []
+        steps: list[Step] = []
+        for name, log in self._records.items():
+            if log.settings.retention_ms is None and log.settings.retention_bytes is None:
+                continue
+            for partition in self._partitions(name):
+                before = partition.start
+                removals = self._retain(partition, now_ms)
+                if removals:
+                    moved.append((partition, before))
+                    steps += removals
+        if moved:
+            # The checkpoint knows the new starts before the files go: what is missing below them is not missed.
+            checkpoint = Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=False).encode())
+            self._outstanding.submit(self._keeper, [Work([checkpoint, *steps])], _forget)
+        return moved
+
+    def _retain(self, partition: PartitionLog, now_ms: int) -> list[Step]:
+        """Let go of what is past retention; the steps that remove the files."""
+        segments, settings = partition.segments, partition.settings
+        if partition.failure or partition.busy:
+            return []
+        oldest = next(iter(partition.unflushed()), None)
+        if oldest and now_ms - oldest.timestamps[0] >= settings.segment_ms:
+            self._flusher.flush(partition)
+        elif segments.active.bytes and now_ms - segments.active.first_timestamp_ms >= settings.segment_ms:
+            self._flusher.seal(partition)
+        count = expired(
+            segments.closed(),
+            active_bytes=segments.active.bytes,
+            now_ms=now_ms,
+            retention_ms=settings.retention_ms,
+            retention_bytes=settings.retention_bytes,
+        )
+        if not count:
+            return []
+        dropped = segments.drop(count)
+        partition.start = segments.row[0].base
+        partition.forget_below(partition.start)
+        return [step for segment in dropped for step in (Remove(segment.path), Remove(segment.index_path))]
+
+    # -- closing
+
+    def close(self) -> None:
+        """See `Store.close`."""
+        if self._lock is None:
+            return
+        while self._committer.dirty or self._committer.in_flight:
+            self._committer.commit()
+            if not self._outstanding.count:
+                break  # nothing is under way that could make room: what is pending is lost, and was not accepted
+            self._results.wait()
+        self.on_commit = _ignore
+        everything = [partition for name in self._logs for partition in self._partitions(name)]
+        self._drain()
+        for partition in everything:
+            self._flusher.flush(partition)
+        self._drain()
+        for partition in everything:
+            active = partition.segments.active
+            if active.bytes != active.covered or partition.synced_end < partition.end:
+                self._flusher.sync(partition, with_index=True)
+        self._drain()
+        self._writer.stop()
+        self._keeper.stop()
+        clean = all(partition.failure is None and partition.synced_end == partition.end for partition in everything)
+        try:
+            self._write_checkpoint(clean=clean)
+        except OSError as error:
+            raise opening.storage_error(self._root, error) from error
+        finally:
+            self._files.close(self._lock)
+            self._lock = None
+
+    def _wait_for_threads(self) -> None:
+        for executor in (self._writer, self._keeper):
+            reached = threading.Event()
+            self._outstanding.submit(executor, [Work([Call(reached.set)])], _forget)
+            reached.wait()
+
+    def _drain(self) -> None:
+        while self._outstanding.count:
+            self._results.wait()
+
+    # -- inside
+
+    def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor]:
+        if not threads:
+            inline = InlineExecutor(self._files, self._results)
+            return inline, inline
+        every = self.sync.interval_ms / 1000 if self.sync.interval_ms else None
+
+        def failed(file: OpenFile, error: OSError) -> None:
+            loop_call(self._lazy_sync_failed, file, error)
+
+        writer = ThreadExecutor("amqp-streams-writer", self._files, self._results, sync_every_s=every, on_lazy_failure=failed)
+        return writer, ThreadExecutor("amqp-streams-keeper", self._files, self._results)
+
+    def _lazy_sync_failed(self, file: OpenFile, error: OSError) -> None:
+        """With `sync = interval`: what was accepted lately may be lost, and its partitions stop."""
+        for slot in self._journal.slots:
+            if slot.file is file:
+                self._flusher.break_slot(slot, error)
+        for name in self._logs:
+            for partition in self._partitions(name):
+                if partition.segments.folder == file.path.parent:
+                    self._flusher.stop(partition, error)
+
+    def _add(self, log: LogRecord, rows: list[tuple[list[Segment], int, int]]) -> StoredLog:
+        partitions: list[Partition] = []
+        for index, (row, start, end) in enumerate(rows):
+            segments = Segments(self._folder(log.name) / str(index), log.seed(index), self._reading, row)
+            partitions.append(PartitionLog(log, index, segments, self._admit, start=start, end=end))
+        self._records[log.name] = log
+        self._logs[log.name] = StoredLog(log.name, log.settings, log.incarnation, tuple(partitions))
+        return self._logs[log.name]
+
+    def _partitions(self, name: str) -> list[PartitionLog]:
+        return [partition for partition in self._logs[name].partitions if isinstance(partition, PartitionLog)]
+
+    def _folder(self, name: str) -> Path:
+        return self._root / "logs" / name
+
+    def _checkpoint(self, *, clean: bool, without: str | None = None) -> Checkpoint:
+        logs = {name: log for name, log in self._records.items() if name != without}
+        bounds = {name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs}
+        return Checkpoint(clean, self._directory_id, logs, bounds)
+
+    def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
+        Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)
+
+
+def _ignore(done: CommitDone) -> None:
+    """Nobody listens yet."""
+
+
+def _forget(task: Task) -> None:
+    """A file that could not be removed is found, and removed, when the store is opened next."""

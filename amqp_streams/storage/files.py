@@ -1,0 +1,223 @@
+"""[io] Every operation on files that the store does, through one small object, so that tests can make each of them fail."""
+
+import fcntl
+import os
+from collections.abc import Sequence
+from errno import EAGAIN, EWOULDBLOCK
+from pathlib import Path
+from typing import Final, Protocol
+
+_BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux
+_ZEROS: Final = bytes(1 << 20)
+
+
+class Files(Protocol):
+    """What the store asks of the operating system. Descriptors are numbers; errors are `OSError`."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = False) -> int:
+        """Open, or with `create` make; FileNotFoundError if it is not there."""
+
+    def close(self, fd: int) -> None:
+        """Let go of a descriptor."""
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        """Write; the count of bytes may be less than asked."""
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        """Read up to `count` bytes."""
+
+    def fdatasync(self, fd: int) -> None:
+        """Return when the file's data, and its size, are on the disk."""
+
+    def truncate(self, fd: int, size: int) -> None:
+        """Cut the file."""
+
+    def size(self, fd: int) -> int:
+        """Bytes in the file."""
+
+    def fsync_dir(self, path: Path) -> None:
+        """Return when the names in the folder are on the disk."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give another name, replacing what has it."""
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file."""
+
+    def rmdir(self, path: Path) -> None:
+        """Remove an empty folder."""
+
+    def mkdir(self, path: Path) -> None:
+        """Make a folder, or leave it if it is there."""
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in a folder, sorted."""
+
+    def is_dir(self, path: Path) -> bool:
+        """Whether it is a folder."""
+
+    def free_bytes(self, path: Path) -> int:
+        """Space that this process may still use."""
+
+    def lock(self, path: Path) -> int | None:
+        """Open and lock a file for this process alone; None if another one has it."""
+
+
+class RealFiles:
+    """The files of this machine."""
+
+    def open(self, path: Path, *, create: bool = False, write: bool = False) -> int:
+        """See `Files.open`."""
+        flags = (os.O_RDWR if write or create else os.O_RDONLY) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        return os.open(path, flags, 0o640)
+
+    def close(self, fd: int) -> None:
+        """See `Files.close`."""
+        os.close(fd)
+
+    def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
+        """See `Files.pwritev`."""
+        return os.pwritev(fd, buffers, position)
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        """See `Files.pread`."""
+        return os.pread(fd, count, position)
+
+    def fdatasync(self, fd: int) -> None:
+        """See `Files.fdatasync`."""
+        os.fdatasync(fd)
+
+    def truncate(self, fd: int, size: int) -> None:
+        """See `Files.truncate`."""
+        os.ftruncate(fd, size)
+
+    def size(self, fd: int) -> int:
+        """See `Files.size`."""
+        return os.fstat(fd).st_size
+
+    def fsync_dir(self, path: Path) -> None:
+        """See `Files.fsync_dir`."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """See `Files.rename`."""
+        source.replace(target)
+
+    def unlink(self, path: Path) -> None:
+        """See `Files.unlink`."""
+        path.unlink()
+
+    def rmdir(self, path: Path) -> None:
+        """See `Files.rmdir`."""
+        path.rmdir()
+
+    def mkdir(self, path: Path) -> None:
+        """See `Files.mkdir`."""
+        path.mkdir(mode=0o750, exist_ok=True)
+
+    def listdir(self, path: Path) -> list[str]:
+        """See `Files.listdir`."""
+        return sorted(entry.name for entry in path.iterdir())
+
+    def is_dir(self, path: Path) -> bool:
+        """See `Files.is_dir`."""
+        return path.is_dir()
+
+    def free_bytes(self, path: Path) -> int:
+        """See `Files.free_bytes`."""
+        figures = os.statvfs(path)
+        return figures.f_bavail * figures.f_frsize
+
+    def lock(self, path: Path) -> int | None:
+        """See `Files.lock`."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (EAGAIN, EWOULDBLOCK):
+                return None
+            raise
+        return fd
+
+
+class OpenFile:
+    """A descriptor that closes when its last holder lets go: a segment may be retired while a write or a read is still under way."""
+
+    __slots__ = ("_files", "fd", "path")
+
+    def __init__(self, files: Files, path: Path, *, create: bool = False, write: bool = False) -> None:
+        self.fd = -1
+        self._files = files
+        self.path = path
+        self.fd = files.open(path, create=create, write=write)
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self._files.close(self.fd)
+
+    def read(self, count: int, position: int) -> bytes:
+        """Up to `count` bytes, fewer only at the end of the file."""
+        data = self._files.pread(self.fd, count, position)
+        if len(data) == count:
+            return data
+        parts = [data]
+        while data and (missing := count - sum(map(len, parts))):
+            data = self._files.pread(self.fd, missing, position + count - missing)
+            parts.append(data)
+        return b"".join(parts)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._files.size(self.fd)
+
+    def write(self, buffers: Sequence[bytes | memoryview], position: int) -> None:
+        """All of the buffers, whatever the system takes at a time."""
+        total = sum(map(len, buffers))
+        if len(buffers) <= _BUFFERS_MAX and (written := self._files.pwritev(self.fd, buffers, position)) == total:
+            return
+        if len(buffers) > _BUFFERS_MAX:
+            written = 0
+        rest = memoryview(b"".join(buffers))[written:]
+        position += written
+        while rest:
+            written = self._files.pwritev(self.fd, [rest], position)
+            rest, position = rest[written:], position + written
+
+    def sync(self) -> None:
+        """Return when the data is on the disk."""
+        self._files.fdatasync(self.fd)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file."""
+        self._files.truncate(self.fd, size)
+
+
+def fill_with_zeros(file: OpenFile, size: int) -> None:
+    """Give the file its blocks, so that later writes inside change no metadata (a sync is then one write to the disk)."""
+    for position in range(0, size, len(_ZEROS)):
+        file.write([_ZEROS[: size - position]], position)
+    file.sync()
+
+
+def read_file(files: Files, path: Path) -> bytes:
+    """The whole file."""
+    file = OpenFile(files, path)
+    return file.read(file.size(), 0)
+
+
+def replace_file(files: Files, path: Path, data: bytes, *, sync: bool) -> None:
+    """Put new content in place of a small file: all of it or nothing; with `sync`, on the disk when this returns."""
+    temporary = path.with_name(path.name + ".tmp")
+    file = OpenFile(files, temporary, create=True)
+    file.truncate(0)
+    file.write([data], 0)
+    if sync:
+        file.sync()
+    files.rename(temporary, path)
+    if sync:
+        files.fsync_dir(path.parent)

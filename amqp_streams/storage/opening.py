@@ -1,0 +1,136 @@
+"""[io] Opening a data directory: lock, format, logs, journal, and each partition's recovery."""
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from amqp_streams.errors import StorageError
+from amqp_streams.storage import catalog, journal_record
+from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.files import Files
+from amqp_streams.storage.findings import Finding, Severity
+from amqp_streams.storage.flushing import Tuning
+from amqp_streams.storage.journal import FOLDER, Found, Journal, Slot, prepare, read_all
+from amqp_streams.storage.reading import Reading
+from amqp_streams.storage.restore import PartitionRestorer, Restored
+
+
+@dataclass(slots=True, eq=False)
+class Opened:
+    """A data directory that is locked, recovered and ready."""
+
+    files: Files
+    root: Path
+    lock: int
+    directory_id: int
+    tuning: Tuning
+    reading: Reading
+    journal: Journal
+    logs: list[tuple[LogRecord, list[Restored]]]
+    findings: list[Finding]
+
+
+def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
+    """Lock and recover.
+
+    Raises:
+        DirectoryLockedError: another process has it open.
+        StorageError: names the file and what to do.
+    """
+    try:
+        for path in (*reversed(root.parents), root):
+            files.mkdir(path)
+        lock = catalog.lock(files, root)
+    except OSError as error:
+        raise storage_error(root, error) from error
+    try:
+        return _open_locked(files, root, lock, tuning)
+    except BaseException as error:
+        files.close(lock)
+        if isinstance(error, OSError):
+            raise storage_error(root, error) from error
+        raise
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """What to tell of an error of the operating system."""
+    return StorageError(f"{error.filename or path}: {error.strerror or error}")
+
+
+def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
+    findings: list[Finding] = []
+    checkpoint = catalog.read_checkpoint(files, root, findings)
+    directory_id = catalog.read_format(files, root, checkpoint, findings)
+    if directory_id is None:
+        directory_id = int.from_bytes(os.urandom(8), "little")
+        catalog.write_format(files, root, directory_id)
+    for folder in (FOLDER, "logs", "trash"):
+        files.mkdir(root / folder)
+    files.fsync_dir(root)
+    for name in files.listdir(root / "trash"):
+        catalog.remove_tree(files, root / "trash" / name)
+    _report_strangers(files, root, findings)
+    seed = journal_record.seed_of(directory_id)
+    found = read_all(files, root, seed, findings)
+    _report_missing_journal(files, root, checkpoint, tuning, findings)
+    logs: list[tuple[LogRecord, list[Restored]]] = []
+    for name in files.listdir(root / "logs"):
+        if not files.is_dir(root / "logs" / name):
+            findings.append(Finding(Severity.WARNING, f"logs/{name}", None, "does not belong here; left alone"))
+            continue
+        log = catalog.read_log(files, root, name, checkpoint, findings)
+        logs.append((log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings)))
+    _report_missing_logs({log.name for log, _ in logs}, checkpoint, findings)
+    slots = [Slot(file, file.size()) for file in prepare(files, root, tuning.journal_files, tuning.journal_bytes)]
+    journal = Journal(slots, generation=found.generation, seed=seed)
+    reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
+    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, findings)
+
+
+def _restore_log(
+    files: Files, root: Path, log: LogRecord, *, checkpoint: Checkpoint | None, found: Found, findings: list[Finding]
+) -> list[Restored]:
+    known: Sequence[tuple[int, int]] = ()
+    if checkpoint and log.name in checkpoint.logs and checkpoint.logs[log.name].uid == log.uid:
+        known = checkpoint.bounds[log.name]
+    restored: list[Restored] = []
+    for index in range(log.settings.partitions):
+        restorer = PartitionRestorer(
+            files,
+            root,
+            root / "logs" / log.name / str(index),
+            seed=log.seed(index),
+            bounds=known[index] if index < len(known) else (0, 0),
+            entries=found.entries.get((log.uid, index), []),
+            findings=findings,
+        )
+        restored.append(restorer.restore())
+    return restored
+
+
+def _report_strangers(files: Files, root: Path, findings: list[Finding]) -> None:
+    ours = {catalog.FORMAT_FILE, catalog.LOCK_FILE, catalog.CHECKPOINT_FILE, FOLDER, "logs", "trash", "lost+found"}
+    for name in files.listdir(root):
+        if name.endswith(".tmp"):
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(root / name)
+        elif name not in ours:
+            findings.append(Finding(Severity.WARNING, name, None, "does not belong here; left alone"))
+
+
+def _report_missing_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tuning: Tuning, findings: list[Finding]) -> None:
+    if checkpoint is None:
+        return
+    names = files.listdir(root / FOLDER)
+    missing = [name for name in (f"{number}.journal" for number in range(tuning.journal_files)) if name not in names]
+    for name in missing:
+        severity = Severity.WARNING if checkpoint.clean else Severity.DAMAGE
+        words = "is missing" + ("; made again" if checkpoint.clean else ", and with it records that no segment had yet, if there were any")
+        findings.append(Finding(severity, f"{FOLDER}/{name}", None, words))
+
+
+def _report_missing_logs(names: set[str], checkpoint: Checkpoint | None, findings: list[Finding]) -> None:
+    gone = sorted(set(checkpoint.logs) - names) if checkpoint else []
+    findings += [Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is gone") for name in gone]

@@ -1,0 +1,260 @@
+"""[io] Bringing a partition back when the store opens: does what `recovery.plan` says.
+
+Law: a second crash at any point of this is harmless: the journal is used again only when everything here is synced.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.storage import index as index_file
+from amqp_streams.storage import record, recovery
+from amqp_streams.storage.chunks import cut
+from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
+from amqp_streams.storage.findings import Finding, Severity
+from amqp_streams.storage.index import Coverage
+from amqp_streams.storage.journal import Entry
+from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.recovery import Keep, Replay, Scan, Stretch
+from amqp_streams.storage.segments import Segment, segment_path
+
+_COPY_BYTES: Final = 4 << 20
+_NAME_DIGITS: Final = 16
+
+
+@dataclass(slots=True, eq=False)
+class Restored:
+    """A partition as it is now on disk: its segments, and the numbers it begins and goes on with."""
+
+    row: list[Segment]
+    start: int
+    end: int
+
+
+class PartitionRestorer:
+    """Recovers one partition's folder. `bounds`: start and end at the last checkpoint."""
+
+    def __init__(
+        self,
+        files: Files,
+        root: Path,
+        folder: Path,
+        *,
+        seed: int,
+        bounds: tuple[int, int],
+        entries: Sequence[Entry],
+        findings: list[Finding],
+    ) -> None:
+        self._files: Final = files
+        self._root: Final = root
+        self._folder: Final = folder
+        self._seed: Final = seed
+        self._bounds: Final = bounds
+        self._entries: Final = entries
+        self._findings: Final = findings
+
+    def restore(self) -> Restored:
+        """Do it.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        bases = self._bases()
+        start, end = self._bounds
+        if bases and bases[0] > start:
+            self._report(bases[0], None, f"records {start} to {bases[0] - 1} are gone: the files that held them are missing")
+        row = [self._closed(base, following) for base, following in pairwise(bases)]
+        first = bases[-1] if bases else max(start, min((entry.base for entry in self._entries), default=end))
+        if not bases and first > start:
+            self._report(first, None, f"records {start} to {first - 1} are gone: the files that held them are missing")
+        active, end = self._active(first, bool(bases), end)
+        return Restored([*row, active], start, end)
+
+    def _bases(self) -> list[int]:
+        """Numbers of the segments here, from the earliest that retention has left."""
+        bases: list[int] = []
+        if not self._files.is_dir(self._folder):
+            self._files.mkdir(self._folder)
+            self._files.fsync_dir(self._folder.parent)
+            self._found(Severity.WARNING, self._folder, None, "the partition's folder was missing; made again")
+        names = self._files.listdir(self._folder)
+        for name in names:
+            stem, _, suffix = name.partition(".")
+            if suffix.endswith("tmp"):
+                self._files.unlink(self._folder / name)
+            elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or suffix not in {"log", "idx"}:
+                self._found(Severity.WARNING, self._folder / name, None, "does not belong here; left alone")
+            elif suffix == "log":
+                bases.append(int(stem))
+            elif stem + ".log" not in names:
+                self._files.unlink(self._folder / name)
+        old = [base for base, following in pairwise(bases) if following <= self._bounds[0]]
+        for base in old:  # retention was about to remove them
+            self._files.unlink(segment_path(self._folder, base))
+        bases = bases[len(old) :]
+        while len(bases) > 1 and not OpenFile(self._files, segment_path(self._folder, bases[-1])).size():
+            # Made for records that were never written: the one before is still the active one.
+            self._files.unlink(segment_path(self._folder, bases.pop()))
+        return bases
+
+    def _closed(self, base: int, following: int) -> Segment:
+        path = segment_path(self._folder, base)
+        size = OpenFile(self._files, path).size()
+        found = self._read_index(path, base)
+        if found is not None and found.coverage.bytes == size:
+            cover = found.coverage
+            segment = Segment(path, base, cover.end, size, cover.first_timestamp_ms, cover.last_timestamp_ms, covered=size, exists=True)
+        else:
+            segment = self._scan_closed(path, base, had_index=found is not None)
+        if segment.end != following:
+            words = f"records {segment.end} to {following - 1} are gone: a file that held them is missing or was cut"
+            self._report(segment.base, segment.bytes, words)
+        return segment
+
+    def _scan_closed(self, path: Path, base: int, *, had_index: bool) -> Segment:
+        file = OpenFile(self._files, path)
+        scan = recovery.scan(file.read, file.size(), seed=self._seed, into=Scan(file.size()), expected=base)
+        self._report_damage(path, scan)
+        if scan.until < scan.size:
+            self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are no records")
+        if not had_index:
+            self._found(Severity.NOTE, path.with_suffix(".idx"), None, "was missing, old or damaged; made again")
+        segment = self._segment(path, base, scan)
+        segment.bytes = scan.size if scan.stretches else 0
+        self._write_index(segment)
+        return segment
+
+    def _active(self, base: int, exists: bool, end_at_least: int) -> tuple[Segment, int]:
+        path = segment_path(self._folder, base)
+        if not (exists or base or end_at_least or self._entries):
+            return Segment(path, 0, 0), 0  # nothing was ever written
+        file = OpenFile(self._files, path, create=True)
+        found = self._read_index(path, base)
+        scan = self._scan_active(file, base, found)
+        end_at_least = max(end_at_least, found.coverage.end if found else 0)
+        plan = recovery.plan(scan.stretches, [(part.base, part.end) for part in self._entries], base=base, end_at_least=end_at_least)
+        kept = [piece for piece in plan.pieces if isinstance(piece, Keep)]
+        until = kept[-1].until if kept else 0
+        if plan.rewrite:
+            self._rewrite(path, file, plan.pieces)
+        else:
+            if until < scan.size:
+                words = (
+                    f"{scan.size - until} bytes behind the last whole batch were cut off; they were not accepted, or the journal has them"
+                )
+                self._found(Severity.NOTE, path, until, words)
+                file.truncate(until)
+            self._append(file, until, [piece for piece in plan.pieces if isinstance(piece, Replay)])
+        self._report_damage(path, scan, healed=plan.lost)
+        for first, after in plan.lost:
+            self._report(base, until, f"records {first} to {after - 1} are damaged or missing; reading them is refused")
+        if not plan.rewrite and until == scan.size and exists and len(kept) == len(plan.pieces):
+            segment = self._segment(path, base, scan)
+            segment.exists = True
+        else:
+            file = OpenFile(self._files, path, write=True)
+            file.sync()
+            self._files.fsync_dir(self._folder)
+            again = recovery.scan(file.read, file.size(), seed=self._seed, into=Scan(file.size()), expected=base)
+            segment = self._segment(path, base, again)
+            segment.exists = True
+        segment.end = plan.end if not segment.bytes else segment.end
+        if segment.bytes and segment.covered != segment.bytes:
+            OpenFile(self._files, path, write=True).sync()
+            self._write_index(segment)
+        return segment, plan.end
+
+    def _scan_active(self, file: OpenFile, base: int, found: "_Indexed | None") -> Scan:
+        """Begin behind what the index covers: that was synced when it was written."""
+        size = file.size()
+        scan = Scan(size)
+        if found is None or not 0 < found.coverage.bytes <= size:
+            return recovery.scan(file.read, size, seed=self._seed, into=scan, expected=base)
+        cover = found.coverage
+        scan.index = found.index
+        scan.stretches.append(Stretch(0, cover.bytes, base, cover.end))
+        scan.first_timestamp_ms, scan.last_timestamp_ms = cover.first_timestamp_ms, cover.last_timestamp_ms
+        return recovery.scan(file.read, size, seed=self._seed, into=scan, expected=cover.end, position=cover.bytes)
+
+    def _append(self, file: OpenFile, position: int, pieces: Sequence[Replay]) -> None:
+        for piece in pieces:
+            for chunk in self._replayed(piece):
+                buffers = record.encode(chunk, self._seed)
+                file.write(buffers, position)
+                position += len(buffers[0]) + len(buffers[1])
+        if pieces:
+            words = f"records {pieces[0].first} to {pieces[-1].after - 1} were written from the journal"
+            self._found(Severity.NOTE, file.path, None, words)
+
+    def _rewrite(self, path: Path, old: OpenFile, pieces: Sequence[Keep | Replay]) -> None:
+        """Make the segment anew beside the old one, then put it in its place."""
+        temporary = path.with_name(path.name + ".tmp")
+        new, position = OpenFile(self._files, temporary, create=True), 0
+        for piece in pieces:
+            if isinstance(piece, Replay):
+                self._append(new, position, [piece])
+            else:
+                for at in range(piece.position, piece.until, _COPY_BYTES):
+                    new.write([old.read(min(_COPY_BYTES, piece.until - at), at)], position + at - piece.position)
+            position = new.size()
+        new.sync()
+        self._files.rename(temporary, path)
+        self._files.fsync_dir(self._folder)
+        self._found(Severity.NOTE, path, None, "was written anew: records in its middle were only in the journal")
+
+    def _replayed(self, piece: Replay) -> list[Chunk]:
+        chunks: list[Chunk] = []
+        at = piece.first
+        for entry in sorted(self._entries, key=lambda entry: (entry.base, -entry.end)):
+            if entry.base <= at < min(entry.end, piece.after):
+                data = entry.file.read(entry.length, entry.position)
+                head = record.head_at(data, 0)
+                batch = record.decode(data, 0, head, self._seed) if head else None
+                assert batch is not None, "the journal's record was whole a moment ago"
+                chunk = cut(batch.all(), at, 1 << 62)
+                if entry.end > piece.after:
+                    count = piece.after - at
+                    chunk = Chunk(at, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count])
+                chunks.append(chunk)
+                at += len(chunk)
+        assert at == piece.after, "the plan asked only for what the journal has"
+        return chunks
+
+    def _segment(self, path: Path, base: int, scan: Scan) -> Segment:
+        end = scan.stretches[-1].end if scan.stretches else base
+        return Segment(path, base, end, scan.until, scan.first_timestamp_ms, scan.last_timestamp_ms, exists=True, index=scan.index)
+
+    def _read_index(self, path: Path, base: int) -> "_Indexed | None":
+        try:
+            found = index_file.decode(read_file(self._files, path.with_suffix(".idx")), base, self._seed)
+        except FileNotFoundError:
+            return None
+        return _Indexed(*found) if found else None
+
+    def _write_index(self, segment: Segment) -> None:
+        if segment.bytes and segment.index:
+            data = index_file.encode(segment.coverage(), segment.index, self._seed)
+            replace_file(self._files, segment.index_path, data, sync=True)
+            segment.covered = segment.bytes
+
+    def _report_damage(self, path: Path, scan: Scan, healed: Sequence[tuple[int, int]] | None = None) -> None:
+        for damage in scan.damage:
+            lost = healed is None or any(first < damage.after and after > damage.first for first, after in healed)
+            words = f"{damage.until - damage.position} bytes are no records; {damage.first} to {damage.after - 1} should be there"
+            if not lost:
+                words += ", and were found in the journal"
+            self._found(Severity.DAMAGE if lost else Severity.NOTE, path, damage.position, words)
+
+    def _report(self, base: int, position: int | None, words: str) -> None:
+        self._found(Severity.DAMAGE, segment_path(self._folder, base), position, words)
+
+    def _found(self, severity: Severity, path: Path, position: int | None, words: str) -> None:
+        self._findings.append(Finding(severity, str(path.relative_to(self._root)), position, words))
+
+
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    coverage: Coverage
+    index: index_file.Index
