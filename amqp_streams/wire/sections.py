@@ -1,78 +1,76 @@
-"""The sections of a message, found without decoding them (AMQP 1.0 section 3.2).
+"""What the node needs of a message's sections, without decoding them (AMQP 1.0 section 3.2).
 
     header 70 | delivery annotations 71 | message annotations 72 | properties 73 | application properties 74 | body 75 76 77 | footer 78
     `------- stored: all but the delivery annotations; from 73 on it is the bare message, which never changes by a byte -----------'
 
-A section is a described value, nearly always `00 53 <code> <value>`; the long descriptors (`00 80` and eight bytes, `00 a3` and a
-name) are understood, too, just slower. Two messages compare as their bytes do, so one comparison with `00 53 72` and one with
+Two messages compare as their bytes do, so one comparison with `00 53 72` and one with
 `00 53 79` tells that a message has neither header nor delivery annotations: that is the fast path, for one message and for a batch.
 
 Only what is in front of the stored bytes is checked on the way in; what follows is the producer's and the consumer's affair.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from amqp_streams.errors import WireError
 from amqp_streams.names import GROUP_KEY, TARGET_PARTITION
 from amqp_streams.wire.decoder import decode, skip
-from amqp_streams.wire.encoder import encode_list
-from amqp_streams.wire.types import UInt, Value
+from amqp_streams.wire.encoder import encode, encode_list
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    NAMES,
+    NOTHING,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Section,
+    bare_message_start,
+    descriptor_at,
+    find_section,
+    section_at,
+    sections,
+)
+from amqp_streams.wire.types import Symbol, UInt, Value
 
-HEADER: Final = 0x70
-DELIVERY_ANNOTATIONS: Final = 0x71
-MESSAGE_ANNOTATIONS: Final = 0x72
-PROPERTIES: Final = 0x73
-APPLICATION_PROPERTIES: Final = 0x74
-DATA: Final = 0x75
-SEQUENCE: Final = 0x76
-VALUE: Final = 0x77
-FOOTER: Final = 0x78
+__all__ = [
+    "ANNOTATIONS_SIZE_MAX",
+    "APPLICATION_PROPERTIES",
+    "DATA",
+    "DELIVERY_ANNOTATIONS",
+    "FOOTER",
+    "HEADER",
+    "HEADER_SIZE_MAX",
+    "MESSAGE_ANNOTATIONS",
+    "NAMES",
+    "PROPERTIES",
+    "SEQUENCE",
+    "VALUE",
+    "MessagesRefusedError",
+    "Section",
+    "bare_message_start",
+    "delivery_annotations",
+    "group_key",
+    "message_annotations",
+    "properties_to",
+    "sections",
+    "strip",
+    "strip_batch",
+    "target_partition",
+    "with_delivery_count",
+    "without_annotations",
+]
 
 HEADER_SIZE_MAX: Final = 255
 """Bytes of a header section; it has five small fields, so 30 are much. One byte of storage holds the size."""
 
-NAMES: Final = {
-    HEADER: "header",
-    DELIVERY_ANNOTATIONS: "delivery-annotations",
-    MESSAGE_ANNOTATIONS: "message-annotations",
-    PROPERTIES: "properties",
-    APPLICATION_PROPERTIES: "application-properties",
-    DATA: "data",
-    SEQUENCE: "amqp-sequence",
-    VALUE: "amqp-value",
-    FOOTER: "footer",
-}
+ANNOTATIONS_SIZE_MAX: Final = 64 << 10
+"""Bytes of an annotations section that is searched, entry by entry, for where a message wants to go."""
 
-_LIST: Final = frozenset((0x40, 0x45, 0xC0, 0xD0))
-_MAP: Final = frozenset((0x40, 0xC1, 0xD1))
-_BINARY: Final = frozenset((0xA0, 0xB0))
-_CONSTRUCTORS: Final = {
-    HEADER: _LIST,
-    DELIVERY_ANNOTATIONS: _MAP,
-    MESSAGE_ANNOTATIONS: _MAP,
-    PROPERTIES: _LIST,
-    APPLICATION_PROPERTIES: _MAP,
-    DATA: _BINARY,
-    SEQUENCE: _LIST,
-    VALUE: frozenset(range(256)),
-    FOOTER: _MAP,
-}
-_BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
-_REPEATED: Final = frozenset((DATA, SEQUENCE))
-_SYMBOLS: Final = {
-    b"amqp:header:list": HEADER,
-    b"amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
-    b"amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
-    b"amqp:properties:list": PROPERTIES,
-    b"amqp:application-properties:map": APPLICATION_PROPERTIES,
-    b"amqp:data:binary": DATA,
-    b"amqp:amqp-sequence:list": SEQUENCE,
-    b"amqp:amqp-value:*": VALUE,
-    b"amqp:footer:map": FOOTER,
-}
-
-_FIRST: Final = b"\x00\x53\x70"
 _ANNOTATED: Final = b"\x00\x53\x72"  # from here: no header, no delivery annotations
 _BARE: Final = b"\x00\x53\x73"  # from here: no message annotations either
 _END: Final = b"\x00\x53\x79"  # before here: a section of a message
@@ -81,19 +79,25 @@ _EMPTY_HEADER_ANNOTATED: Final = _EMPTY_HEADER + _ANNOTATED
 _EMPTY_HEADER_BARE: Final = _EMPTY_HEADER + _BARE
 _EMPTY_HEADER_END: Final = _EMPTY_HEADER + _END
 
+# What stands before the size of an annotations map when nothing but an empty header is in front, and after its count when the hint
+# is the first entry: with these, a hint is read where it stands.
+_NARROW_FRONTS: Final = {
+    code: frozenset(front + bytes((0, 0x53, code, 0xC1)) for front in (b"", _EMPTY_HEADER))
+    for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS)
+}
+_WIDE_FRONTS: Final = {code: frozenset(front[:-1] + b"\xd1" for front in fronts) for code, fronts in _NARROW_FRONTS.items()}
+_GROUP_KEY_ENTRY: Final = encode(Symbol(GROUP_KEY))
+_TARGET_PARTITION_ENTRY: Final = encode(Symbol(TARGET_PARTITION))
+_SHORT_TEXTS: Final = frozenset((0xA1, 0xA3))
+_ENTRY_AT_MIN: Final = 6
+_ENTRY_END_MAX: Final = 48
+
+_TEXT_AT: Final = {0xA1: 2, 0xA3: 2, 0xB1: 5, 0xB3: 5}  # strings and symbols: where the text is, from their constructor
 _GROUP_KEY: Final = GROUP_KEY.encode()
 _TARGET_PARTITION: Final = TARGET_PARTITION.encode()
 _DELIVERY_COUNT: Final = 4  # place in the header's list
 _TO: Final = 2  # place in the properties' list
 _UINT_MAX: Final = (1 << 32) - 1
-
-
-class Section(NamedTuple):
-    """Where a section is in its message: `start` inclusive, `end` exclusive, descriptor included."""
-
-    code: int
-    start: int
-    end: int
 
 
 class MessagesRefusedError(WireError):
@@ -171,7 +175,8 @@ def group_key(message: bytes) -> str | None:
     """
     if _BARE <= message < _END or _EMPTY_HEADER_BARE <= message < _EMPTY_HEADER_END:
         return None
-    return _annotation(message, MESSAGE_ANNOTATIONS, _GROUP_KEY)
+    key = _first_entry(message, MESSAGE_ANNOTATIONS, _GROUP_KEY_ENTRY)
+    return _annotation(message, MESSAGE_ANNOTATIONS, _GROUP_KEY) if key is None else key
 
 
 def target_partition(message: bytes) -> str | None:
@@ -182,7 +187,8 @@ def target_partition(message: bytes) -> str | None:
     """
     if _ANNOTATED <= message < _END or _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END:
         return None
-    return _annotation(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION)
+    partition = _first_entry(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION_ENTRY)
+    return _annotation(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION) if partition is None else partition
 
 
 def delivery_annotations(message: bytes) -> dict[Value, Value]:
@@ -201,7 +207,7 @@ def properties_to(message: bytes) -> str | None:
     Raises:
         WireError: it is no string, or the sections up to it are broken.
     """
-    found = _find(message, PROPERTIES)
+    found = find_section(message, PROPERTIES)
     if found is None or message[found.start] in {0x40, 0x45}:
         return None
     wide = message[found.start] == 0xD0
@@ -216,37 +222,6 @@ def properties_to(message: bytes) -> str | None:
     return _text(value, "to")
 
 
-def sections(message: bytes) -> list[Section]:
-    """Every section in order, the whole message walked; values are passed over, not decoded. A message without a body is let pass.
-
-    Raises:
-        WireError: something that is no section, of the wrong type, cut short, or out of order.
-    """
-    walked: list[Section] = []
-    at, previous = 0, 0
-    while at < len(message):
-        code, _, end = _section(message, at)
-        if code < previous or (code == previous and code not in _REPEATED) or (code != previous and {code, previous} <= _BODY):
-            message_text = f"{NAMES[code]} at byte {at} may not follow {NAMES[previous]}"
-            raise WireError(message_text)
-        walked.append(Section(code, at, end))
-        at, previous = end, code
-    if not walked:
-        raise _nothing()
-    return walked
-
-
-def bare_message_start(message: bytes) -> int:
-    """Where the bare message begins (properties to footer); the end if there is nothing of it. Raises WireError as `sections`."""
-    at = 0
-    while at < len(message):
-        code, _, end = _section(message, at)
-        if code >= PROPERTIES:
-            break
-        at = end
-    return at
-
-
 def with_delivery_count(stored: bytes, header_size: int, count: int) -> bytes:
     """Stored bytes with a header that says how often delivery was tried before; all else as it is.
 
@@ -255,39 +230,34 @@ def with_delivery_count(stored: bytes, header_size: int, count: int) -> bytes:
     """
     fields: list[Value] = []
     if header_size:
-        value, _ = decode(stored, _section(stored, 0)[1])
+        value, _ = decode(stored, section_at(stored, 0)[1])
         fields = value if isinstance(value, list) else []
     fields += [None] * (_DELIVERY_COUNT + 1 - len(fields))
     fields[_DELIVERY_COUNT] = UInt(min(count, _UINT_MAX))
     return b"\x00\x53\x70" + encode_list(fields) + stored[header_size:]
 
 
-class _Found(NamedTuple):
-    start: int  # of the value, after the descriptor
-    end: int
-
-
 def _strip(message: bytes) -> tuple[int, bytes]:
-    code, _ = _descriptor(message, 0)
+    code, _ = descriptor_at(message, 0)
     header_size = 0
     if code == HEADER:
-        _, _, header_size = _section(message, 0)
+        _, _, header_size = section_at(message, 0)
         if header_size > HEADER_SIZE_MAX:
             text = f"a header of {header_size} bytes; {HEADER_SIZE_MAX} are allowed"
             raise WireError(text)
         if header_size == len(message):
             return header_size, message
-        code, _ = _descriptor(message, header_size)
+        code, _ = descriptor_at(message, header_size)
         if code == HEADER:
             raise _out_of_order(code, header_size)
     if code != DELIVERY_ANNOTATIONS:
         return header_size, message
-    _, _, end = _section(message, header_size)
+    _, _, end = section_at(message, header_size)
     stored = message[:header_size] + message[end:]
     if not stored:
-        raise _nothing()
+        raise WireError(NOTHING)
     if end < len(message):
-        following, _ = _descriptor(message, end)
+        following, _ = descriptor_at(message, end)
         if following <= DELIVERY_ANNOTATIONS:
             raise _out_of_order(following, end)
     return header_size, stored
@@ -302,72 +272,53 @@ def _header(message: bytes) -> bytes:
     return message[:size]
 
 
-def _find(message: bytes, wanted: int) -> _Found | None:
-    """The value of the section with the code `wanted`, before the body: the walk ends there."""
-    at = 0
-    while at < len(message):
-        code, start, end = _section(message, at)
-        if code == wanted:
-            return _Found(start, end)
-        if code > wanted:
-            return None
-        at = end
-    return None
-
-
-def _section(message: bytes, at: int) -> tuple[int, int, int]:
-    """Code, start of the value, and end of the section at byte `at`."""
-    code, start = _descriptor(message, at)
-    end = skip(message, start)
-    if message[start] not in _CONSTRUCTORS[code]:
-        text = f"{message[start]:#04x} at byte {start} is no constructor of {NAMES[code]}"
-        raise WireError(text)
-    return code, start, end
-
-
-def _descriptor(message: bytes, at: int) -> tuple[int, int]:
-    head = message[at : at + 3]
-    if _FIRST <= head < _END:
-        return head[2], at + 3
-    code: int | None = None
-    end = at
-    if head[:2] == b"\x00\x80":
-        end = at + 10
-        code = int.from_bytes(message[at + 2 : end]) if end <= len(message) else None
-    elif head[:2] in {b"\x00\xa3", b"\x00\xb3"}:
-        end = skip(message, at + 1)
-        code = _SYMBOLS.get(message[at + (3 if head[1] == 0xA3 else 6) : end])
-    if code is None or code not in NAMES:
-        raise _nothing() if not message else WireError(f"{message[at : at + 4].hex(' ')} at byte {at} is no section of a message")
-    return code, end
-
-
 def _map(message: bytes, wanted: int) -> dict[Value, Value]:
-    found = _find(message, wanted)
+    found = find_section(message, wanted)
     if found is None:
         return {}
     value, _ = decode(message, found.start)
     return value if isinstance(value, dict) else {}
 
 
+def _first_entry(message: bytes, code: int, entry: bytes) -> str | None:
+    """The text of a hint that is the first entry of the first section, as a client that sets nothing else writes it; else None."""
+    at = message.find(entry, _ENTRY_AT_MIN, _ENTRY_END_MAX)
+    if at < 0:
+        return None
+    if message[: at - 2] in _NARROW_FRONTS[code]:
+        end = at - 1 + message[at - 2]
+    elif message[: at - 8] in _WIDE_FRONTS[code]:
+        end = at - 4 + int.from_bytes(message[at - 8 : at - 4])
+    else:
+        return None
+    start = at + len(entry) + 2
+    if not start <= end <= len(message) or message[start - 2] not in _SHORT_TEXTS or start + message[start - 1] > end:
+        return None
+    try:
+        return message[start : start + message[start - 1]].decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _annotation(message: bytes, wanted: int, name: bytes) -> str | None:
-    """One text of an annotations section. A name whose bytes are not there is not decoded for."""
-    found = _find(message, wanted)
+    """One text of an annotations section, the first of its name; nothing else in the section is decoded."""
+    found = find_section(message, wanted)
     if found is None or message.find(name, found.start, found.end) < 0:
         return None
-    # The first entry, as the clients that set nothing else write it: read it where it stands.
-    key = found.start + (3 if message[found.start] == 0xC1 else 9)
-    at = key + 2 + len(name)
-    if message[key : key + 1] == b"\xa3" and message.startswith(name, key + 2) and message[key + 1] == len(name):
-        size_at = at + 1
-        if size_at < found.end and message[at] in {0xA1, 0xA3} and size_at + 1 + message[size_at] <= found.end:
-            try:
-                return message[size_at + 1 : size_at + 1 + message[size_at]].decode()
-            except UnicodeDecodeError as error:
-                text = f"{name.decode()} at byte {at} is no text: {error.reason}"
-                raise WireError(text) from None
-    value, _ = decode(message, found.start)
-    return _text(value.get(name.decode()) if isinstance(value, dict) else None, name.decode())
+    if found.end - found.start > ANNOTATIONS_SIZE_MAX:
+        text = f"{NAMES[wanted]} of {found.end - found.start} bytes; {ANNOTATIONS_SIZE_MAX} are allowed with {name.decode()}"
+        raise WireError(text)
+    at = found.start + (3 if message[found.start] == 0xC1 else 9)
+    while at < found.end:
+        value_at = skip(message, at)
+        text_at = _TEXT_AT.get(message[at])
+        if text_at is not None and value_at - at == text_at + len(name) and message.startswith(name, at + text_at):
+            value, end = decode(message, value_at)
+            if end > found.end:
+                raise _cut(found.start)
+            return _text(value, name.decode())
+        at = skip(message, value_at)
+    return None
 
 
 def _text(value: Value, name: str) -> str | None:
@@ -375,10 +326,6 @@ def _text(value: Value, name: str) -> str | None:
         return None if value is None else str(value)
     text = f"{name} is a {type(value).__name__}, not a string or symbol"
     raise WireError(text)
-
-
-def _nothing() -> WireError:
-    return WireError("a message without a section")
 
 
 def _cut(at: int) -> WireError:

@@ -10,7 +10,7 @@ from proton import Message, symbol
 
 from amqp_streams.errors import WireError
 from amqp_streams.wire import sections as sec
-from amqp_streams.wire.codec import Described, Symbol, UInt, ULong, decode, encode
+from amqp_streams.wire.codec import Described, Symbol, UInt, ULong, decode
 from amqp_streams.wire.sections import (
     MessagesRefusedError,
     bare_message_start,
@@ -26,72 +26,9 @@ from amqp_streams.wire.sections import (
     without_annotations,
 )
 from tests.amqp_streams.wire import values as strategies
+from tests.amqp_streams.wire.messages import DATA, FORMS, VALUES, long, messages, short, wide
 
 BODIES = {"data": b"\x00abc", "value": "text", "sequence": [1, 2]}
-SYMBOLS = {
-    0x70: "amqp:header:list",
-    0x71: "amqp:delivery-annotations:map",
-    0x72: "amqp:message-annotations:map",
-    0x73: "amqp:properties:list",
-    0x74: "amqp:application-properties:map",
-    0x75: "amqp:data:binary",
-    0x76: "amqp:amqp-sequence:list",
-    0x77: "amqp:amqp-value:*",
-    0x78: "amqp:footer:map",
-}
-VALUES = {
-    0x70: [True],
-    0x71: {Symbol("d"): 1},
-    0x72: {Symbol("m"): 2},
-    0x73: ["id", None, "to"],
-    0x74: {"k": "v"},
-    0x75: b"data",
-    0x76: [1],
-    0x77: "value",
-    0x78: {Symbol("f"): 3},
-}
-
-
-def short(code: int, value: object) -> bytes:
-    return b"\x00\x53" + bytes((code,)) + encode(value)
-
-
-def long(code: int, value: object) -> bytes:
-    return b"\x00\x80" + code.to_bytes(8) + encode(value)
-
-
-def named(code: int, value: object) -> bytes:
-    return encode(Described(Symbol(SYMBOLS[code]), None))[:-1] + encode(value)
-
-
-def named_wide(code: int, value: object) -> bytes:
-    name = SYMBOLS[code].encode()
-    return b"\x00\xb3" + len(name).to_bytes(4) + name + encode(value)
-
-
-FORMS = [short, long, named, named_wide]
-DATA = short(0x75, b"payload")
-
-forms = st.sampled_from(FORMS)
-heads = st.sets(st.sampled_from([0x70, 0x71, 0x72, 0x73, 0x74])).map(sorted)
-bodies = st.sampled_from([[], [0x75], [0x75, 0x75], [0x76], [0x76, 0x76], [0x77]])
-
-
-@st.composite
-def messages(draw):
-    """(codes, the bytes of each section) of a well-formed message that has something to store."""
-    codes = draw(heads) + draw(bodies) + draw(st.sampled_from([[], [0x78]]))
-    if not set(codes) - {0x71}:
-        codes.append(0x75)
-    return codes, [draw(forms)(code, VALUES[code]) for code in codes]
-
-
-@given(messages())
-def test_every_form_of_every_section_is_found(message: tuple[list[int], list[bytes]]) -> None:
-    codes, parts = message
-    found = sections(b"".join(parts))
-    assert [section.code for section in found] == codes
-    assert [b"".join(parts)[section.start : section.end] for section in found] == parts
 
 
 @given(messages())
@@ -103,13 +40,6 @@ def test_stripping_removes_the_delivery_annotations_and_nothing_else(message: tu
     assert size == (len(parts[0]) if codes[0] == 0x70 else 0)
     if 0x71 not in codes:
         assert stored is received
-
-
-@given(messages())
-def test_the_bare_message_begins_behind_the_annotations(message: tuple[list[int], list[bytes]]) -> None:
-    codes, parts = message
-    front = [part for code, part in zip(codes, parts, strict=True) if code < 0x73]
-    assert bare_message_start(b"".join(parts)) == len(b"".join(front))
 
 
 @given(messages())
@@ -235,20 +165,6 @@ def test_what_is_no_message_is_refused_with_the_reason(message: bytes, words: st
         strip(message)
 
 
-@pytest.mark.parametrize(
-    "codes", [[0x72, 0x71], [0x73, 0x73], [0x75, 0x76], [0x77, 0x77], [0x76, 0x75], [0x78, 0x75], [0x74, 0x70], [0x78, 0x78]]
-)
-def test_a_walk_refuses_sections_out_of_order(codes: list[int]) -> None:
-    with pytest.raises(WireError, match="may not follow"):
-        sections(b"".join([short(code, VALUES[code]) for code in codes]))
-
-
-@pytest.mark.parametrize("code", [code for code in VALUES if code != 0x77])
-def test_a_walk_refuses_sections_of_the_wrong_type(code: int) -> None:
-    with pytest.raises(WireError, match=f"no constructor of {sec.NAMES[code]}"):
-        sections(short(code, 1.5))
-
-
 ANY_HEAD = st.sampled_from(
     [b"\x00\x53\x70", b"\x00\x53\x71", b"\x00\x53\x72", b"\x00\x53\x73", short(0x70, []), short(0x70, [True]), short(0x71, {}), b""]
 )
@@ -320,6 +236,27 @@ def test_a_routing_hint_of_another_type_is_an_error(value: object) -> None:
 @pytest.mark.parametrize("other", [{Symbol("x"): sec.GROUP_KEY}, {Symbol("event-streams-group-key-2"): "a"}, {Symbol(sec.GROUP_KEY): None}])
 def test_the_name_of_a_hint_elsewhere_is_no_hint(other: dict) -> None:
     assert group_key(short(0x72, other) + DATA) is None
+
+
+@pytest.mark.parametrize("front", [b"", short(0x70, []), short(0x70, [True])])
+@pytest.mark.parametrize("form", [short, wide])
+def test_a_hint_in_the_other_annotations_is_no_hint(front: bytes, form) -> None:
+    assert group_key(front + form(0x71, {Symbol(sec.GROUP_KEY): "a"}) + DATA) is None
+    assert target_partition(front + form(0x72, {Symbol(sec.TARGET_PARTITION): "a"}) + DATA) is None
+
+
+def test_annotations_too_large_to_search_are_refused_only_if_there_is_something_to_find() -> None:
+    large = {Symbol("x"): "y" * sec.ANNOTATIONS_SIZE_MAX}
+    assert group_key(short(0x72, large) + DATA) is None
+    with pytest.raises(WireError, match="65536 are allowed"):
+        group_key(short(0x72, {**large, Symbol(sec.GROUP_KEY): "a"}) + DATA)
+
+
+@pytest.mark.parametrize("tail", [b"", b"\xa1", b"\xa1\x05ab", KEY[:-1]])
+def test_a_routing_hint_that_is_cut_by_the_end_of_its_section_is_an_error(tail: bytes) -> None:
+    entries = b"\x02" + KEY + tail
+    with pytest.raises(WireError):
+        group_key(b"\x00\x53\x72\xc1" + bytes((len(entries),)) + entries + DATA[:3])
 
 
 def test_a_routing_hint_that_is_no_text_is_an_error() -> None:

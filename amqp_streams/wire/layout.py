@@ -1,0 +1,152 @@
+"""Where the sections of a message are, told without decoding them (AMQP 1.0 section 3.2).
+
+A section is a described value, nearly always `00 53 <code> <value>`; the long descriptors (`00 80` and eight bytes, `00 a3` and a
+name) are understood, too, just slower.
+"""
+
+from typing import Final, NamedTuple
+
+from amqp_streams.errors import WireError
+from amqp_streams.wire.decoder import skip
+
+HEADER: Final = 0x70
+DELIVERY_ANNOTATIONS: Final = 0x71
+MESSAGE_ANNOTATIONS: Final = 0x72
+PROPERTIES: Final = 0x73
+APPLICATION_PROPERTIES: Final = 0x74
+DATA: Final = 0x75
+SEQUENCE: Final = 0x76
+VALUE: Final = 0x77
+FOOTER: Final = 0x78
+
+NOTHING: Final = "a message without a section"
+
+NAMES: Final = {
+    HEADER: "header",
+    DELIVERY_ANNOTATIONS: "delivery-annotations",
+    MESSAGE_ANNOTATIONS: "message-annotations",
+    PROPERTIES: "properties",
+    APPLICATION_PROPERTIES: "application-properties",
+    DATA: "data",
+    SEQUENCE: "amqp-sequence",
+    VALUE: "amqp-value",
+    FOOTER: "footer",
+}
+
+_LIST: Final = frozenset((0x40, 0x45, 0xC0, 0xD0))
+_MAP: Final = frozenset((0x40, 0xC1, 0xD1))
+_BINARY: Final = frozenset((0xA0, 0xB0))
+_CONSTRUCTORS: Final = {
+    HEADER: _LIST,
+    DELIVERY_ANNOTATIONS: _MAP,
+    MESSAGE_ANNOTATIONS: _MAP,
+    PROPERTIES: _LIST,
+    APPLICATION_PROPERTIES: _MAP,
+    DATA: _BINARY,
+    SEQUENCE: _LIST,
+    VALUE: frozenset(range(256)),
+    FOOTER: _MAP,
+}
+_BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
+_REPEATED: Final = frozenset((DATA, SEQUENCE))
+_SYMBOLS: Final = {
+    b"amqp:header:list": HEADER,
+    b"amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    b"amqp:message-annotations:map": MESSAGE_ANNOTATIONS,
+    b"amqp:properties:list": PROPERTIES,
+    b"amqp:application-properties:map": APPLICATION_PROPERTIES,
+    b"amqp:data:binary": DATA,
+    b"amqp:amqp-sequence:list": SEQUENCE,
+    b"amqp:amqp-value:*": VALUE,
+    b"amqp:footer:map": FOOTER,
+}
+
+_FIRST: Final = b"\x00\x53\x70"
+_END: Final = b"\x00\x53\x79"  # before here: the descriptor of a section in its short form
+
+
+class Section(NamedTuple):
+    """Where a section is in its message: `start` inclusive, `end` exclusive, descriptor included."""
+
+    code: int
+    start: int
+    end: int
+
+
+class Extent(NamedTuple):
+    """Where the value of a section is, without its descriptor: `start` inclusive, `end` exclusive."""
+
+    start: int
+    end: int
+
+
+def sections(message: bytes) -> list[Section]:
+    """Every section in order, the whole message walked; values are passed over, not decoded. A message without a body is let pass.
+
+    Raises:
+        WireError: something that is no section, of the wrong type, cut short, or out of order.
+    """
+    walked: list[Section] = []
+    at, previous = 0, 0
+    while at < len(message):
+        code, _, end = section_at(message, at)
+        if code < previous or (code == previous and code not in _REPEATED) or (code != previous and {code, previous} <= _BODY):
+            message_text = f"{NAMES[code]} at byte {at} may not follow {NAMES[previous]}"
+            raise WireError(message_text)
+        walked.append(Section(code, at, end))
+        at, previous = end, code
+    if not walked:
+        raise WireError(NOTHING)
+    return walked
+
+
+def bare_message_start(message: bytes) -> int:
+    """Where the bare message begins (properties to footer); the end if there is nothing of it. Raises WireError as `sections`."""
+    at = 0
+    while at < len(message):
+        code, _, end = section_at(message, at)
+        if code >= PROPERTIES:
+            break
+        at = end
+    return at
+
+
+def find_section(message: bytes, wanted: int) -> Extent | None:
+    """The value of the first section with the code `wanted`; nothing behind it is looked at. Raises WireError for what is before it."""
+    at = 0
+    while at < len(message):
+        code, start, end = section_at(message, at)
+        if code == wanted:
+            return Extent(start, end)
+        if code > wanted:
+            return None
+        at = end
+    return None
+
+
+def section_at(message: bytes, at: int) -> tuple[int, int, int]:
+    """Code, start of the value, and end of the section at byte `at`. Raises WireError if there is none."""
+    code, start = descriptor_at(message, at)
+    end = skip(message, start)
+    if message[start] not in _CONSTRUCTORS[code]:
+        text = f"{message[start]:#04x} at byte {start} is no constructor of {NAMES[code]}"
+        raise WireError(text)
+    return code, start, end
+
+
+def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
+    """Code of the section at byte `at` and start of its value. Raises WireError if there is none."""
+    head = message[at : at + 3]
+    if _FIRST <= head < _END:
+        return head[2], at + 3
+    code: int | None = None
+    end = at
+    if head[:2] == b"\x00\x80":
+        end = at + 10
+        code = int.from_bytes(message[at + 2 : end]) if end <= len(message) else None
+    elif head[:2] in {b"\x00\xa3", b"\x00\xb3"}:
+        end = skip(message, at + 1)
+        code = _SYMBOLS.get(message[at + (3 if head[1] == 0xA3 else 6) : end])
+    if code is None or code not in NAMES:
+        raise WireError(NOTHING) if not message else WireError(f"{message[at : at + 4].hex(' ')} at byte {at} is no section of a message")
+    return code, end
