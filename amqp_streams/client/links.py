@@ -5,6 +5,7 @@ answers with nothing. Deliveries stay in Proton, under the session's window, unt
 """
 
 import struct
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -32,15 +33,19 @@ SEND_BUFFER_BYTES_MAX: Final = 1 << 20
 """Bytes that a session keeps for the socket before `send` takes no more: enough to keep a socket busy for some milliseconds."""
 
 _RECEIVE_BYTES: Final = 256 << 10
-_scratch = bytearray(_RECEIVE_BYTES)
-_scratch_pointer = ffi.from_buffer("char[]", _scratch)
-_scratch_view = memoryview(_scratch)
-
-_tag_bytes = bytearray(8)
-_tag_start = ffi.from_buffer("char[]", _tag_bytes)
-_tag_owner = ffi.new("pn_bytes_t *", {"size": 8, "start": _tag_start})
-_tag = _tag_owner[0]
 _write_tag = struct.Struct(">Q").pack_into
+
+
+class _Scratch(threading.local):
+    """Where received bytes land first; one a thread, because the C calls let other threads run meanwhile."""
+
+    def __init__(self) -> None:
+        self.buffer: Final = bytearray(_RECEIVE_BYTES)
+        self.pointer: Final[Any] = ffi.from_buffer("char[]", self.buffer)
+        self.view: Final = memoryview(self.buffer)
+
+
+_scratch = _Scratch()
 
 _ACCEPTED: Final = lib.PN_ACCEPTED
 _STATES: Final = {
@@ -85,6 +90,9 @@ class SenderLink(Link):
         super().__init__(proton_link, proton_session)
         self._in_flight: dict[Delivery, Sendable] = {}
         self._count = 0
+        self._tag_bytes: Final = bytearray(8)
+        self._tag_start: Final[Any] = ffi.from_buffer("char[]", self._tag_bytes)
+        self._tag: Final[Any] = ffi.new("pn_bytes_t *", {"size": 8, "start": self._tag_start})
 
     @property
     def message_bytes_max(self) -> int:
@@ -106,8 +114,8 @@ class SenderLink(Link):
         """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where they are large)."""
         if not self.alive:
             return 0
-        link, in_flight, tag = self.pointer, self._in_flight, _tag
-        new_delivery, send, advance, tag_bytes, write_tag = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, _tag_bytes, _write_tag
+        link, in_flight, tag, tag_bytes = self.pointer, self._in_flight, self._tag[0], self._tag_bytes
+        new_delivery, send, advance, write_tag = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, _write_tag
         count, first, sent_bytes = self._count, self._count, 0
         for event in events:
             count += 1
@@ -164,7 +172,7 @@ class ReceiverLink(Link):
         aborted = 0
         if not self.alive:
             return messages, deliveries, aborted
-        link, pointer, view = self.pointer, _scratch_pointer, _scratch_view
+        link, pointer, view = self.pointer, _scratch.pointer, _scratch.view
         current, partial, pending, recv, advance = (
             lib.pn_link_current,
             lib.pn_delivery_partial,
@@ -200,10 +208,10 @@ class ReceiverLink(Link):
             lib.pn_delivery_settle(delivery)
             return None
         while size > 0:
-            taken = lib.pn_link_recv(self.pointer, _scratch_pointer, min(size, _RECEIVE_BYTES))
+            taken = lib.pn_link_recv(self.pointer, _scratch.pointer, min(size, _RECEIVE_BYTES))
             if taken <= 0:
                 break
-            self._partial += _scratch_view[:taken]
+            self._partial += _scratch.view[:taken]
             size -= taken
         if len(self._partial) > self._message_bytes_max:
             self._partial.clear()

@@ -24,15 +24,13 @@ FRAME_BYTES_MAX: Final = 64 << 10
 SESSION_BYTES_MAX: Final = 64 << 20
 """Unread bytes that one consumer holds at most; in transfers of FRAME_BYTES_MAX this is a window of 1,024."""
 MESSAGE_BYTES_MAX: Final = 128 << 20
-_PEEK_BYTES: Final = 256 << 10
+_PEEK_BYTES: Final = 64 << 10
 
 if proton.VERSION != PROTON_VERSION:
     message = f"python-qpid-proton is {proton.VERSION}; this client calls its inner functions and is made for {PROTON_VERSION}"
     raise ImportError(message)
 
 _NO_OUTCOMES: Final[Any] = None
-_peek_buffer = ffi.new("char[]", _PEEK_BYTES)
-_peek_view = ffi.buffer(_peek_buffer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +105,7 @@ class ConnectionProtocol:
         self._closing: dict[Any, Link] = {}
         self._closed = False
         self._opened = False
+        self._peek_buffer: Final[Any] = ffi.new("char[]", _PEEK_BYTES)
         self._dispatch: Final = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
@@ -160,12 +159,13 @@ class ConnectionProtocol:
             return self._sasl.take_output()
         if self._transport is None:
             return b""
-        transport, pieces = self._transport._impl, []
+        transport, pieces, buffer = self._transport._impl, [], self._peek_buffer
+        view = ffi.buffer(buffer)
         while (pending := lib.pn_transport_pending(transport)) > 0:
-            size = lib.pn_transport_peek(transport, _peek_buffer, min(pending, _PEEK_BYTES))
+            size = lib.pn_transport_peek(transport, buffer, min(pending, _PEEK_BYTES))
             if size <= 0:
                 break
-            pieces.append(_peek_view[:size])
+            pieces.append(view[:size])
             lib.pn_transport_pop(transport, size)
         return b"".join(pieces)
 
