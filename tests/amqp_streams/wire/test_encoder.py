@@ -138,3 +138,18 @@ def test_proton_understands_all_that_is_written(value: object) -> None:
     # What Proton writes in its own way means the same to us.
     again, _ = decode(bytes(data.encode()))
     assert strategies.same(again, value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        Array(str, ("", "x" * 255, "y" * 256)),
+        Array(bytes, (b"", b"x" * 300)),
+        Array(list, ([], [1], ["x" * 300])),
+        Array(dict, ({}, {1: "x" * 300})),
+        Array(Array, (Array(int, ()), Array(int, tuple(range(300))))),
+    ],
+)
+def test_items_of_an_array_share_one_width_whatever_their_sizes(array: Array) -> None:
+    assert strategies.same(decode(encode(array))[0], array)
+    assert Data().decode(encode(array)) == len(encode(array))

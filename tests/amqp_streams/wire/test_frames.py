@@ -228,3 +228,19 @@ def test_a_flow_for_the_session_has_no_handle() -> None:
     ((_, _, body),) = read_frames(flow(handle=None))
     assert read_performative(body).fields["handle"] is None
     assert read_performative(body).fields["incoming-window"] == UInt(100)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "c0 0c 0a 43 43 43 43 43 40 40 40 40 3f",  # no value where the echo would be
+        "c0 0c 0a 43 43 43 43 a1 ff 40 40 40 41",  # a handle that goes beyond the end
+        "c0 0d 0a 43 43 43 43 50 01 40 40 40 40 41",  # a handle that is no uint
+        "c0 0c 0a 43 43 43 43 43 40 40 40 40 42",  # echo false
+        "c0 0b 09 43 43 43 43 43 40 40 40 40",  # no echo at all
+        "d0",
+        "c1 01 00",
+    ],
+)
+def test_a_flow_that_is_none_or_asks_for_nothing_gets_no_echo(fields: str) -> None:
+    assert find_echoes(frame(0, b"\x00\x53\x13" + bytes.fromhex(fields))) == []

@@ -292,3 +292,12 @@ def test_protons_client_gets_through(mechanism: str) -> None:
     assert layer.outcome == SASL.OK
     assert behind.startswith(AMQP_HEADER)
     assert read_performative(next(read_frames(behind[8:])).body).fields["container-id"] == "probe"
+
+
+def test_an_initial_response_sent_as_text_is_understood() -> None:
+    _, events, _ = run([SASL_HEADER + sasl(0x41, Symbol("PLAIN"), "\0alice\0secret")])
+    assert events[-1] == Authenticated("alice", "PLAIN", None, b"")
+
+
+def test_anonymous_is_never_asked_anything_so_it_answers_nothing() -> None:
+    assert Anonymous().respond(b"") == Failure("ANONYMOUS has no challenge")
