@@ -55,8 +55,7 @@ class UsersFile:
         self._stamp = stamp
         self._hasher: Final = hasher
         self._lock: Final = threading.Lock()
-        # What an unknown user's password is compared with, so that the time taken does not tell who exists.
-        self._nobody: Final = hasher.hash("nobody")
+        self._nobody = ""
 
     @classmethod
     def load(cls, path: Path, *, hasher: PasswordHasher | None = None) -> Self:
@@ -116,6 +115,9 @@ class UsersFile:
 
     def verify(self, name: str, password: str) -> bool:
         """Whether this is the user's password. Takes as long for a user that there is not."""
+        if not self._nobody:
+            # What an unknown user's password is compared with, so that the time taken does not tell who exists.
+            self._nobody = self._hasher.hash("nobody")
         credentials = self._users.get(name, {})
         stored = credentials.get(ARGON2)
         known = isinstance(stored, str)
