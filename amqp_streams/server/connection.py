@@ -4,7 +4,6 @@ Stages: the security layer (`SaslServer`), then AMQP. A peer that is too slow to
 closed; a peer that does not read stops being written to (`blocked`), and its links wait.
 """
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
@@ -73,7 +72,7 @@ class AmqpConnection(LiveConnection):
         self._echoes = EchoFinder()
         self._lost = False
         self._stalled: set[ConsumerLink] = set()
-        self._open_before_ms = time.monotonic_ns() // 1_000_000 + service.limits.unauthenticated_ms
+        self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
         service.connections.add(self)
 
@@ -228,7 +227,7 @@ class AmqpConnection(LiveConnection):
 
     def _tick_again(self) -> None:
         if not self._lost:
-            self.tick(time.monotonic_ns() // 1_000_000)
+            self.tick(self._service.monotonic_ms())
 
     def shut(self, error: PeerError) -> None:
         """Close the connection, saying why."""

@@ -99,6 +99,10 @@ class EventService:
         """The wall clock, ms since the epoch."""
         return time.time_ns() // 1_000_000
 
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back, ms since some moment: for time limits."""
+        return time.monotonic_ns() // 1_000_000
+
     def on_loop(self, call: Callable[[], None]) -> None:
         """Call on the event loop's thread, from any other."""
         self._loop.call_soon_threadsafe(call)
@@ -236,7 +240,7 @@ class EventService:
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK_S, self._tick)
         self._ticks += 1
-        now_ms = time.monotonic_ns() // 1_000_000
+        now_ms = self.monotonic_ms()
         for connection in tuple(self.connections):
             connection.tick(now_ms)
         for consumer in self.node.consumers():
