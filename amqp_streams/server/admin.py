@@ -156,7 +156,7 @@ class AdminServer:
         return PlainTextResponse("ready\n")
 
     async def _metrics(self, _request: Request) -> Response:
-        return Response(self.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(await self.metrics.text(), media_type=CONTENT_TYPE)
 
     async def _websocket(self, socket: WebSocket) -> None:
         subprotocol = chosen_subprotocol(socket.scope["subprotocols"])

@@ -4,8 +4,10 @@ Law: counting costs the hot path nothing. All but the commits' histograms is rea
 with logs and partitions, which are bounded, and with the first CONSUMERS_MAX consumer links, never with what strangers do.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
@@ -75,9 +77,16 @@ class Metrics:
         GCCollector(registry=self.registry)
         self.registry.register(_Made(self._collect))
 
-    def text(self) -> bytes:
-        """The exposition in Prometheus's text format 0.0.4."""
-        return generate_latest(self.registry)
+    async def text(self) -> bytes:
+        """The exposition in Prometheus's text format 0.0.4.
+
+        Written family by family with a turn of the loop between: a thousand partitions and links take some 90 ms in one go.
+        """
+        parts: list[bytes] = []
+        for family in self.registry.collect():
+            parts.append(generate_latest(_Made(partial(iter, (family,)))))
+            await asyncio.sleep(0)
+        return b"".join(parts)
 
     def _collect(self) -> Iterator[Metric]:
         if self.source is not None:

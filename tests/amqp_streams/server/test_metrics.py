@@ -1,5 +1,6 @@
 """The exposition, read back with Prometheus's own parser."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +34,13 @@ class Source:
 
 
 def scrape(metrics: Metrics) -> dict[str, float]:
-    """Samples by their name and labels as they are written."""
+    return parse(asyncio.run(metrics.text()))
+
+
+def parse(text: bytes) -> dict[str, float]:
+    """Samples by their name and labels."""
     samples: dict[str, float] = {}
-    for family in text_string_to_metric_families(metrics.text().decode()):
+    for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
             labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
             name = f"{sample.name}{{{labels}}}" if labels else sample.name
@@ -91,6 +96,21 @@ def test_before_there_is_a_node_the_process_can_be_scraped() -> None:
     samples = scrape(Metrics())
     assert samples["process_open_fds"] > 0
     assert "amqp_streams_connections" not in samples
+
+
+async def test_a_scrape_of_many_partitions_lets_others_run() -> None:
+    """And tells one moment all the same: the status is asked once."""
+    metrics, source = Metrics(), Source(STATUS)
+    metrics.source = source
+    scraping = asyncio.create_task(metrics.text())
+    turns = 0
+    while not scraping.done():
+        await asyncio.sleep(0)
+        turns += 1
+        source.now = replace(STATUS, connections=turns, producer_links=turns)
+    assert turns > 10
+    samples = parse(scraping.result())
+    assert samples["amqp_streams_connections"] == samples["amqp_streams_links{role=producer}"]
 
 
 def test_consumers_beyond_the_bound_are_counted_instead_of_shown() -> None:
