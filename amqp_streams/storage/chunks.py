@@ -4,26 +4,36 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, chain
+from typing import Final
 
 from amqp_streams.storage.ports import Chunk
+
+_STEP: Final = 64
 
 
 def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
     """The part of `chunk` from record number `at` on that is at most `bytes_max` bytes, but at least one record."""
     assert chunk.base <= at < chunk.base + len(chunk), "the record wanted is in the chunk"
     first = at - chunk.base
-    messages = chunk.messages[first:] if first else chunk.messages
-    count = count_within(messages, bytes_max)
+    count = count_within(chunk.messages, bytes_max, first)
     if count == len(chunk):
         return chunk
     last = first + count
-    return Chunk(at, chunk.timestamps[first:last], chunk.header_sizes[first:last], messages[:count])
+    return Chunk(at, chunk.timestamps[first:last], chunk.header_sizes[first:last], chunk.messages[first:last])
 
 
-def count_within(messages: Sequence[bytes], bytes_max: int) -> int:
-    """How many of the messages, from the first, have at most `bytes_max` bytes together; at least one."""
-    ends = list(accumulate(map(len, messages)))
-    return len(ends) if ends[-1] <= bytes_max else max(1, bisect_right(ends, bytes_max))
+def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> int:
+    """How many of the messages, from number `first` on, have at most `bytes_max` bytes together; at least one.
+
+    Looks at no more of them than about twice what is counted: a run may be read in many small pieces.
+    """
+    total, count, step = 0, 0, _STEP
+    while first + count < len(messages):
+        ends = list(accumulate(map(len, messages[first + count : first + count + step]), initial=total))
+        if ends[-1] > bytes_max:
+            return max(1, count + bisect_right(ends, bytes_max) - 1)
+        total, count, step = ends[-1], count + len(ends) - 1, 2 * step
+    return count
 
 
 def join(chunks: Sequence[Chunk]) -> Chunk:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from time import time
 from typing import Final
 
 from amqp_streams.config import LogSettings, Sync, log_name
@@ -89,7 +90,7 @@ class DirectoryStore:
         sync: Sync | None = None,
         *,
         loop_call: LoopCall,
-        now_ms: Callable[[], int],
+        now_ms: Callable[[], int] | None = None,
         files: Files | None = None,
         tuning: Tuning | None = None,
         threads: bool = True,
@@ -105,7 +106,7 @@ class DirectoryStore:
         """
         opened = opening.open_directory(files or RealFiles(), Path(path), tuning or Tuning())
         try:
-            return cls(opened, sync or Sync(), loop_call=loop_call, now_ms=now_ms, threads=threads)
+            return cls(opened, sync or Sync(), loop_call=loop_call, now_ms=now_ms or _wall_clock_ms, threads=threads)
         except OSError as error:
             opened.files.close(opened.lock)
             raise opening.storage_error(opened.root, error) from error
@@ -347,6 +348,10 @@ class DirectoryStore:
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)
+
+
+def _wall_clock_ms() -> int:
+    return int(time() * 1000)
 
 
 def _ignore(done: CommitDone) -> None:

@@ -1,7 +1,4 @@
-"""What tests of this package, and of programs that use it, put in place of the world: storage in memory, a clock moved by hand.
-
-`MemoryStore` keeps every promise of `storage/ports.py` except that nothing is left when the process ends.
-"""
+"""Logs in memory: every promise of `storage/ports.py` is kept except that nothing is left when the process ends."""
 
 from array import array
 from bisect import bisect_right
@@ -14,23 +11,6 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.chunks import cut
 from amqp_streams.storage.ports import Chunk, CommitDone, Partition, PartitionFacts, StoredLog
 from amqp_streams.storage.retention import ClosedSegment, expired, must_roll
-
-__all__ = ["ManualClock", "MemoryPartition", "MemoryStore"]
-
-
-class ManualClock:
-    """A clock that stands still until it is moved. Call it for the time in ms since the epoch."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
-
-    def advance(self, ms: int) -> int:
-        """Move on (or back, with a negative number); returns the new time."""
-        self.now_ms += ms
-        return self.now_ms
 
 
 @dataclass(slots=True, eq=False)
