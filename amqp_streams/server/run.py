@@ -28,6 +28,7 @@ from amqp_streams.server.service import EventService
 from amqp_streams.server.sockets import Admission
 from amqp_streams.server.tls import TlsContext
 from amqp_streams.server.users import UsersFile
+from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.ports import Store
 
 log = structlog.get_logger("amqp_streams")
@@ -48,7 +49,9 @@ def run(settings: NodeSettings, *, ready: Ready | None = None) -> int:
         return runner.run(serve(settings, ready=ready))
 
 
-async def serve(settings: NodeSettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None, store: Store | None = None) -> int:
+async def serve(
+    settings: NodeSettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None, store: Store | None = None
+) -> int:
     """The same on a running loop, for tests and for programs that embed a node.
 
     `stop` ends it like SIGTERM and then no signal handlers are set; `store` replaces the data directory.
@@ -78,13 +81,11 @@ def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> S
     Raises:
         StorageError: it is locked, damaged beyond reading, or the disk fails.
     """
-    try:
-        from amqp_streams.storage import DirectoryStore
-    except ImportError:
-        from amqp_streams.testing import MemoryStore
-
-        return MemoryStore()
-    return DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
+    store = DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
+    for finding in store.findings:
+        write = log.error if finding.severity is Severity.DAMAGE else log.info
+        write("recovery", severity=str(finding.severity), file=str(finding.file), position=finding.position, detail=finding.words)
+    return store
 
 
 class Server:
@@ -113,9 +114,7 @@ class Server:
         self.service.on_commit = self._metrics.commits.observe
         self._metrics.source = self.service
         if settings.admin_listen is not None:
-            self._admin = await serve_admin(
-                settings.admin_listen, self._metrics, limits=limits, tls=self._tls, admission=self._admission
-            )
+            self._admin = await serve_admin(settings.admin_listen, self._metrics, limits=limits, tls=self._tls, admission=self._admission)
             self._admin.factory = self._connect
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
         self._make_logs(store)
