@@ -11,7 +11,7 @@ from amqp_streams import names
 from amqp_streams.client.message import Place, bare, decoded, place_of
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Symbol, Timestamp, encode, encode_list
-from amqp_streams.wire.sections import (
+from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,
     DATA,
     DELIVERY_ANNOTATIONS,

@@ -1,0 +1,205 @@
+"""A scripted AMQP node on Proton, bytes in and out: what a client is tested against without a network.
+
+It keeps what it accepted by address, delivers what was put there, and does to messages, links and connections what the test says.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import proton
+
+from amqp_streams.wire.codec import Array, Described, Symbol, UByte, ULong, decode, encode
+
+_SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+ACCEPTED: Final = proton.Delivery.ACCEPTED
+RELEASED: Final = proton.Delivery.RELEASED
+MODIFIED: Final = proton.Delivery.MODIFIED
+REJECTED: Final = proton.Delivery.REJECTED
+
+
+class Node:
+    """What outlives a connection: logs, and the rules that the test sets."""
+
+    def __init__(self) -> None:
+        self.stored: dict[str, list[bytes]] = defaultdict(list)
+        self.outgoing: dict[str, deque[bytes]] = defaultdict(deque)
+        self.mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS")
+        self.password_ok: Callable[[str, bytes], bool] = lambda mechanism, response: True
+        self.refused: dict[str, proton.Condition] = {}
+        self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
+        self.condition: proton.Condition | None = None
+        self.capabilities: list[str] = []
+        self.credit = 100
+        self.max_message_size = 0
+        self.link_properties: dict[str, object] = {}
+        self.attaches: list[Any] = []
+        self.outcomes: list[tuple[int, bool]] = []
+        self.on_attach: Callable[[Any, Any], None] = lambda peer, link: None
+        self.answer: Callable[[bytes], tuple[str, bytes] | None] = lambda message: None
+
+
+class Peer:
+    """One connection to the node."""
+
+    def __init__(self, node: Node, *, sasl: bool = True) -> None:
+        self.node: Final = node
+        self.connection = proton.Connection()
+        self.transport = proton.Transport(proton.Transport.SERVER)
+        self.collector = proton.Collector()
+        self.connection.collect(self.collector)
+        self.transport.bind(self.connection)
+        self.saslframes: list[object] = []
+        self.held: list[Any] = []
+        self.senders: list[Any] = []
+        self.closed = False
+        self._sasl = sasl
+        self._input = bytearray()
+        self._output = bytearray()
+        self._greeted = False
+        self._tags = 0
+
+    # -- bytes
+
+    def receive(self, data: bytes) -> None:
+        self._input += data
+        if self._sasl:
+            self._receive_sasl()
+        if not self._sasl and self._input and self.transport.capacity() > 0:
+            at = 0
+            while at < len(self._input):
+                piece = bytes(self._input[at : at + self.transport.capacity()])
+                self.transport.push(piece)
+                at += len(piece)
+                self.work()
+            self._input.clear()
+        self.work()
+
+    def take_output(self) -> bytes:
+        output = bytes(self._output)
+        self._output.clear()
+        while not self._sasl and (pending := self.transport.pending()) > 0:
+            output += bytes(self.transport.peek(pending))
+            self.transport.pop(pending)
+        return output
+
+    def _receive_sasl(self) -> None:
+        if not self._greeted and len(self._input) >= 8:
+            assert bytes(self._input[:8]) == _SASL_HEADER
+            del self._input[:8]
+            self._greeted = True
+            mechanisms = Array(Symbol, tuple(Symbol(name) for name in self.node.mechanisms))
+            self._output += _SASL_HEADER + _frame(Described(ULong(0x40), [mechanisms]))
+        if self._greeted and len(self._input) >= 4 and len(self._input) >= (size := int.from_bytes(self._input[:4])):
+            value, _ = decode(bytes(self._input[8:size]))
+            del self._input[:size]
+            self.saslframes.append(value)
+            mechanism, response = value.value[0], value.value[1]
+            good = self.node.password_ok(str(mechanism), bytes(response or b""))
+            self._output += _frame(Described(ULong(0x44), [UByte(0 if good else 1)]))
+            self._sasl = not good
+
+    # -- events
+
+    def work(self) -> None:
+        while (event := self.collector.peek()) is not None:
+            handler = getattr(self, f"_{event.type.name.removeprefix('PN_').lower()}", None)
+            if handler is not None:
+                handler(event)
+            self.collector.pop()
+        self.deliver()
+
+    def _connection_remote_open(self, _event: Any) -> None:
+        self.connection.container = "peer"
+        if self.node.capabilities:
+            self.connection.offered_capabilities = [proton.symbol(name) for name in self.node.capabilities]
+        self.connection.open()
+
+    def _connection_remote_close(self, _event: Any) -> None:
+        self.connection.close()
+        self.closed = True
+
+    def _session_remote_open(self, event: Any) -> None:
+        event.session.open()
+
+    def _session_remote_close(self, event: Any) -> None:
+        event.session.close()
+
+    def _link_remote_open(self, event: Any) -> None:
+        link = event.link
+        address = link.remote_target.address if link.is_receiver else link.remote_source.address
+        self.node.attaches.append(link)
+        condition = self.node.refused.get(address)
+        if condition is not None:
+            link.open()
+            link.condition = condition
+            link.close()
+            return
+        link.source.copy(link.remote_source)
+        link.target.copy(link.remote_target)
+        link.properties = {proton.symbol(key): value for key, value in self.node.link_properties.items()} or None
+        if self.node.max_message_size:
+            link.max_message_size = self.node.max_message_size
+        link.open()
+        if link.is_receiver:
+            link.flow(self.node.credit)
+        else:
+            self.senders.append(link)
+        self.node.on_attach(self, link)
+
+    def _link_remote_close(self, event: Any) -> None:
+        if event.link in self.senders:
+            self.senders.remove(event.link)
+        event.link.close()
+
+    def _delivery(self, event: Any) -> None:
+        delivery, link = event.delivery, event.link
+        if link.is_sender:
+            if delivery.updated:
+                self.node.outcomes.append((int(delivery.remote_state), bool(delivery.settled)))
+                delivery.settle()
+            return
+        if delivery.partial or not delivery.readable:
+            return
+        message = bytes(link.recv(delivery.pending) or b"")
+        link.advance()
+        self._answer(message)
+        outcome = self.node.outcome(message)
+        if outcome is None:
+            self.held.append((delivery, message, link.target.address))
+            return
+        self.settle(delivery, message, link.target.address, outcome)
+        link.flow(1)
+
+    def settle(self, delivery: Any, message: bytes, address: str, outcome: object) -> None:
+        if outcome == ACCEPTED:
+            self.node.stored[address].append(message)
+        if outcome == REJECTED and self.node.condition is not None:
+            delivery.local.condition = self.node.condition
+        delivery.update(outcome)
+        delivery.settle()
+
+    def settle_held(self, outcome: object = ACCEPTED) -> None:
+        held, self.held = self.held, []
+        for delivery, message, address in held:
+            self.settle(delivery, message, address, outcome)
+
+    def _answer(self, message: bytes) -> None:
+        if (answer := self.node.answer(message)) is not None:
+            self.node.outgoing[answer[0]].append(answer[1])
+
+    def deliver(self) -> None:
+        for link in self.senders:
+            outgoing = self.node.outgoing[link.target.address or link.source.address]
+            while outgoing and link.credit > 0:
+                self._tags += 1
+                delivery = link.delivery(str(self._tags))
+                link.stream(outgoing.popleft())
+                link.advance()
+                if link.remote_snd_settle_mode == proton.Link.SND_SETTLED:
+                    delivery.settle()
+
+
+def _frame(value: object) -> bytes:
+    body = encode(value)
+    return (len(body) + 8).to_bytes(4) + b"\x02\x01\x00\x00" + body
