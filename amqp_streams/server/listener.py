@@ -57,8 +57,8 @@ class Channel(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """See ByteChannel."""
-        if not self._closing and self._transport is not None and not self._transport.is_closing():
-            self._transport.write(data)
+        if not self._closing and (transport := self._alive()) is not None:
+            transport.write(data)
 
     def pending(self) -> int:
         """See ByteChannel. With TLS, what waits below the encryption (at most about 64 KiB and one write) is not counted."""
@@ -66,28 +66,30 @@ class Channel(asyncio.BufferedProtocol):
 
     def pause_reading(self) -> None:
         """See ByteChannel."""
-        if not self._paused and not self._closing and self._transport is not None:
+        if not self._paused and not self._closing and (transport := self._alive()) is not None:
             self._paused = True
-            self._transport.pause_reading()
+            transport.pause_reading()
 
     def resume_reading(self) -> None:
         """See ByteChannel."""
-        if self._paused and self._transport is not None:
+        if self._paused and (transport := self._alive()) is not None:
             self._paused = False
-            self._transport.resume_reading()
+            transport.resume_reading()
 
     def close(self) -> None:
         """See ByteChannel. What the peer still sends is read and dropped: closing on unread bytes would reset the connection and with
         it destroy our last frames on their way."""
-        if self._closing or self._transport is None:
+        if self._closing:
             return
         self.resume_reading()
         self._closing = True
+        if (transport := self._alive()) is None:
+            return
         self._linger_from_now()
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
+        if transport.can_write_eof():
+            transport.write_eof()
         else:
-            self._transport.close()  # TLS: says goodbye, waits for the peer's, reads and drops meanwhile
+            transport.close()  # TLS: says goodbye, waits for the peer's, reads and drops meanwhile
 
     def abort(self) -> None:
         """See ByteChannel."""
@@ -95,11 +97,18 @@ class Channel(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def _alive(self) -> asyncio.Transport | None:
+        # A transport that broke tells us in a later turn; until then uvloop's raises when it is touched.
+        return None if self._transport is None or self._transport.is_closing() else self._transport
+
     # -- asyncio.BufferedProtocol: what the loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Tell who it is and let the factory make the connection."""
         self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its bases
+        if self._closing:  # told so between accept and now
+            transport.abort()
+            return
         transport.set_write_buffer_limits(high=DRAINED_WHEN_ABOVE, low=DRAINED_BELOW)
         name = transport.get_extra_info("peername") or ("?", 0)  # None: reset before we looked
         self.peer, self.loopback = format_address(*name[:2]), is_loopback(name[0])
@@ -161,8 +170,8 @@ class Channel(asyncio.BufferedProtocol):
             log.exception("connection_failed", peer=self.peer, during="lost")
 
     def _pause_again(self) -> None:
-        if self._paused and self._transport is not None:
-            self._transport.pause_reading()
+        if self._paused and (transport := self._alive()) is not None:
+            transport.pause_reading()
 
     def _linger_from_now(self) -> None:
         if self._linger is None:

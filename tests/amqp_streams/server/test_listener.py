@@ -202,6 +202,19 @@ async def test_abort_drops_what_is_buffered(serve: Listen, connect: Connect, ech
         assert len(await reader.read(-1)) < 64 << 20
 
 
+async def test_a_channel_that_broke_bears_every_call_until_it_is_told(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    await connect(await serve(echoes))
+    echo = await echoes.number(0)
+    echo.channel._transport.abort()  # type: ignore[attr-defined]  # as a failed write does
+    echo.channel.pause_reading()
+    echo.channel.resume_reading()
+    echo.channel.write(b"too late")
+    echo.channel.close()
+    echo.channel.abort()
+    await echo.gone.wait()
+    assert echo.calls == ["lost"]
+
+
 class Faulty(Echo):
     """Fails where its channel's first bytes say."""
 
@@ -311,6 +324,18 @@ async def test_close_cuts_off_peers_that_outstay_the_drain(serve: Listen, connec
     await listeners.close(drain_s=0.01)
     assert echoes.made[0].calls == ["lost"]
     assert not listeners.channels
+
+
+async def test_close_reaches_connections_that_are_just_being_accepted(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes)
+    connecting = asyncio.create_task(connect(listeners))
+    async with asyncio.timeout(5):
+        while not listeners.channels:  # noqa: ASYNC110  (there is no event for a connection that is not made yet)
+            await asyncio.sleep(0)
+        await listeners.close(drain_s=5)
+        assert await closed_without_a_word(await connecting)
+    assert listeners.admission.count == 0
+    assert all(echo.calls == ["lost"] for echo in echoes.made)
 
 
 async def test_listens_on_several_addresses_and_reports_each_port(serve: Listen, connect: Connect, echoes: Echoes) -> None:
@@ -431,6 +456,23 @@ async def test_tls_connections_do_not_mix_in_the_shared_buffer(
 
     assert all(await asyncio.gather(*map(talk, range(8))))
     assert all(len(set(echo.got)) == 1 for echo in echoes.made)
+
+
+async def test_over_tls_too_pending_grows_until_the_peer_reads(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
+    reader, _ = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost", limit=1024)
+    echo = await echoes.number(0)
+    sent = 0
+    while echo.channel.pending() <= DRAINED_WHEN_ABOVE:
+        echo.channel.write(bytes(65_536))
+        sent += 65_536
+        await asyncio.sleep(0)
+    assert "drained" not in echo.calls
+    await reader.readexactly(sent)
+    await echo.room.wait()
+    assert echo.channel.pending() <= DRAINED_WHEN_ABOVE
 
 
 async def test_tls_close_sends_what_is_buffered(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
