@@ -83,7 +83,7 @@ class Reader:
             CorruptionError, StorageError: from the store; the reader stays where it is.
         """
         turn = count_max if len(self._cursors) == 1 else min(count_max, TURN_EVENTS)
-        while self._ready:
+        while self._ready or self._look_again():
             cursor = self._ready[0]
             run = cursor.run(turn)
             if run is None:
@@ -92,6 +92,11 @@ class Reader:
             self._ready.rotate(-1)
             return run
         return None
+
+    def _look_again(self) -> bool:
+        """A partition found empty may have got more while others were read, and nobody wakes a reader that is still reading."""
+        self._ready.extend(cursor for cursor in self._cursors.values() if cursor.position < cursor.partition.end)
+        return bool(self._ready)
 
     def wake(self, partition: Partition) -> None:
         """More records of this partition became durable."""

@@ -1,0 +1,172 @@
+"""Reading is a fair merge that keeps each partition's order and loses nothing, however it is interrupted."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.reader import TURN_EVENTS, Reader, Run
+from amqp_streams.testing import MemoryStore
+from tests.amqp_streams.streams.conftest import NOW, Append
+
+Place = tuple[int, int]
+
+
+def from_start(log: StoredLog, after_ms: int | None = None) -> Reader:
+    return Reader([(partition, 0) for partition in log.partitions], after_ms)
+
+
+def places(run: Run) -> list[Place]:
+    return [(run.partition.index, run.first + index) for index in range(run.count)]
+
+
+def read(reader: Reader, count_max: int) -> list[Place]:
+    """All that there is, in runs of at most `count_max`."""
+    got: list[Place] = []
+    while run := reader.take(count_max):
+        assert 1 <= run.count <= count_max
+        got += places(run)
+    return got
+
+
+def test_nothing_to_read_is_told_once_and_waking_brings_the_next(store: MemoryStore, log: StoredLog, append: Append) -> None:
+    reader = from_start(log)
+    assert not reader.caught_up
+    assert reader.take(10) is None
+    assert reader.caught_up
+    append(log.partitions[2], NOW)
+    reader.wake(log.partitions[2])
+    reader.wake(log.partitions[2])
+    assert read(reader, 10) == [(2, 0)]
+    assert reader.positions == {0: 0, 1: 0, 2: 1, 3: 0}
+
+
+def test_partitions_take_turns_even_when_one_is_long(store: MemoryStore, log: StoredLog) -> None:
+    """A busy partition never keeps the others waiting for more than a turn."""
+    for index, count in enumerate((5 * TURN_EVENTS, 3, 3, 3)):
+        log.partitions[index].append([b"x"] * count, bytes(count), NOW)
+    store.commit()
+    reader = from_start(log)
+    first = [reader.take(5 * TURN_EVENTS) for _ in range(4)]
+    assert [(run.partition.index, run.count) for run in first if run] == [(0, TURN_EVENTS), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_bound_reader_takes_all_that_is_asked_for(store: MemoryStore, log: StoredLog) -> None:
+    log.partitions[0].append([b"x"] * 1000, bytes(1000), NOW)
+    store.commit()
+    run = Reader([(log.partitions[0], 0)]).take(900)
+    assert run is not None
+    assert run.count == 900
+
+
+def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_forgotten(store: MemoryStore, log: StoredLog) -> None:
+    """Nobody wakes a reader that has more to read, so it has to look again before it says that it has all."""
+    first, second = log.partitions[:2]
+    reader = Reader([(first, 0), (second, 0)])
+    first.append([b"x"], b"\0", NOW)
+    second.append([b"x"] * 30, bytes(30), NOW)
+    store.commit()
+    got = [place for _ in range(3) if (run := reader.take(10)) for place in places(run)]
+    assert len(got) == 21, "the first partition was found empty, the second is not yet"
+    first.append([b"y"], b"\0", NOW)
+    store.commit()
+    got += read(reader, 10)
+    assert sorted(got) == [(0, 0), (0, 1), *((1, number) for number in range(30))]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=12),
+    st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    st.data(),
+)
+def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
+    appends: list[tuple[int, int]], counts: list[int], data: st.DataObject
+) -> None:
+    """Appends and reads interleave at will; a reader is woken only after it has said that there is nothing more, as the node does it."""
+    store = MemoryStore()
+    log = store.create("log", LogSettings(partitions=4), incarnation="i")
+    reader = from_start(log)
+    got: list[Place] = []
+    waiting = False
+    for index, count in appends:
+        log.partitions[index].append([b"x"] * count, bytes(count), NOW)
+        store.commit()
+        if waiting:
+            reader.wake(log.partitions[index])
+            waiting = False
+        for count_max in data.draw(st.lists(st.sampled_from(counts), max_size=4)):
+            run = reader.take(count_max)
+            waiting = run is None
+            got += places(run) if run else []
+            if data.draw(st.booleans()):
+                reader.forget_chunks()
+    got += read(reader, counts[0])
+    for partition in log.partitions:
+        assert [number for index, number in got if index == partition.index] == list(range(partition.end))
+
+
+@given(st.lists(st.integers(0, 6), max_size=20).map(sorted), st.integers(-1, 7), st.integers(1, 5))
+def test_a_time_condition_passes_over_exactly_what_is_not_later(steps: list[int], after: int, count_max: int) -> None:
+    store = MemoryStore()
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    for step in steps:
+        partition.append([b"x"], b"\0", NOW + step)
+    store.commit()
+    reader = Reader([(partition, 0)], NOW + after)
+    assert read(reader, count_max) == [(0, number) for number, step in enumerate(steps) if step > after]
+
+
+def test_a_time_condition_holds_for_events_that_come_later(store: MemoryStore, log: StoredLog, append: Append) -> None:
+    reader = from_start(log, NOW + 10)
+    assert reader.take(10) is None
+    append(log.partitions[0], NOW, NOW + 10, NOW + 11)
+    reader.wake(log.partitions[0])
+    assert read(reader, 10) == [(0, 2)]
+
+
+def test_an_offset_that_is_still_to_come_is_waited_for(store: MemoryStore, log: StoredLog, append: Append) -> None:
+    reader = Reader([(log.partitions[0], 2)])
+    append(log.partitions[0], NOW)
+    assert reader.take(10) is None
+    append(log.partitions[0], NOW, NOW)
+    reader.wake(log.partitions[0])
+    assert read(reader, 10) == [(0, 2)]
+
+
+def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest_and_says_what_it_missed(store: MemoryStore, append: Append) -> None:
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    reader = Reader([(partition, 0)])
+    append(partition, NOW, NOW, NOW + 5000)
+    assert (run := reader.take(1)) is not None
+    assert run.skipped == 0
+    reader.forget_chunks()
+    store.apply_retention(NOW + 5000)
+    run = reader.take(10)
+    assert run is not None
+    assert (run.first, run.count, run.skipped) == (2, 1, 1)
+
+
+def test_a_failed_read_leaves_the_reader_where_it_is(
+    store: MemoryStore, log: StoredLog, append: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log.partitions[0], NOW)
+    reader = Reader([(log.partitions[0], 0)])
+
+    def broken(_at: int, _bytes_max: int) -> None:
+        raise StorageError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.partitions[0], "read", broken)
+        with pytest.raises(StorageError):
+            reader.take(1)
+    assert read(reader, 1) == [(0, 0)]
+
+
+def test_a_partition_of_the_log_that_is_not_read_is_no_business_of_the_reader(log: StoredLog) -> None:
+    def position(partition: Partition) -> dict[int, int]:
+        return Reader([(partition, 0)]).positions
+
+    assert position(log.partitions[3]) == {3: 0}

@@ -1,0 +1,55 @@
+"""Keys stay where they are, names name partitions, and turns are dealt evenly."""
+
+from zlib import crc32
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.streams.routing import RoundRobin, partition_index, partition_of_key
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8")), st.integers(1, 1024))
+def test_a_key_goes_where_crc32_of_its_utf8_bytes_says(key: str, count: int) -> None:
+    """The hash is part of the outside contract: other programs compute it."""
+    assert partition_of_key(key, count) == crc32(key.encode()) % count
+
+
+def test_known_keys_go_to_known_partitions_for_ever() -> None:
+    """Changing the hash would tear every keyed log in two."""
+    assert [partition_of_key(key, 4) for key in ("", "2010-01-01", "sensor-7", "Zürich")] == [0, 0, 2, 2]
+
+
+@given(st.integers(1, 1024), st.integers(0, 2000))
+def test_the_numbers_below_the_count_are_the_names(count: int, index: int) -> None:
+    assert partition_index(str(index), count) == (index if index < count else None)
+
+
+@given(st.text(max_size=6), st.integers(1, 1024))
+def test_each_partition_has_one_name_only(name: str, count: int) -> None:
+    """No leading zeros, signs, blanks or digits of other scripts: an identifier is compared, not calculated."""
+    index = partition_index(name, count)
+    assert index is None or str(index) == name
+
+
+@given(st.lists(st.integers(0, 50), max_size=20), st.lists(st.integers(0, 1023), min_size=1, max_size=9, unique=True))
+def test_turns_are_dealt_evenly_whatever_the_batches(batches: list[int], partitions: list[int]) -> None:
+    dealer = RoundRobin()
+    got = dict.fromkeys(partitions, 0)
+    for count in batches:
+        for index, share in dealer.deal(count, partitions):
+            got[index] += len(range(count)[share])
+    assert sum(got.values()) == sum(batches)
+    assert max(got.values()) - min(got.values()) <= 1
+
+
+@given(st.integers(0, 50), st.integers(1, 9))
+def test_each_event_of_a_batch_is_dealt_once(count: int, width: int) -> None:
+    shares = RoundRobin().deal(count, range(width))
+    assert sorted(index for _, share in shares for index in range(count)[share]) == list(range(count))
+    assert all(len(range(count)[share]) for _, share in shares), "who gets nothing is left out"
+
+
+def test_the_turn_goes_on_where_the_last_batch_ended() -> None:
+    dealer = RoundRobin()
+    assert dealer.deal(2, [5, 6, 7]) == [(5, slice(0, 2, 3)), (6, slice(1, 2, 3))]
+    assert [index for index, _ in dealer.deal(2, [5, 6, 7])] == [7, 5]

@@ -1,0 +1,143 @@
+"""Where a consumer begins: every combination of conditions, and every way to get them wrong."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import PeerError
+from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.start import NEW_EVENTS, source_filters
+from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
+from tests.amqp_streams.streams.conftest import NOW, Append
+
+NAME = names.FILTER_DELIVERY_ANNOTATIONS
+SYMBOL = Symbol(NAME)
+TIMES = (NOW, NOW, NOW + 5, NOW + 9)
+
+
+def conditions(offset: Value = None, timestamp: Value = None, descriptor: Value = SYMBOL) -> dict[str, Value]:
+    given_map = {Symbol(names.OFFSET): offset, Symbol(names.TIMESTAMP): timestamp}
+    return {NAME: Described(descriptor, {key: value for key, value in given_map.items() if value is not None})}
+
+
+@pytest.fixture
+def partition(log: StoredLog, append: Append) -> Partition:
+    append(log.partitions[0], *TIMES)
+    return log.partitions[0]
+
+
+@pytest.mark.parametrize(
+    ("filters", "first"),
+    [
+        ({}, 4),
+        (conditions(), 0),
+        (conditions(Symbol("@earliest")), 0),
+        (conditions(Symbol("@latest")), 4),
+        (conditions(Symbol(offset_text(0))), 1),
+        (conditions(Symbol(offset_text(3))), 4),
+        (conditions(Symbol(offset_text(9))), 10),
+        (conditions(offset_text(1)), 2),
+        (conditions(timestamp=Timestamp(NOW - 1)), 0),
+        (conditions(timestamp=Timestamp(NOW)), 2),
+        (conditions(timestamp=Timestamp(NOW + 5)), 3),
+        (conditions(timestamp=Timestamp(NOW + 9)), 4),
+        (conditions(timestamp=NOW), 2),
+        (conditions(Symbol(offset_text(2)), Timestamp(NOW)), 3),
+        (conditions(Symbol(offset_text(0)), Timestamp(NOW + 5)), 3),
+        (conditions(Symbol("@earliest"), Timestamp(NOW + 5)), 3),
+        (conditions(Symbol("@latest"), Timestamp(NOW)), 4),
+        (conditions(Symbol(offset_text(1)), descriptor=ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE)), 2),
+    ],
+)
+def test_each_combination_of_conditions_starts_where_it_says(partition: Partition, filters: dict[str, Value], first: int) -> None:
+    """Greater than, always: an offset that was read starts behind it (5.2.1). No filter is the same as `@latest` (3.2)."""
+    found = source_filters(filters)
+    assert found.start.position(partition) == first
+    assert found.in_force == filters
+
+
+def test_filters_of_one_source_hold_together(partition: Partition) -> None:
+    """AMQP 3.5.8: the filter set is the conjunction of its filters."""
+    filters: dict[str, Value] = {
+        "early": Described(SYMBOL, {names.OFFSET: Symbol(offset_text(0)), names.TIMESTAMP: Timestamp(NOW)}),
+        "late": Described(SYMBOL, {names.OFFSET: Symbol(offset_text(2)), names.TIMESTAMP: Timestamp(NOW - 9)}),
+    }
+    found = source_filters(filters)
+    assert found.start.position(partition) == 3
+    assert found.start.after_ms == NOW
+    assert found.in_force == filters
+
+
+def test_a_map_that_is_not_described_counts_under_the_filters_own_name(partition: Partition) -> None:
+    filters: dict[str, Value] = {NAME: {names.OFFSET: Symbol(offset_text(1))}}
+    assert source_filters(filters).start.position(partition) == 2
+
+
+def test_a_filter_of_an_unknown_kind_is_left_out_and_does_not_open_the_past(partition: Partition) -> None:
+    """AMQP 3.5.3: the answer holds the filters in force. Without one, only new events come."""
+    unknown: dict[str, Value] = {"sql": Described(Symbol("amqp:sql-filter"), "a > 1"), "0x201": Described(ULong(0x201), "d.x > 1")}
+    found = source_filters(unknown)
+    assert (found.start, dict(found.in_force)) == (NEW_EVENTS, {})
+    both = source_filters(unknown | conditions(Symbol("@earliest")))
+    assert both.start.position(partition) == 0
+    assert set(both.in_force) == {NAME}
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("text", "holds str, not a map"),
+        ([names.OFFSET], "holds list, not a map"),
+        (None, "holds NoneType, not a map"),
+        ({names.OFFSET: 7}, "of the wrong type"),
+        ({names.OFFSET: b"0000000000000000"}, "of the wrong type"),
+        ({names.OFFSET: None}, "of the wrong type"),
+        ({names.OFFSET: Symbol("7")}, "7"),
+        ({names.OFFSET: Symbol("@middle")}, "@middle"),
+        ({names.OFFSET: Symbol("")}, "offset"),
+        ({names.TIMESTAMP: "2023-11-14"}, "of the wrong type"),
+        ({names.TIMESTAMP: True}, "of the wrong type"),
+        ({names.TIMESTAMP: 1.5}, "of the wrong type"),
+        ({names.SOURCE_PARTITION: Symbol("0")}, "cannot be filtered on here"),
+        ({7: 7}, "cannot be filtered on here"),
+    ],
+)
+def test_a_filter_that_is_known_but_cannot_be_read_refuses_the_attach(value: Value, reason: str) -> None:
+    """Never silently unfiltered: the error names the filter and what is wrong with it."""
+    with pytest.raises(PeerError, match=reason) as refused:
+        source_filters({"mine": Described(SYMBOL, value)})
+    assert refused.value.condition == names.INVALID_FIELD
+    assert refused.value.info == {"field": "filter", "filter": "mine"}
+
+
+@given(
+    st.lists(st.integers(0, 20), max_size=12).map(sorted),
+    st.one_of(st.none(), st.integers(0, 14), st.just("@earliest"), st.just("@latest")),
+    st.one_of(st.none(), st.integers(-1, 21)),
+)
+def test_the_start_is_the_first_event_that_matches(steps: list[int], after: int | str | None, after_ms: int | None) -> None:
+    """The same as looking at every retained event from the earliest on (5.2)."""
+    partition = MemoryStore().create("log", LogSettings(), incarnation="i").partitions[0]
+    store = partition._store  # type: ignore[attr-defined]  # the twin's own
+    for step in steps:
+        partition.append([b"\x00\x53\x75\xa0\x00"], b"\0", NOW + step)
+        store.commit()
+    offset = None if after is None else Symbol(after if isinstance(after, str) else offset_text(after))
+    time = None if after_ms is None else Timestamp(NOW + after_ms)
+    start = source_filters(conditions(offset, time)).start.position(partition)
+    for number, step in enumerate(steps):
+        matches = after != "@latest" and (not isinstance(after, int) or number > after) and (after_ms is None or step > after_ms)
+        assert matches == (number >= start)
+
+
+def test_what_retention_removed_is_passed_over(store: MemoryStore, append: Append) -> None:
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    append(partition, NOW, NOW + 5000)
+    store.apply_retention(NOW + 5000)
+    assert partition.start == 1
+    assert source_filters(conditions(Symbol("@earliest"))).start.position(partition) == 1
