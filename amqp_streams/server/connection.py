@@ -13,9 +13,12 @@ from amqp_streams import names
 from amqp_streams.config import AnonymousAccess, NodeSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.server.channel import ByteChannel
+from amqp_streams.server.consumer import ConsumerLink
+from amqp_streams.server.control import ReplyLink
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
-from amqp_streams.server.links import ConsumerLink, Link, ProducerLink, ReplyLink
+from amqp_streams.server.links import AnyLink
+from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.service import TICK_S, EventService, LiveConnection
 from amqp_streams.wire import sasl
 from amqp_streams.wire.frames import EchoFinder
@@ -206,7 +209,7 @@ class AmqpConnection(LiveConnection):
 
     # -- its life
 
-    def find_links(self, wanted: Callable[[Link], bool]) -> list[Link]:
+    def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """The links that match."""
         return [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
 

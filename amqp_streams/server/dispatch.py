@@ -11,8 +11,11 @@ from cproton_ffi import lib
 from amqp_streams import __version__, names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server import transfers
+from amqp_streams.server.consumer import ConsumerLink
+from amqp_streams.server.control import InfoLink, ManagementLink, ReplyLink
 from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
-from amqp_streams.server.links import ConsumerLink, InfoLink, Link, ManagementLink, Owner, ProducerLink, ReplyLink, Service
+from amqp_streams.server.links import AnyLink, Owner, Service
+from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.termini import answer_termini, attach_request
 from amqp_streams.streams.attach import Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
 
@@ -53,7 +56,7 @@ class Dispatch:
         self.container = ""
         self.opened = False
         self.closed = False
-        self.links: dict[Pointer, Link] = {}
+        self.links: dict[Pointer, AnyLink] = {}
         self.consumers: set[ConsumerLink] = set()
         self._producers: list[ProducerLink] = []
         self._few_producers = False
@@ -164,9 +167,9 @@ class Dispatch:
         self._look_at_links()
         self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
         if isinstance(link, ProducerLink | ManagementLink):
-            link.grant()
+            link.top_up()
 
-    def _link(self, pointer: Pointer, name: str, grant: Grant) -> Link:
+    def _link(self, pointer: Pointer, name: str, grant: Grant) -> AnyLink:
         service, owner = self._service, self._owner
         match grant:
             case Producing() | Relaying():
@@ -215,14 +218,14 @@ class Dispatch:
         self.lost()
         lib.pn_connection_close(self._engine.connection)
 
-    def _forget(self, link: Link) -> None:
+    def _forget(self, link: AnyLink) -> None:
         link.alive = False
         del self.links[link.pointer]
         match link:
             case ProducerLink():
                 link.let_go()
                 self._producers.remove(link)
-                self._service.node.detach(link.grant_of_node)
+                self._service.node.detach(link.grant)
             case ConsumerLink():
                 self.consumers.discard(link)
                 self._service.node.detach(link.grant)

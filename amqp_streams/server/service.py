@@ -5,6 +5,7 @@ store calls `_committed` when that is safe, then producers get `accepted` and co
 """
 
 import asyncio
+import contextlib
 import time
 import uuid
 from collections import deque
@@ -18,15 +19,16 @@ from amqp_streams import names
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
+from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import ConsumerLink, Link, ProducerLink
+from amqp_streams.server.links import AnyLink
+from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.intake import Receipt
 
 TICK_S: Final = 0.5
 RETENTION_EVERY_TICKS: Final = 10
-_QUIET_STEP_S: Final = 0.002
 PUMPS_A_TURN: Final = 64
 """Consumer links served before the loop looks at its sockets again."""
 
@@ -47,7 +49,7 @@ class LiveConnection:
     def shut(self, error: PeerError) -> None:
         """Close it, saying why."""
 
-    def find_links(self, wanted: Callable[[Link], bool]) -> list[Link]:
+    def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """Its links that match."""
         raise NotImplementedError
 
@@ -84,6 +86,7 @@ class EventService:
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
         self._loop = loop
         self._waiting: dict[int, list[_Waiting]] = {}
+        self._answered = asyncio.Event()
         self._commit_scheduled = False
         self._pumps: deque[ConsumerLink] = deque()
         self._pump_scheduled = False
@@ -166,6 +169,8 @@ class EventService:
                 self.pump_later(link)
         if self._pumps:
             self._pump()
+        if not self._waiting:
+            self._answered.set()
         if self._withheld and self.store.pending_bytes <= self.limits.pending_bytes // 2:
             self._release()
 
@@ -182,7 +187,7 @@ class EventService:
         for link in withheld:
             if link.alive:
                 link.owner.resume()
-                link.grant()
+                link.top_up()
                 link.owner.flush()
 
     # -- events out
@@ -219,7 +224,7 @@ class EventService:
         error = PeerError(names.RESOURCE_DELETED, f"log {name!r} was deleted")
         gone = set(self.node.links_of(name))
         for connection in tuple(self.connections):
-            for link in connection.find_links(lambda link: getattr(link, "grant_of_node", getattr(link, "grant", None)) in gone):
+            for link in connection.find_links(lambda link: link.grant in gone):
                 link.close(error)
             connection.flush()
 
@@ -233,9 +238,10 @@ class EventService:
         """Wait until nothing received is without its answer, so that producers learn what became of their last events."""
         for connection in self.connections:
             connection.pause()
-        deadline = self._loop.time() + timeout_s
-        while self._waiting and self._loop.time() < deadline:
-            await asyncio.sleep(_QUIET_STEP_S)
+        if self._waiting:
+            self._answered.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._answered.wait(), timeout_s)
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(TICK_S, self._tick)

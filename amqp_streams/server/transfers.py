@@ -55,41 +55,37 @@ def receive(link: Pointer, partial: bytearray, size_max: int) -> Arrivals:
     arrivals = Arrivals()
     messages, deliveries = arrivals.messages, arrivals.deliveries
     take_message, take_delivery = messages.append, deliveries.append
-    current, is_partial, pending = lib.pn_link_current, lib.pn_delivery_partial, lib.pn_delivery_pending
-    recv, advance = lib.pn_link_recv, lib.pn_link_advance
-    buffer, view = _BUFFER, _VIEW
+    current, is_partial, recv, advance = lib.pn_link_current, lib.pn_delivery_partial, lib.pn_link_recv, lib.pn_link_advance
+    buffer, view, whole_max = _BUFFER, _VIEW, min(size_max, _BUFFER_BYTES - 1)
     while delivery := current(link):
-        size = pending(delivery)
-        if size > _BUFFER_BYTES or partial or size > size_max or is_partial(delivery):
-            whole = _receive_slowly(link, delivery, partial, size_max)
-            if whole is None:
+        got = recv(link, buffer, _BUFFER_BYTES)
+        if got <= 0 or got > whole_max or partial or is_partial(delivery):
+            message = _receive_slowly(link, delivery, got, partial, size_max)
+            if message is None:
                 if len(partial) > size_max:
                     arrivals.oversized = True
                     break
                 if is_partial(delivery):
                     break
-                continue
-            take_message(whole)
+                continue  # it was aborted
+            take_message(message)
         else:
-            got = recv(link, buffer, size)
-            if got != size:
-                if lib.pn_delivery_aborted(delivery):
-                    advance(link)
-                    lib.pn_delivery_settle(delivery)
-                    continue
-                got = 0
             take_message(view[0:got])
-            advance(link)
+        advance(link)
         take_delivery(delivery)
     return arrivals
 
 
-def _receive_slowly(link: Pointer, delivery: Pointer, partial: bytearray, size_max: int) -> bytes | None:
-    """A delivery in several transfers, or a very large one. None: not complete, aborted, or too large (then `partial` shows it)."""
-    while (got := lib.pn_link_recv(link, _BUFFER, _BUFFER_BYTES)) > 0:
+def _receive_slowly(link: Pointer, delivery: Pointer, got: int, partial: bytearray, size_max: int) -> bytes | None:
+    """A delivery in several transfers, a very large or an empty one, of which `got` bytes are in the buffer.
+
+    None: not complete, aborted (then it is settled), or too large (then `partial` shows it).
+    """
+    while got > 0:
         partial += _VIEW[0:got]
         if len(partial) > size_max:
             return None
+        got = lib.pn_link_recv(link, _BUFFER, _BUFFER_BYTES)
     if lib.pn_delivery_aborted(delivery):
         partial.clear()
         lib.pn_link_advance(link)
@@ -97,10 +93,9 @@ def _receive_slowly(link: Pointer, delivery: Pointer, partial: bytearray, size_m
         return None
     if lib.pn_delivery_partial(delivery):
         return None
-    whole = bytes(partial)
+    message = bytes(partial)
     partial.clear()
-    lib.pn_link_advance(link)
-    return whole
+    return message
 
 
 def accept(deliveries: Iterable[Pointer]) -> None:

@@ -1,0 +1,113 @@
+"""A producer's link: transfers into a log, or with a null target into the logs that they name. Spec: Event Streams 4.1, 4.2."""
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.node import storage_refusal
+from amqp_streams.server import transfers
+from amqp_streams.server.engine import Pointer
+from amqp_streams.server.links import Link, Owner, Service
+from amqp_streams.storage.ports import CommitDone
+from amqp_streams.streams.attach import Producing, Relaying
+from amqp_streams.streams.intake import Receipt
+
+
+class ProducerLink(Link[Producing | Relaying]):
+    """Takes transfers into a log (or, with a null target, into the logs that they name)."""
+
+    __slots__ = ("partial", "second", "size_max")
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Producing | Relaying, *, second: bool) -> None:
+        super().__init__(service, owner, pointer, name, grant)
+        self.partial = bytearray()
+        self.second = second
+        self.size_max = service.limits.message_bytes
+
+    def top_up(self) -> None:
+        """Top the credit up, so that a producer never starves; withheld while the disk is behind."""
+        if not self.alive or self.closing:
+            return
+        wanted = self.service.limits.credit
+        credit = lib.pn_link_credit(self.pointer)
+        if credit <= wanted // 2 and not self.service.overloaded(self):
+            lib.pn_link_flow(self.pointer, wanted - credit)
+
+    def show_flow(self) -> None:
+        """Send a flow though nothing needs one, by granting one credit more: the peer asked for an echo."""
+        if self.alive and not self.closing:
+            lib.pn_link_flow(self.pointer, 1)
+
+    def settled_by_sender(self, delivery: Pointer) -> bool:
+        """rcv-settle-mode second: settle what the sender has settled after our outcome. False: it is a transfer."""
+        if lib.pn_delivery_local_state(delivery) == 0 or not lib.pn_delivery_settled(delivery):
+            return False
+        lib.pn_delivery_settle(delivery)
+        return True
+
+    def take(self) -> None:
+        """Take all that has arrived."""
+        held = len(self.partial)
+        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
+        if self.closing:
+            self.partial.clear()
+            return
+        if len(self.partial) != held and not self.service.hold(len(self.partial) - held):
+            self.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many unfinished large messages at once: send this one later"))
+        deliveries = arrivals.deliveries
+        if deliveries:
+            receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
+            for index, reason in receipt.refused:
+                self._refuse(deliveries[index], reason)
+            if receipt.parts:
+                self.service.await_commit(self, deliveries, receipt)
+            self.top_up()
+        if arrivals.oversized:
+            description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
+            self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
+
+    def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
+        """The commit that took these deliveries is back."""
+        if not self.alive:
+            return
+        if receipt.refused or done.failures:
+            deliveries = self._stored(deliveries, receipt, done)
+        if self.second:
+            transfers.accept_unsettled(deliveries)
+        else:
+            transfers.accept(deliveries)
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach, and let go of what was not complete."""
+        self.let_go()
+        super().close(error)
+
+    def let_go(self) -> None:
+        """Drop the bytes of a message that is not complete."""
+        self.service.hold(-len(self.partial))
+        self.partial = bytearray()
+
+    def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
+        """Those deliveries whose records are safe; the others are answered here."""
+        gone = {index for index, _ in receipt.refused}
+        for part in receipt.parts:
+            failure = done.failures.get(part.partition)
+            if failure is not None:
+                failed = range(len(deliveries)) if part.indices is None else part.indices
+                for index in failed:
+                    self._refuse(deliveries[index], failure)
+                gone.update(failed)
+        return [delivery for index, delivery in enumerate(deliveries) if index not in gone]
+
+    def _refuse(self, delivery: Pointer, reason: PeerError | StorageError) -> None:
+        error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
+        if lib.pn_delivery_settled(delivery):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
+            lib.pn_delivery_settle(delivery)
+            self.close(error)
+        elif error.condition == names.INTERNAL_ERROR:
+            transfers.modify_failed(delivery)
+            bound = isinstance(self.grant, Producing) and self.grant.partition is not None
+            if bound:
+                self.close(error)
+        else:
+            transfers.reject(delivery, error.condition, error.description)
