@@ -96,8 +96,6 @@ class Committer:
             return
         able = [partition for partition in self.dirty if not (partition.failure or partition.refusal)]
         direct = self._choose_direct(able)
-        if any(partition.busy for partition in direct):
-            return  # its write ends soon, and starts this again
         journaled = [partition for partition in able if partition not in direct]
         if journaled and not self._room(journaled):
             if not self._flusher.space.full:
@@ -105,6 +103,8 @@ class Committer:
             for partition in journaled:
                 partition.refusal = self._flusher.space.error()
             journaled = []
+        if any(partition.busy for partition in direct):
+            return  # its write ends soon, and starts this again
         self._submit(journaled, direct)
 
     def _choose_direct(self, able: list[PartitionLog]) -> set[PartitionLog]:

@@ -143,7 +143,7 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Fo
     """
     folder = root / FOLDER
     found = Found()
-    parts: list[tuple[int, list[tuple[int, int, Entry]]]] = []
+    uses: list[tuple[int, str, OpenFile, list[tuple[int, JournalHead]]]] = []
     for name in files.listdir(folder):
         relative = f"{FOLDER}/{name}"
         if not name.endswith(".journal"):
@@ -153,12 +153,13 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Fo
         generation, heads = last_use(file, seed)
         found.generation = max(found.generation, generation)
         if not heads and not _is_blank(file):
-            findings.append(Finding(Severity.DAMAGE, relative, 0, "holds no record that can be read, and is not empty either"))
-        whole = whole_records(file, relative, heads, findings)
-        parts.append((generation, [entry for position, head, data in whole for entry in _entries(file, position, head, data)]))
-    for _, part in sorted(parts, key=lambda part: part[0]):
-        for uid, partition, entry in part:
-            found.entries.setdefault((uid, partition), []).append(entry)
+            words = "holds no record that can be read: its first one was being written, or the file is damaged"
+            findings.append(Finding(Severity.WARNING, relative, 0, words))
+        uses.append((generation, relative, file, heads))
+    for generation, relative, file, heads in sorted(uses, key=lambda use: use[:2]):
+        for position, head, data in whole_records(file, relative, heads, findings, newest=generation == found.generation):
+            for uid, partition, entry in _entries(file, position, head, data):
+                found.entries.setdefault((uid, partition), []).append(entry)
     return found
 
 
@@ -175,9 +176,12 @@ def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHea
 
 
 def whole_records(
-    file: OpenFile, name: str, heads: list[tuple[int, JournalHead]], findings: list[Finding]
+    file: OpenFile, name: str, heads: list[tuple[int, JournalHead]], findings: list[Finding], *, newest: bool
 ) -> Iterator[tuple[int, JournalHead, bytes]]:
-    """The whole records among `heads`: position, header, bytes. A hole with more records behind it is reported as damage."""
+    """The whole records among `heads`: position, header, bytes. A hole with more records behind it is reported.
+
+    A hole at the beginning is no damage for sure unless the file is the newest: it may be the first record of another use, torn.
+    """
     sequence = end = 0
     torn: int | None = None
     for position, head in heads:
@@ -186,10 +190,8 @@ def whole_records(
             torn = position
             continue
         if head.sequence != sequence:
-            words = (
-                f"records {sequence} to {head.sequence - 1} of generation {head.generation} are damaged, but later ones are not and count"
-            )
-            findings.append(Finding(Severity.DAMAGE, name, end, words))
+            words = f"records {sequence} to {head.sequence - 1} of generation {head.generation} are gone, but later ones are not and count"
+            findings.append(Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words))
         yield position, head, data
         sequence, end, torn = head.sequence + 1, position + head.length, None
     if torn is not None:

@@ -40,8 +40,10 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
         StorageError: names the file and what to do.
     """
     try:
-        for path in (*reversed(root.parents), root):
-            files.mkdir(path)
+        for path in (*reversed(root.absolute().parents), root):
+            if not files.is_dir(path):
+                files.mkdir(path)
+                files.fsync_dir(path.parent)
         lock = catalog.lock(files, root)
     except OSError as error:
         raise storage_error(root, error) from error

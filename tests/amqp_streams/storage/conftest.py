@@ -1,0 +1,104 @@
+"""Stores to test, each with the hand that makes time pass in it."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.storage import DirectoryStore, Tuning
+from amqp_streams.storage.ports import CommitDone, Partition, Store
+from amqp_streams.testing import FaultyFiles, ManualLoop, MemoryStore
+
+NOW = 1_700_000_000_000
+ROOT = Path("/data")
+SMALL = Tuning(
+    journal_bytes=64 << 10,
+    direct_bytes_min=4 << 10,
+    direct_large_bytes=8 << 10,
+    flush_bytes=2 << 10,
+    recent_bytes=8 << 10,
+    recent_overhead_bytes=64,
+    sync_bytes=4 << 10,
+    index_bytes=8 << 10,
+    cache_bytes=16 << 10,
+    open_files=4,
+    reserve_bytes=4 << 10,
+)
+"""Everything happens after a few records that takes megabytes in life."""
+
+
+class Hand:
+    """Commits and waits."""
+
+    def __init__(self, store: Store, loop: ManualLoop) -> None:
+        self.store = store
+        self.loop = loop
+        self.done: list[CommitDone] = []
+        store.on_commit = self.done.append
+
+    def commit(self) -> CommitDone | None:
+        """Commit what is pending and wait for it."""
+        count, sequence = len(self.done), self.store.sequence
+        self.store.commit()
+        if self.store.sequence == sequence and not self.store.pending_bytes:
+            return None
+        self.loop.run_until(lambda: len(self.done) > count)
+        return self.done[-1]
+
+    def write(self, partition: Partition, *messages: bytes, now_ms: int = NOW) -> int:
+        """Append and commit."""
+        base = partition.append(list(messages), bytes(len(messages)), now_ms)
+        done = self.commit()
+        assert done is None or not done.failures
+        return base
+
+
+def open_inline(files: FaultyFiles, **arguments: Any) -> Hand:
+    """A store on files in memory, everything in this thread."""
+    loop = ManualLoop()
+    store = DirectoryStore.open(ROOT, loop_call=loop.call, now_ms=lambda: NOW, files=files, tuning=SMALL, threads=False, **arguments)
+    return Hand(store, loop)
+
+
+def open_real(path: Path, **arguments: Any) -> Hand:
+    """A store on this machine's disk, with its threads."""
+    loop = ManualLoop()
+    store = DirectoryStore.open(path, loop_call=loop.call, now_ms=lambda: NOW, **{"tuning": SMALL, **arguments})
+    return Hand(store, loop)
+
+
+def read_all(partition: Partition, at: int = 0, bytes_max: int = 1 << 20) -> list[bytes]:
+    """Every message from `at` on, checking that the numbers follow each other."""
+    messages: list[bytes] = []
+    at = max(at, partition.start)
+    while (chunk := partition.read(at, bytes_max)) is not None:
+        assert chunk.base == at
+        assert len(chunk.messages) == len(chunk.header_sizes) == len(chunk.timestamps) > 0
+        messages += chunk.messages
+        at += len(chunk)
+    assert at == partition.end
+    return messages
+
+
+Opener = Callable[[], Hand]
+
+
+@pytest.fixture(params=["memory", "inline", "real"])
+def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
+    """Each kind of store."""
+    if request.param == "memory":
+        hand = Hand(MemoryStore(), ManualLoop())
+    elif request.param == "inline":
+        hand = open_inline(FaultyFiles())
+    else:
+        hand = open_real(tmp_path)
+    yield hand
+    hand.store.close()
+
+
+@pytest.fixture
+def partition(hand: Hand) -> Partition:
+    """The one partition of a new log."""
+    return hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
