@@ -6,7 +6,7 @@ about 0.1 ms: for speed give and take events in batches (`post_batch`, `receive`
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -48,6 +48,14 @@ class _Thread:
         except BaseException:
             future.cancel()
             raise
+
+    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Have `callback` called there, and do not wait."""
+        try:
+            self.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            message = "the client is closed"
+            raise ClosedError(message) from None
 
     def stop(self) -> None:
         """End the thread."""
@@ -114,11 +122,7 @@ class Producer:
             self._queue.append(entry)
             first = len(self._queue) == 1
         if first:
-            try:
-                self._thread.loop.call_soon_threadsafe(self._hand_over)
-            except RuntimeError:
-                message = "the client is closed"
-                raise ClosedError(message) from None
+            self._thread.tell(self._hand_over)
         return pending
 
     def post_batch(self, events: Sequence[Sent], partition: str | int | None = None, *, timeout: float | None = 30.0) -> None:
@@ -189,7 +193,7 @@ class Consumer:
     def settle(self, events: ReceivedEvent | Iterable[ReceivedEvent], outcome: Outcome = ACCEPTED) -> None:
         """Say what became of events. Never waits."""
         given = [events] if isinstance(events, ReceivedEvent) else list(events)
-        self._thread.loop.call_soon_threadsafe(self._inner.settle, given, outcome)
+        self._thread.tell(self._inner.settle, given, outcome)
 
     def close(self, *, timeout: float | None = 30.0) -> None:
         """Detach."""

@@ -5,6 +5,7 @@ the node, not its own memory.
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
@@ -12,9 +13,10 @@ from typing import Final, Self
 from amqp_streams import names
 from amqp_streams.client.cursor import Cursor
 from amqp_streams.client.endpoint import Endpoint
-from amqp_streams.client.errors import ClosedError, LinkError
+from amqp_streams.client.errors import ClosedError, LinkError, LinkRefusedError
 from amqp_streams.client.events import ReceivedEvent
 from amqp_streams.client.hub import Hub
+from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
 from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
 from amqp_streams.client.requests import read_info
@@ -22,6 +24,7 @@ from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.wire.codec import Symbol
 
+_logger: Final = logging.getLogger("amqp_streams.client")
 _ITERATION_MAX: Final = 256
 """Events that `async for` takes at a time."""
 
@@ -150,9 +153,10 @@ class Consumer(Endpoint):
             return [], []
         self._settle_taken()
         messages, deliveries, aborted = link.take(count_max)
-        if link.oversized:
-            self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
         if not messages:
+            if link.oversized:
+                self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
+                self._check()
             self._give_back(aborted)
             return messages, deliveries
         self._progress = True
@@ -191,15 +195,24 @@ class Consumer(Endpoint):
     # -- the link's life
 
     async def _attach(self, wire: Wire) -> Attachment:
-        partitions: list[str] = []
-        if wire.event_streams and (self._from_now or self.partition is None):
-            # Before the attach: what is accepted from here on is not missed, should this link be lost before it brings it.
-            info = await read_info(wire, self.log)
-            partitions = [entry.partition for entry in info.partitions]
-            if self._from_now and not self._cursor.anchored:
+        info = await self._look(wire) if wire.event_streams else None
+        if info is not None and self._cursor.other_log(info.incarnation):
+            _logger.warning("log_made_anew log=%s: reading it from its beginning", self.log)
+        if self._from_now and not self._cursor.anchored and not self._started:
+            if info is not None:
+                # Asked before the attach: nothing accepted from here on is missed, should this link be lost before it brings it.
                 self._cursor.anchor({entry.partition: entry.latest_offset for entry in info.partitions})
-                return self._open(wire, {})
+            return self._open(wire, {})
+        partitions = [] if info is None else [entry.partition for entry in info.partitions]
         return self._open(wire, self._cursor.filters(partitions))
+
+    async def _look(self, wire: Wire) -> LogInfo | None:
+        try:
+            return await read_info(wire, self.log)
+        except LinkRefusedError as error:
+            if error.condition != names.UNAUTHORIZED_ACCESS:
+                raise
+            return None  # it may be read all the same
 
     def _open(self, wire: Wire, position: Mapping[str, object]) -> Attachment:
         return wire.attach_receiver(

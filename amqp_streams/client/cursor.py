@@ -9,7 +9,7 @@ from typing import Any, Final, cast
 
 from amqp_streams import names
 from amqp_streams.client.message import place_of
-from amqp_streams.client.options import AfterOffset, AfterTime, Start
+from amqp_streams.client.options import EARLIEST, AfterOffset, AfterTime, Start
 from amqp_streams.wire.codec import Described, Symbol, Timestamp
 
 FILTER_NAME: Final = "event-streams-start"
@@ -19,10 +19,11 @@ class Cursor:
     """The position in each partition: the offset after which the next event comes."""
 
     def __init__(self, start: Start, partition: str | None) -> None:
-        self._start: Final = start
+        self._start = start
         self._partition: Final = partition
         self._after: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
+        self._incarnation: str | None = None
         self.anchored = False
 
     @property
@@ -36,6 +37,16 @@ class Cursor:
         for partition, latest in ends.items():
             if self._partition is None or partition == self._partition:
                 self._after.setdefault(partition, latest or names.OFFSET_EARLIEST)
+
+    def other_log(self, incarnation: str | None) -> bool:
+        """Note which log this is. True: it is not the one that was read before, but a namesake, to be read from its beginning."""
+        before, self._incarnation = self._incarnation, incarnation or self._incarnation
+        if before is None or before == self._incarnation:
+            return False
+        self._after.clear()
+        if not isinstance(self._start, AfterTime):
+            self._start = EARLIEST
+        return True
 
     def condition(self, partitions: Iterable[str]) -> dict[Symbol, object] | None:
         """What the next attach asks for, `partitions` being those of the log as far as known; None: new events only."""

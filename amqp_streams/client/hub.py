@@ -1,6 +1,7 @@
 """Keeps a client connected: one connection at a time, made again with growing waits when it is lost, on the next of the addresses."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,6 +11,7 @@ from amqp_streams.client.options import RetryPolicy, TlsOptions
 from amqp_streams.client.wire import Wire
 from amqp_streams.errors import AmqpStreamsError
 
+_logger: Final = logging.getLogger("amqp_streams.client")
 CONNECT_S_MAX: Final = 10.0
 """For one try to connect, authenticate and open."""
 _STABLE_S: Final = 5.0
@@ -47,13 +49,16 @@ class Hub:
         failures: list[ConnectError] = []
         for _ in self._addresses:
             try:
-                self._wire = await self._open()
+                wire = await self._open()
             except AuthenticationError:
                 raise
             except ConnectError as error:
                 failures.append(error)
-            else:
+                continue
+            if wire.lost_by is None:
+                self._wire = wire
                 return
+            failures.append(ConnectError(f"{wire.address}: {wire.lost_by}"))
         raise failures[0] if len(failures) == 1 else ConnectError("; ".join(map(str, failures)))
 
     async def wire(self) -> Wire:
@@ -94,10 +99,12 @@ class Hub:
             finally:
                 wire.abandon(ClosedError("the client is closed"))
 
-    def _lost(self, wire: Wire, error: AmqpStreamsError) -> None:  # noqa: ARG002 (the reason goes to the links)
+    def _lost(self, wire: Wire, error: AmqpStreamsError) -> None:
         if self._wire is not wire:
             return
         self._wire = None
+        if not self._closed:
+            _logger.warning("connection_lost address=%s reason=%s", wire.address, error)
         if asyncio.get_running_loop().time() - wire.opened_at >= _STABLE_S:
             self._attempt = 0
         if not self._closed and self.retry.attempts_max > 0:
@@ -128,6 +135,7 @@ class Hub:
                 continue
             if wire.lost_by is None:
                 self._wire = wire
+                _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
                 return wire
         self._attempt = 0
         raise ConnectionLostError("connection lost", f"gave up: {last}" if last is not None else "it is lost again and again")
