@@ -122,7 +122,8 @@ def test_a_batch_is_stripped_as_its_messages_are_one_by_one(batch: list[bytes]) 
 def test_a_batch_without_annotations_has_none_in_any_message(batch: list[bytes]) -> None:
     if without_annotations(batch):
         for message in batch:
-            assert delivery_annotations(message) == message_annotations(message) == {}
+            assert target_partition(message) is None
+            assert group_key(message) is None
 
 
 def test_a_batch_of_messages_that_look_alike_is_known_to_have_no_annotations() -> None:
