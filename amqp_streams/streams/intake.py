@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from amqp_streams import names
-from amqp_streams.errors import DiskFullError, PeerError, StorageError, WireError
+from amqp_streams.errors import PeerError, StorageError, WireError
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
 from amqp_streams.streams.routing import partition_of_key
@@ -156,7 +156,7 @@ class Intake:
         return [index for index in everyone if log.partitions[index] not in self._stopped] or everyone
 
     def _note(self, partition: Partition, error: StorageError | None) -> None:
-        if error is not None and not isinstance(error, DiskFullError):  # a full disk heals, a stopped partition does not
+        if error is not None and partition.facts().failure is not None:  # other refusals pass: a full disk, a commit that failed
             self._stopped.add(partition)
 
     def _relay(self, grant: Relaying, batch: _Batch) -> None:
@@ -164,7 +164,7 @@ class Intake:
         for index, message in enumerate(batch.messages):
             try:
                 producing = self._relayed_to(grant, message)
-            except PeerError as error:
+            except (PeerError, StorageError) as error:  # the disk, when the log is made on demand
                 batch.receipt.refused.append((index, error))
                 continue
             receipt = Receipt(batch.receipt.sequence)

@@ -128,10 +128,7 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
     unknown = sorted(given.keys() - _SETTINGS)
     if unknown:
         raise RequestError(BAD_REQUEST, f"unknown setting {unknown[0][:64]!r}: known are {', '.join(sorted(_SETTINGS))}")
-    fields = {
-        key.replace("-", "_"): int(value) if isinstance(value, int) and not isinstance(value, bool) else value
-        for key, value in given.items()
-    }
+    fields = {key.replace("-", "_"): _number(value) for key, value in given.items()}
     try:
         return LogSettings.model_validate(base.model_dump() | fields)
     except ValidationError as error:
@@ -143,6 +140,12 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
 def described_settings(settings: LogSettings) -> dict[Value, Value]:
     """Settings as they go into an answer."""
     return {key.replace("_", "-"): value for key, value in settings.model_dump().items()}
+
+
+def _number(value: Value) -> Value:
+    if isinstance(value, bool):  # Python knows `true` as a kind of 1; as a setting it is a slip
+        return str(value)
+    return int(value) if isinstance(value, int) else value
 
 
 def _field(fields: list[Value], index: int) -> Value:

@@ -106,7 +106,7 @@ class Sending:
     def send(self, message: proton.Message | bytes, *, settled: bool = False) -> Sent:
         """Hand one message to the engine, which sends it when there is credit."""
         delivery = self.link.delivery(str(next(self._tags)))
-        self.link.stream(message if isinstance(message, bytes) else message.encode())
+        self.link.stream(message if isinstance(message, bytes) else bytes(message.encode()))
         self.link.advance()
         if settled:
             delivery.settle()

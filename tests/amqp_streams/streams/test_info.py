@@ -1,0 +1,70 @@
+"""Runtime information: the specification's entries and ours."""
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.info import log_info, value_message
+from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.codec import decode
+from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
+from tests.amqp_streams.streams.conftest import NOW, Append
+
+
+def partitions(log: StoredLog) -> list[dict[Value, Value]]:
+    entries = log_info(log, "always")[names.INFO_PARTITIONS]
+    assert isinstance(entries, list)
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def test_an_empty_partition_has_no_offsets_and_no_times(log: StoredLog) -> None:
+    assert partitions(log)[1] == {
+        "partition": Symbol("1"),
+        "earliest-offset": None,
+        "latest-offset": None,
+        "event-count": 0,
+        "bytes": 0,
+        "first-timestamp": None,
+        "last-timestamp": None,
+        "state": "running",
+    }
+
+
+def test_a_partition_with_events_tells_its_bounds(log: StoredLog, append: Append) -> None:
+    append(log.partitions[0], NOW, NOW + 1, NOW + 7)
+    entry = partitions(log)[0]
+    assert entry == {
+        "partition": Symbol("0"),
+        "earliest-offset": Symbol("0000000000000000"),
+        "latest-offset": Symbol("0000000000000002"),
+        "event-count": 3,
+        "bytes": 18,
+        "first-timestamp": Timestamp(NOW),
+        "last-timestamp": Timestamp(NOW + 7),
+        "state": "running",
+    }
+    assert all(isinstance(entry[key], Symbol) for key in ("partition", "earliest-offset", "latest-offset"))
+    assert all(isinstance(entry[key], Timestamp) for key in ("first-timestamp", "last-timestamp"))
+
+
+def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, store: MemoryStore) -> None:
+    """Section 6: the list MUST carry an entry for the main partition if the log is unpartitioned."""
+    assert [entry["partition"] for entry in partitions(log)] == ["0", "1", "2", "3"]
+    assert [entry["partition"] for entry in partitions(store.create("one", LogSettings(), incarnation="i"))] == ["0"]
+
+
+def test_a_stopped_partition_says_why(log: StoredLog, store: MemoryStore) -> None:
+    store.fail(log.partitions[3], StorageError("the disk is gone"))
+    assert [entry["state"] for entry in partitions(log)] == ["running"] * 3 + ["stopped: the disk is gone"]
+
+
+def test_the_log_tells_its_own_settings_beside_its_partitions(store: MemoryStore) -> None:
+    log = store.create("kept", LogSettings(retention_ms=5000, retention_bytes=1 << 20), incarnation="abc")
+    top = log_info(log, "interval:5")
+    del top[names.INFO_PARTITIONS]
+    assert top == {"log": "kept", "incarnation": "abc", "retention-ms": 5000, "retention-bytes": 1 << 20, "sync": "interval:5"}
+
+
+def test_the_answer_is_one_amqp_value_section(log: StoredLog) -> None:
+    message = value_message(log_info(log, "always"))
+    assert decode(message) == (Described(ULong(0x77), log_info(log, "always")), len(message))

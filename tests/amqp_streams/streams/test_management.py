@@ -1,0 +1,122 @@
+"""Requests to `$management` are read leniently and answered precisely."""
+
+import proton
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import WireError
+from amqp_streams.streams.management import (
+    BAD_REQUEST,
+    Answer,
+    Request,
+    RequestError,
+    answer_message,
+    described_settings,
+    parse_request,
+    requested_name,
+    requested_settings,
+)
+from amqp_streams.wire.types import Int, Symbol, ULong, Value
+
+
+def message(body: object = None, *, correlation: object = None, reply_to: str | None = "me", **properties: object) -> bytes:
+    """A request as a client of Proton's makes it."""
+    written = proton.Message(body=body, id="request-1", properties=properties or None)
+    written.reply_to = reply_to
+    if correlation is not None:
+        written.correlation_id = correlation
+    return bytes(written.encode())
+
+
+def request(name: str = "temps", **body: Value) -> Request:
+    return Request("CREATE", "event-log", name, {key.replace("_", "-"): value for key, value in body.items()}, "me", 1)
+
+
+def test_a_request_is_taken_apart() -> None:
+    read = parse_request(message({"partitions": 4}, operation="CREATE", type="event-log", name="temps"))
+    assert read == Request("CREATE", "event-log", "temps", {"partitions": 4}, "me", "request-1")
+
+
+def test_the_answer_repeats_the_correlation_id_rather_than_the_message_id() -> None:
+    assert parse_request(message(correlation="c-7", operation="READ")).correlation == "c-7"
+    assert parse_request(message(operation="READ")).correlation == "request-1"
+
+
+def test_operations_are_read_in_any_case() -> None:
+    assert parse_request(message(operation="query")).operation == "QUERY"
+
+
+def test_what_is_missing_or_of_another_type_is_empty() -> None:
+    assert parse_request(message("no map", reply_to=None, operation=7)) == Request("", "", "", {}, None, "request-1")
+    assert parse_request(b"\x00\x53\x75\xa0\x00") == Request("", "", "", {}, None, None)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"garbage", b"\x00\x53\x77", b"\x00\x53\x73\xc0\xff\x01", b"\x00\x53\x74\xc1\x04\x03\x40\x40\x40"]
+)
+def test_what_is_no_message_has_no_answer(garbage: bytes) -> None:
+    with pytest.raises(WireError):
+        parse_request(garbage)
+
+
+@pytest.mark.parametrize("name", ["", ".", "a/b", "$management", "a b", "x" * 256, "-a"])
+def test_a_name_that_is_no_name_is_a_bad_request(name: str) -> None:
+    with pytest.raises(RequestError, match="'name'") as refused:
+        requested_name(request(name))
+    assert refused.value.answer.status == BAD_REQUEST
+
+
+def test_settings_given_are_put_over_those_there_are() -> None:
+    base = LogSettings(partitions=2, retention_ms=5000)
+    assert requested_settings(request(), base) == base
+    changed = requested_settings(request(partitions=Int(3), segment_bytes=ULong(1 << 20), retention_bytes=2 << 20), base)
+    assert changed == LogSettings(partitions=3, retention_ms=5000, segment_bytes=1 << 20, retention_bytes=2 << 20)
+
+
+def test_a_setting_may_be_unset() -> None:
+    assert requested_settings(request(retention_ms=None), LogSettings(retention_ms=5000)).retention_ms is None
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"partitions": 0}, "'partitions'"),
+        ({"partitions": 1025}, "'partitions'"),
+        ({"partitions": "many"}, "'partitions'"),
+        ({"partitions": True}, "'partitions'"),
+        ({"partitions": [1]}, "'partitions'"),
+        ({"retention_ms": 1}, "'retention-ms'"),
+        ({"retention_ms": "yesterday"}, "'retention-ms'"),
+        ({"segment_bytes": -1}, "'segment-bytes'"),
+        ({"colour": "blue"}, r"unknown setting 'colour': known are partitions, retention-bytes"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(body: dict[str, Value], reason: str) -> None:
+    with pytest.raises(RequestError, match=reason) as refused:
+        requested_settings(request(**body), LogSettings())
+    assert refused.value.answer.status == BAD_REQUEST
+
+
+def test_settings_are_described_by_the_names_that_requests_use() -> None:
+    settings = LogSettings(partitions=3, retention_ms=5000)
+    described = described_settings(settings)
+    assert described["retention-ms"] == 5000
+    assert requested_settings(Request("", "", "", described, None, None), LogSettings()) == settings
+
+
+@pytest.mark.parametrize("correlation", ["text", ULong(7), b"binary", None])
+def test_an_answer_says_its_status_under_both_spellings(correlation: Value) -> None:
+    """Clients look for one or the other."""
+    answer = answer_message(Request("READ", "", "", {}, "me", correlation), Answer(404, "no such log", {"a": Symbol("b")}))
+    read = proton.Message()
+    read.decode(answer)
+    assert read.properties == {
+        "status-code": 404,
+        "statusCode": 404,
+        "status-description": "no such log",
+        "statusDescription": "no such log",
+    }
+    assert isinstance(read.properties["status-code"], proton.int32)
+    given = read.correlation_id
+    assert (bytes(given) if isinstance(given, memoryview) else given) == correlation
+    assert read.body == {"a": "b"}
