@@ -1,0 +1,55 @@
+"""Target partitions go in, places come out; the learnt layout reads what the full decoder reads."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.client import message as messages
+from amqp_streams.client.message import Place, bare, place_of, with_target_partition
+from amqp_streams.names import OFFSET, SOURCE_PARTITION, TIMESTAMP
+from amqp_streams.wire.annotations import AnnotationWriter, section
+from amqp_streams.wire.codec import Symbol, Timestamp
+from amqp_streams.wire.sections import delivery_annotations, target_partition
+
+BODY = b"\x00\x53\x75\xa0\x01x"
+HEADER = b"\x00\x53\x70\xc0\x02\x01\x41"
+
+
+def test_a_target_partition_goes_behind_the_header_and_replaces_other_delivery_annotations() -> None:
+    assert target_partition(with_target_partition(BODY, "7")) == "7"
+    assert with_target_partition(HEADER + BODY, "7").startswith(HEADER + b"\x00\x53\x71")
+    again = with_target_partition(with_target_partition(HEADER + BODY, "7"), "12")
+    assert delivery_annotations(again) == {"event-streams-target-partition": "12"}
+    assert bare(again) == HEADER + BODY
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1023), st.integers(0, 10**16 - 1), st.integers(0, 1 << 60), st.booleans(), st.binary(max_size=20)),
+        max_size=20,
+    )
+)
+def test_places_are_those_that_were_written_whatever_came_before(written: list[tuple[int, int, int, bool, bytes]]) -> None:
+    for partition, number, timestamp, with_header, extra in written:
+        annotations = AnnotationWriter(str(partition), {"x-opt-a": extra}).run(number, timestamp, 1)[0]
+        message = (HEADER if with_header else b"") + annotations + BODY
+        assert place_of(message) == Place(str(partition), f"{number:016d}", timestamp)
+
+
+@given(st.permutations([SOURCE_PARTITION, OFFSET, TIMESTAMP]), st.sampled_from(["1", "22"]), st.text("abc", min_size=1, max_size=20))
+def test_any_order_and_any_offsets_are_read(order: list[str], partition: str, offset: str) -> None:
+    values = {SOURCE_PARTITION: Symbol(partition), OFFSET: Symbol(offset), TIMESTAMP: Timestamp(7)}
+    message = section({name: values[name] for name in order}) + BODY
+    for _ in range(2):
+        assert place_of(message) == Place(partition, offset, 7)
+
+
+def test_offsets_as_strings_and_missing_ones_are_read_too() -> None:
+    assert place_of(section({OFFSET: "5"}) + BODY) == Place(None, "5", None)
+    assert place_of(BODY) == Place(None, None, None)
+
+
+def test_layouts_learnt_are_bounded() -> None:
+    for number in range(300):
+        extra = {f"x-{'y' * (number % 150)}": number}
+        place_of(AnnotationWriter("0", extra).run(1, 1, 1)[0] + BODY)
+    assert len(messages._layouts) <= 64
