@@ -52,6 +52,7 @@ class _Batch:
     header_sizes: bytes
     now_ms: int
     receipt: Receipt
+    store: Store
 
     def append(self, partition: Partition, indices: Sequence[int]) -> StorageError | None:
         """Give the messages at these indices to a partition."""
@@ -70,12 +71,13 @@ class _Batch:
     def _append(
         self, partition: Partition, indices: Sequence[int] | None, messages: list[bytes], header_sizes: bytes
     ) -> StorageError | None:
+        before = self.store.pending_bytes
         try:
             partition.append(messages, header_sizes, self.now_ms)
         except StorageError as error:
             self.receipt.refused += [(index, error) for index in (range(len(messages)) if indices is None else indices)]
             return error
-        self.receipt.parts.append(Part(partition, indices, len(messages), sum(map(len, messages))))
+        self.receipt.parts.append(Part(partition, indices, len(messages), self.store.pending_bytes - before))
         return None
 
 
@@ -95,7 +97,7 @@ class Intake:
         except MessagesRefusedError as refused:
             self._receive_others(grant, messages, refused, now_ms, receipt)
             return receipt
-        batch = _Batch(messages, stored, header_sizes, now_ms, receipt)
+        batch = _Batch(messages, stored, header_sizes, now_ms, receipt, self._store)
         if isinstance(grant, Producing):
             self._route(grant, batch)
         else:
@@ -171,7 +173,7 @@ class Intake:
             stored, sizes = [batch.stored[index]], batch.header_sizes[index : index + 1]
             same = stored[0] is message
             messages = stored if same else [message]
-            self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt))
+            self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt, self._store))
             batch.receipt.parts += [replace(part, indices=(index,)) for part in receipt.parts]
             batch.receipt.refused += [(index, reason) for _, reason in receipt.refused]
 
