@@ -191,7 +191,8 @@ class Node:
 
     def info_message(self, grant: Informing) -> bytes:
         """The answer of `<address>/$info`."""
-        return info.value_message(info.log_info(grant.log, self._sync))
+        log = self._store.logs.get(grant.log.name, grant.log)  # its settings may have changed since the attach
+        return info.value_message(info.log_info(log, self._sync))
 
     def manage(self, request: Request) -> Answer:
         """Carry out a request to `$management`."""

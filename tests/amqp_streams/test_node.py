@@ -1,0 +1,350 @@
+"""The node decides on links, wakes those who wait, and carries out management requests. No sockets, no engine."""
+
+from itertools import count
+
+import pytest
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import CorruptionError, DiskFullError, PeerError, StorageError
+from amqp_streams.node import LogCounters, Node, skipped_text, storage_refusal
+from amqp_streams.storage.ports import CommitDone, Partition
+from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
+from amqp_streams.streams.management import Request
+from amqp_streams.streams.reader import Run
+from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.codec import decode
+from amqp_streams.wire.types import Described, Symbol, ULong, Value
+
+NOW = 1_700_000_000_000
+EARLIEST: dict[str, Value] = {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@earliest")}}
+
+
+class Bench:
+    """A node, its store, and the commits that came back."""
+
+    def __init__(self, *, auto_create: int = 0, partitions: int = 2) -> None:
+        self.store = MemoryStore()
+        self.ended: list[CommitDone] = []
+        self.store.on_commit = self.ended.append
+        ids = count(1)
+        self.node = Node(self.store, sync="always", new_id=lambda: f"id{next(ids)}", auto_create_partitions=auto_create)
+        self.log = self.node.create("temps", LogSettings(partitions=partitions))
+
+    def append(self, *indices: int) -> set[Consuming]:
+        """One event to each of these partitions; the consumers that were woken."""
+        partitions: list[Partition] = [self.log.partitions[index] for index in indices]
+        for partition in partitions:
+            partition.append([b"\x00\x53\x75\xa0\x01x"], b"\0", NOW)
+        self.store.commit()
+        return self.node.committed(self.ended[-1], partitions)
+
+    def consume(self, **options: object) -> Consuming:
+        grant = self.node.attach(attach(consumer=True, **options))
+        assert isinstance(grant, Consuming)
+        return grant
+
+    def read(self, consumer: Consuming) -> list[tuple[int, int]]:
+        got = []
+        while run := self.node.next_run(consumer, 100):
+            got += [(run.partition.index, run.first + index) for index in range(run.count)]
+        return got
+
+    def manage(self, operation: str, name: str = "", type_: str = "event-log", **body: Value) -> tuple[int, str, Value]:
+        settings: dict[Value, Value] = {key.replace("_", "-"): value for key, value in body.items()}
+        answer = self.node.manage(Request(operation, type_, name, settings, "me", 1))
+        return answer.status, answer.description, answer.body
+
+
+def attach(address: str | None = "temps", *, consumer: bool = False, **options: object) -> AttachRequest:
+    return AttachRequest("link", "container", consumer=consumer, address=address, **options)  # type: ignore[arg-type]
+
+
+def refusal(node: Node, request: AttachRequest) -> PeerError:
+    with pytest.raises(PeerError) as refused:
+        node.attach(request)
+    return refused.value
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# -- attach
+
+
+@pytest.mark.parametrize(
+    ("request_", "kind"),
+    [
+        (attach(), Producing),
+        (attach(None), Relaying),
+        (attach(consumer=True), Consuming),
+        (attach("temps/$info", consumer=True), Informing),
+        (attach("$management"), Managing),
+        (attach("$management", consumer=True), Replying),
+        (attach(None, consumer=True, dynamic=True), Replying),
+    ],
+)
+def test_each_address_has_its_kind_of_link(bench: Bench, request_: AttachRequest, kind: type[Grant]) -> None:
+    assert isinstance(bench.node.attach(request_), kind)
+
+
+@pytest.mark.parametrize(
+    ("request_", "condition"),
+    [
+        (attach("nowhere"), names.NOT_FOUND),
+        (attach("nowhere", consumer=True), names.NOT_FOUND),
+        (attach("nowhere/$info", consumer=True), names.NOT_FOUND),
+        (attach("temps/$info"), names.NOT_FOUND),
+        (attach("temps/$info/$info", consumer=True), names.NOT_FOUND),
+        (attach(None, consumer=True), names.INVALID_FIELD),
+        (attach(None, dynamic=True), names.NOT_IMPLEMENTED),
+        (attach(properties={names.PARTITION: Symbol("7")}), names.NOT_FOUND),
+        (attach(consumer=True, properties={names.PARTITION: Symbol("7")}), names.NOT_FOUND),
+        (attach(consumer=True, properties={names.CONSUMER_GROUP: "g"}), names.NOT_IMPLEMENTED),
+        (attach(consumer=True, properties={names.EPOCH: ULong(1)}), names.NOT_IMPLEMENTED),
+        (attach(consumer=True, filters={names.FILTER_DELIVERY_ANNOTATIONS: "no map"}), names.INVALID_FIELD),
+    ],
+)
+def test_each_refusal_has_its_condition_and_leaves_nothing_behind(bench: Bench, request_: AttachRequest, condition: str) -> None:
+    assert refusal(bench.node, request_).condition == condition
+    assert list(bench.node.consumers()) == []
+    assert bench.node.links_of("temps") == ()
+
+
+def test_an_unknown_address_says_how_to_create_the_log(bench: Bench) -> None:
+    assert "amqp-streams log create nowhere --partitions" in refusal(bench.node, attach("nowhere")).description
+    assert len(refusal(bench.node, attach("x" * 5000)).description) <= 1024
+
+
+def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
+    bench = Bench(auto_create=3)
+    grant = bench.node.attach(attach("made"))
+    assert isinstance(grant, Producing)
+    assert len(grant.log.partitions) == 3
+    assert bench.node.counters["made"] == LogCounters()
+    assert refusal(bench.node, attach("no/name")).condition == names.NOT_FOUND
+
+
+def test_a_log_that_cannot_be_made_is_a_failure_of_ours() -> None:
+    bench = Bench(auto_create=1)
+
+    def broken(*_args: object, **_options: object) -> None:
+        raise StorageError
+
+    bench.store.create = broken  # type: ignore[assignment]
+    with pytest.raises(StorageError):
+        bench.node.attach(attach("made"))
+
+
+def test_a_bound_consumer_has_one_partition_and_nothing_to_announce(bench: Bench) -> None:
+    bound = bench.consume(properties={names.PARTITION: Symbol("1")})
+    agnostic = bench.consume()
+    assert (bound.bound, bound.announce, bound.partitions) == (True, False, bench.log.partitions[1:])
+    assert (agnostic.bound, agnostic.announce, agnostic.partitions) == (False, True, bench.log.partitions)
+
+
+def test_links_are_known_by_their_log_until_they_detach(bench: Bench) -> None:
+    grants = [bench.node.attach(each) for each in (attach(), attach(consumer=True), attach("temps/$info", consumer=True))]
+    assert set(bench.node.links_of("temps")) == set(grants)
+    assert list(bench.node.consumers()) == [grants[1]]
+    for grant in grants:
+        bench.node.detach(grant)
+        bench.node.detach(grant)
+    assert bench.node.links_of("temps") == ()
+    bench.node.detach(Relaying())
+    bench.node.detach(Managing())
+
+
+# -- reading
+
+
+def test_a_consumer_without_a_filter_gets_what_is_accepted_after_its_attach(bench: Bench) -> None:
+    bench.append(0, 1)
+    consumer = bench.consume()
+    assert bench.read(consumer) == []
+    bench.append(1)
+    assert bench.read(consumer) == [(1, 1)]
+
+
+def test_a_consumer_is_woken_by_the_partitions_that_it_reads_once_it_waits(bench: Bench) -> None:
+    bound = bench.consume(properties={names.PARTITION: Symbol("1")}, filters=EARLIEST)
+    assert bench.append(1) == set(), "it has not looked yet, so it does not wait"
+    assert bench.read(bound) == [(1, 0)]
+    assert bench.append(0) == set()
+    assert bench.append(1) == {bound}
+    assert bench.append(1) == set(), "woken once"
+    assert bench.read(bound) == [(1, 1), (1, 2)]
+
+
+def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_read(bench: Bench) -> None:
+    """A consumer with little credit finds one partition empty and goes on with the other; then the first gets more."""
+    consumer = bench.consume(filters=EARLIEST)
+    bench.append(0, *[1] * 20)
+    taken = [run for _ in range(3) if (run := bench.node.next_run(consumer, 2))]
+    assert [run.partition.index for run in taken] == [0, 1, 1]
+    bench.append(0)
+    assert (0, 1) in bench.read(consumer)
+
+
+def test_a_detached_consumer_is_not_woken(bench: Bench) -> None:
+    consumer = bench.consume()
+    assert bench.read(consumer) == []
+    bench.node.detach(consumer)
+    assert bench.append(0, 1) == set()
+
+
+def test_a_failed_commit_wakes_nobody(bench: Bench) -> None:
+    consumer = bench.consume()
+    assert bench.read(consumer) == []
+    bench.store.fail(bench.log.partitions[0], StorageError("broken"), stop=False)
+    assert bench.append(0) == set()
+    assert bench.append(0) == {consumer}
+
+
+@pytest.mark.parametrize(
+    ("error", "condition"),
+    [
+        (CorruptionError("bad bytes", first=1, after=2), names.INTERNAL_ERROR),
+        (StorageError("gone"), names.INTERNAL_ERROR),
+        (DiskFullError("full"), names.RESOURCE_LIMIT_EXCEEDED),
+    ],
+)
+def test_what_the_disk_does_is_told_by_a_condition(bench: Bench, error: StorageError, condition: str) -> None:
+    consumer = bench.consume(filters=EARLIEST)
+    bench.append(0)
+
+    def broken(_at: int, _bytes: int) -> None:
+        raise error
+
+    bench.log.partitions[0].read = broken  # type: ignore[method-assign, assignment]
+    for read in (lambda: bench.node.next_run(consumer, 1), lambda: bench.node.record(consumer, 0, 0)):
+        with pytest.raises(PeerError) as refused:
+            read()
+        assert (refused.value.condition, refused.value.description) == (condition, str(error))
+    assert storage_refusal(error).condition == condition
+
+
+def test_a_record_is_read_again_by_its_number(bench: Bench) -> None:
+    bench.append(0, 0, 1)
+    consumer = bench.consume(filters=EARLIEST)
+    run = bench.node.record(consumer, 0, 1)
+    assert run is not None
+    assert (run.partition.index, run.first, run.count) == (0, 1, 1)
+
+
+def test_a_record_that_retention_removed_cannot_be_read_again(bench: Bench) -> None:
+    log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
+    consumer = bench.node.attach(attach("short", consumer=True))
+    assert isinstance(consumer, Consuming)
+    partition = log.partitions[0]
+    partition.append([b"x"], b"\0", NOW)
+    bench.store.commit()
+    bench.store.apply_retention(NOW + 5000)
+    assert bench.node.record(consumer, 0, 0) is None, "nothing is left"
+    partition.append([b"x"], b"\0", NOW + 5000)
+    bench.store.commit()
+    assert bench.node.record(consumer, 0, 0) is None, "what follows is not what was asked for"
+
+
+def test_what_was_skipped_is_told_in_words(bench: Bench) -> None:
+    bench.append(1)
+    chunk = bench.log.partitions[1].read(0, 100)
+    assert chunk is not None
+    assert skipped_text(Run(bench.log.partitions[1], chunk, 0, 1, 3)) == (
+        "3 events before offset 0000000000000000 of partition 1 were removed by retention"
+    )
+
+
+# -- information and requests
+
+
+def test_information_is_of_this_moment(bench: Bench) -> None:
+    grant = bench.node.attach(attach("temps/$info", consumer=True))
+    assert isinstance(grant, Informing)
+    before = bench.node.info_message(grant)
+    bench.append(0)
+    assert bench.node.info_message(grant) != before
+
+
+def test_information_on_a_link_that_is_attached_follows_changed_settings(bench: Bench) -> None:
+    grant = bench.node.attach(attach("temps/$info", consumer=True))
+    assert isinstance(grant, Informing)
+    bench.manage("UPDATE", "temps", retention_ms=5000)
+    answer, _ = decode(bench.node.info_message(grant))
+    assert isinstance(answer, Described)
+    assert isinstance(answer.value, dict)
+    assert answer.value["retention-ms"] == 5000
+
+
+def test_answers_are_found_by_any_address_of_their_link(bench: Bench) -> None:
+    own = bench.node.attach(attach("$management", consumer=True, peer_address="my-answers"))
+    made_up = bench.node.attach(attach(None, consumer=True, dynamic=True))
+    nameless = bench.node.attach(attach("$management", consumer=True))
+    assert isinstance(own, Replying)
+    assert isinstance(made_up, Replying)
+    assert isinstance(nameless, Replying)
+    assert own.addresses == {"my-answers"}
+    assert len(made_up.addresses) == len(nameless.addresses) == 1
+    assert all(address.startswith("$reply.") for address in made_up.addresses | nameless.addresses)
+    bench.node.detach(own)
+
+
+def test_logs_are_created_described_listed_changed_and_deleted_by_request(bench: Bench) -> None:
+    status, _, body = bench.manage("CREATE", "new", partitions=3, retention_ms=5000)
+    assert status == 201
+    assert isinstance(body, dict)
+    assert (body["name"], body["retention-ms"], len(body["partitions"])) == ("new", 5000, 3)  # type: ignore[arg-type]
+    assert bench.manage("READ", "new") == (200, "OK", body)
+    status, _, listed = bench.manage("QUERY")
+    assert status == 200
+    assert isinstance(listed, dict)
+    assert [log["name"] for log in listed["logs"]] == ["new", "temps"]  # type: ignore[union-attr, index, call-overload]
+    status, _, changed = bench.manage("UPDATE", "new", retention_ms=9000)
+    assert (status, changed) == (200, body | {"retention-ms": 9000})
+    assert bench.manage("DELETE", "new") == (204, "deleted", {})
+    assert bench.manage("READ", "new")[0] == 404
+    assert set(bench.node.counters) == {"temps"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "name", "type_", "body", "status"),
+    [
+        ("CREATE", "temps", "event-log", {}, 409),
+        ("CREATE", "a/b", "event-log", {}, 400),
+        ("CREATE", "new", "event-log", {"partitions": 0}, 400),
+        ("CREATE", "new", "event-log", {"colour": "blue"}, 400),
+        ("CREATE", "new", "queue", {}, 501),
+        ("READ", "nowhere", "event-log", {}, 404),
+        ("READ", "", "event-log", {}, 400),
+        ("UPDATE", "nowhere", "event-log", {}, 404),
+        ("UPDATE", "temps", "event-log", {"partitions": 3}, 400),
+        ("UPDATE", "temps", "event-log", {"retention_ms": 1}, 400),
+        ("DELETE", "nowhere", "event-log", {}, 404),
+        ("DANCE", "temps", "event-log", {}, 501),
+        ("", "temps", "", {}, 501),
+        ("READ", "temps", "", {}, 200),
+    ],
+)
+def test_each_request_has_its_status(  # noqa: PLR0917  a table has columns
+    bench: Bench, operation: str, name: str, type_: str, body: dict[str, Value], status: int
+) -> None:
+    assert bench.manage(operation, name, type_, **body)[0] == status
+
+
+def test_a_disk_that_fails_a_request_is_a_server_error(bench: Bench) -> None:
+    def broken(_name: str) -> None:
+        raise StorageError("the disk is gone")
+
+    bench.store.delete = broken  # type: ignore[method-assign]
+    assert bench.manage("DELETE", "temps") == (500, "the disk is gone", None)
+
+
+def test_events_go_in_through_the_intake(bench: Bench) -> None:
+    grant = bench.node.attach(attach())
+    assert isinstance(grant, Producing)
+    receipt = bench.node.receive(grant, [b"\x00\x53\x75\xa0\x01a", b"garbage"], NOW)
+    assert [index for index, _ in receipt.refused] == [1]
+    bench.store.commit()
+    assert sum(partition.end for partition in bench.log.partitions) == 1
