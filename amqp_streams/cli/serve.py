@@ -72,6 +72,6 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
     from amqp_streams import server  # noqa: PLC0415
     from amqp_streams.server import logs  # noqa: PLC0415
 
-    logs.configure(logs.LogFormat(settings.log_format), logs.LogLevel(settings.log_level))
+    logs.configure(settings.log_format, settings.log_level)
     with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
         return server.run(settings, ready=ready)

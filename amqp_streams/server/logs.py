@@ -6,10 +6,11 @@ Law: a secret is never written, whoever logs it under a name that says what it i
 import logging
 import sys
 from collections.abc import Mapping, MutableMapping
-from enum import StrEnum
 from typing import Any, Final, TextIO
 
 import structlog
+
+from amqp_streams.config import LogFormat, LogLevel
 
 MASKED: Final = "***"
 # Parts of key names whose values are masked, however deep in a value they are.
@@ -20,22 +21,6 @@ _OURS: Final = frozenset({"event", "level", "timestamp", "exc_info", "_record", 
 
 # Loggers of libraries that tell at INFO what only their authors want to know.
 _CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets")
-
-
-class LogFormat(StrEnum):
-    """`text` for people (coloured on a terminal), `json` for machines: one object a line."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """What is written: this and everything graver."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None) -> None:
