@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, assert_never
 
 from amqp_streams.client.address import Address
-from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, TimedOutError
+from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.links import Link, ReceiverLink, Sendable, SenderLink
 from amqp_streams.client.options import TlsOptions
 from amqp_streams.client.protocol import Attached, Changed, Closed, ConnectionProtocol, Detached, Happening, Opened, Outcomes
@@ -58,6 +58,10 @@ class Attachment:
         except asyncio.CancelledError:
             self.close()
             raise
+        if self.ended.done():
+            # Some refuse by an attach like any other and a detach on its heels.
+            error = self.ended.result()
+            raise LinkRefusedError(error.condition, error.description, error.info) if type(error) is LinkError else error
 
     def end(self, error: AmqpStreamsError) -> None:
         """The peer or the connection ended it."""

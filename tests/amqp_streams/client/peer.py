@@ -27,6 +27,7 @@ class Node:
         self.mechanisms: tuple[str, ...] = ("PLAIN", "ANONYMOUS")
         self.password_ok: Callable[[str, bytes], bool] = lambda mechanism, response: True
         self.refused: dict[str, proton.Condition] = {}
+        self.null_termini = True
         self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
         self.condition: proton.Condition | None = None
         self.capabilities: list[str] = []
@@ -131,6 +132,8 @@ class Peer:
         self.node.attaches.append(link)
         condition = self.node.refused.get(address)
         if condition is not None:
+            if self.node.null_termini:
+                link.source.type = link.target.type = proton.Terminus.UNSPECIFIED
             link.open()
             link.condition = condition
             link.close()

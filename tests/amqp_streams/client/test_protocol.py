@@ -250,10 +250,7 @@ def test_a_filter_and_link_properties_reach_the_peer() -> None:
     pair.run()
     [link] = pair.node.attaches
     assert link.remote_properties == {"event-streams-partition": "3"}
-    data = link.remote_source.filter
-    data.rewind()
-    data.next()
-    encoded, _ = decode(link.remote_source.filter.encode())
+    encoded, _ = decode(bytes(link.remote_source.filter.encode()))
     assert encoded == {Symbol("start"): start}
 
 

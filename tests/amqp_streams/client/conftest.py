@@ -1,0 +1,94 @@
+"""A node in memory that clients connect to without a network, and the real one in a process of its own."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from amqp_streams.client import RetryPolicy, wire
+from amqp_streams.client.address import Address
+from amqp_streams.client.errors import ConnectError
+from amqp_streams.client.options import TlsOptions
+from amqp_streams.client.stream import Listener, Stream
+from tests.amqp_streams.client.peer import Node, Peer
+
+AT_ONCE = RetryPolicy(first_ms=0, jitter=lambda: 0.0)
+"""Retries without waiting."""
+
+
+class MemoryStream:
+    """A stream whose other end is a peer in this process; bytes move when the loop comes round."""
+
+    def __init__(self, listener: Listener, peer: Peer) -> None:
+        self._listener = listener
+        self.peer = peer
+        self.full = False
+        self.open = True
+
+    def write(self, data: bytes) -> None:
+        if self.open:
+            asyncio.get_running_loop().call_soon(self._carry, data)
+
+    def _carry(self, data: bytes) -> None:
+        if self.open:
+            self.peer.receive(data)
+            self.pump()
+
+    def pump(self) -> None:
+        """Bring what the peer has to say."""
+        if self.open and (output := self.peer.take_output()):
+            self._listener.received(memoryview(output))
+
+    def close(self) -> None:
+        if self.open:
+            self.open = False
+            asyncio.get_running_loop().call_soon(self._listener.lost, None)
+
+    def abort(self) -> None:
+        self.close()
+
+    def cut(self) -> None:
+        """Gone, with whatever was on its way."""
+        self.open = False
+        self._listener.lost(None)
+
+
+class MemoryNode(Node):
+    """A node and its connections; `lose` breaks them as a pulled cable does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.streams: list[MemoryStream] = []
+        self.unreachable = 0
+        self.asked: list[Address] = []
+
+    async def open_stream(self, address: Address, _tls: TlsOptions | None, listener: Listener) -> Stream:
+        self.asked.append(address)
+        if self.unreachable > 0:
+            self.unreachable -= 1
+            message = f"{address}: refused"
+            raise ConnectError(message)
+        stream = MemoryStream(listener, Peer(self))
+        self.streams.append(stream)
+        return cast("Stream", stream)
+
+    @property
+    def peer(self) -> Peer:
+        """The latest connection's."""
+        return self.streams[-1].peer
+
+    def lose(self) -> None:
+        """Break the latest connection."""
+        self.streams[-1].cut()
+
+    def work(self) -> None:
+        """Let the latest peer do what the test changed."""
+        self.peer.work()
+        self.streams[-1].pump()
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch) -> MemoryNode:
+    memory = MemoryNode()
+    monkeypatch.setattr(wire, "open_stream", cast("Any", memory.open_stream))
+    return memory
