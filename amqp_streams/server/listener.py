@@ -98,7 +98,7 @@ class Channel(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _alive(self) -> asyncio.Transport | None:
-        # A transport that broke tells us in a later turn; until then uvloop's raises when it is touched.
+        # A transport that broke tells us in a later turn; until then each write to it would be a warning in the log.
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     # -- asyncio.BufferedProtocol: what the loop calls
