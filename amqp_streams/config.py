@@ -162,7 +162,7 @@ class Limits(_Settings):
     unsettled: int = Field(default=8192, ge=1, description="deliveries a consumer link may leave unsettled")
     credit: int = Field(default=2000, ge=1, le=100_000, description="transfers granted to a producer link")
     pending_bytes: Bytes = Field(default=64 << 20, ge=1 << 20, description="received, not yet durable; beyond it credit is withheld")
-    connection_pending_bytes: Bytes = Field(default=4 << 20, ge=64 << 10, description="written towards one slow peer")
+    connection_pending_bytes: Bytes = Field(default=1 << 20, ge=64 << 10, description="written towards one slow peer")
     unauthenticated_ms: Milliseconds = Field(
         default=10_000,
         ge=100,
