@@ -120,8 +120,8 @@ class SaslClient:
         names = _symbols(offered)
         mechanism = next((name for name in self._credentials.mechanisms() if name in names), None)
         if mechanism is None:
-            who = "a user name" if self._credentials.user is not None else "no user name"
-            message = f"the peer offers {', '.join(names) or 'no mechanism'}, which does not go with {who}"
+            who = "a user name and a password were" if self._credentials.user is not None else "no user name was"
+            message = f"the peer offers {', '.join(names) or 'no mechanism'}, and {who} given"
             raise AuthenticationError(message)
         init = Described(ULong(_INIT), [Symbol(mechanism), self._credentials.initial_response(mechanism), self._hostname])
         body = encode(init)

@@ -39,8 +39,7 @@ class Stream(asyncio.BufferedProtocol):
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
-        self._buffer = bytearray(READ_BYTES)
-        self._view = memoryview(self._buffer)
+        self._view = memoryview(bytearray(READ_BYTES))
         self._transport: asyncio.Transport | None = None
         self.full = False
 
@@ -66,9 +65,9 @@ class Stream(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 (asyncio's signature)
-        """Where to read to."""
-        return self._buffer
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (asyncio's signature)
+        """Where to read to. A view: asyncio's TLS slices it, and a slice of a bytearray would be a copy."""
+        return self._view
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes were read."""
