@@ -1,13 +1,22 @@
 """An echoing AMQP stand-in and certificates, for tests of the listeners."""
 
 import asyncio
+import contextlib
 import ssl
 import subprocess
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from amqp_streams.config import TlsSettings
+from amqp_streams.config import Listener, TlsSettings
 from amqp_streams.server.channel import ByteChannel
+from amqp_streams.server.listener import Listeners
+
+LOCAL = Listener(host="127.0.0.1", port=0)
+
+Listen = Callable[..., Awaitable[Listeners]]
+Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[..., Awaitable[Peer]]
 
 
 @dataclass
@@ -85,6 +94,20 @@ class Authority:
         if presenting:
             context.load_cert_chain(presenting.certificate, presenting.key)
         return context
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def closed_without_a_word(peer: Peer) -> bool:
+    """Whether the node ends this connection and sends nothing; a reset will do."""
+    try:
+        return await peer[0].read(-1) == b""
+    except ConnectionResetError:
+        return True
 
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
