@@ -39,8 +39,9 @@ class Journal:
         self.slots: Final = slots
         self._generation = generation
         self._seed: Final = seed
-        self.current: Slot = slots[0]
-        self._begin(slots[0])
+        # The oldest first: if its first new record is torn, the newest file still shows what was last.
+        self.current: Slot = min(slots, key=lambda slot: slot.generation)
+        self._begin(self.current)
 
     @property
     def record_bytes_max(self) -> int:
@@ -108,7 +109,8 @@ class Entry:
 class Found:
     """What the journal files hold, for recovery."""
 
-    generation: int = 0
+    generations: dict[str, int] = field(default_factory=dict)
+    """By the file's name, the generation of its last use."""
     entries: dict[tuple[int, int], list[Entry]] = field(default_factory=dict)
 
 
@@ -151,13 +153,14 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Fo
             continue
         file = OpenFile(files, folder / name)
         generation, heads = last_use(file, seed)
-        found.generation = max(found.generation, generation)
+        found.generations[name] = generation
         if not heads and not _is_blank(file):
             words = "holds no record that can be read: its first one was being written, or the file is damaged"
             findings.append(Finding(Severity.WARNING, relative, 0, words))
         uses.append((generation, relative, file, heads))
+    newest = max(found.generations.values(), default=0)
     for generation, relative, file, heads in sorted(uses, key=lambda use: use[:2]):
-        for position, head, data in whole_records(file, relative, heads, findings, newest=generation == found.generation):
+        for position, head, data in whole_records(file, relative, heads, findings, newest=generation == newest):
             for uid, partition, entry in _entries(file, position, head, data):
                 found.entries.setdefault((uid, partition), []).append(entry)
     return found

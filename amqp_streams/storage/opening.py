@@ -85,8 +85,11 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         log = catalog.read_log(files, root, name, checkpoint, findings)
         logs.append((log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings)))
     _report_missing_logs({log.name for log, _ in logs}, checkpoint, findings)
-    slots = [Slot(file, file.size()) for file in prepare(files, root, tuning.journal_files, tuning.journal_bytes)]
-    journal = Journal(slots, generation=found.generation, seed=seed)
+    journal_files = prepare(files, root, tuning.journal_files, tuning.journal_bytes)
+    slots = [Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files]
+    journal = Journal(slots, generation=max(found.generations.values(), default=0), seed=seed)
+    for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
+        files.unlink(root / FOLDER / name)  # added when a failure pinned others; what it held is in segments now
     reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
     return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, findings)
 

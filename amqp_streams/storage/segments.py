@@ -130,7 +130,7 @@ class Segments:
                 if not segment.exists:
                     self._reading.file(segment.path, create=True)
                     staged.created.append(segment.path)
-                    staged.steps.append(SyncFolder(self.folder))
+                staged.steps.append(SyncFolder(self.folder))  # the name, too, must be there after a loss of power
             buffers = record.encode(piece, self.seed)
             length = len(buffers[0]) + len(buffers[1])
             staged.steps.append(Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists))
