@@ -35,8 +35,16 @@ class Endpoint:
     tls: TlsOptions | None = None
 
     def client(self) -> Client:
-        """A client of this node, not connected yet."""
-        return connect(self.url, user=self.user, password=self.password, tls=self.tls)
+        """A client of this node, not connected yet.
+
+        Raises:
+            ConfigError: the URL is none.
+        """
+        try:
+            return connect(self.url, user=self.user, password=self.password, tls=self.tls)
+        except ValueError as error:
+            message = f"--url (AMQP_STREAMS_URL): {error}; a node is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
+            raise ConfigError(message) from error
 
     def at(self, address: str) -> "tuple[Endpoint, str]":
         """The node and the log that an ADDRESS means: the name of a log at this node, or a URL with the log as its path.
@@ -46,12 +54,12 @@ class Endpoint:
         """
         if "://" not in address:
             return self, address
-        scheme, _, rest = address.partition("://")
-        authority, _, log = rest.partition("/")
+        node, _, log = address.rpartition("/")
+        scheme, _, authority = node.partition("://")
         if scheme not in _SCHEMES or not authority or not log:
             message = f"{address!r} is no address: the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
             raise ConfigError(message)
-        return Endpoint(f"{scheme}://{authority}", self.user, self.password, self.tls), log
+        return Endpoint(node, self.user, self.password, self.tls), log
 
 
 def client_options(command: Command) -> Command:

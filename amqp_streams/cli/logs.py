@@ -1,7 +1,8 @@
 """`amqp-streams log …`: make, list, describe, change and delete logs, over the node's `$management`."""
 
+import sys
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import click
 
@@ -12,6 +13,7 @@ from amqp_streams.cli.parameters import DURATION, DURATION_OR_NONE, NAME, SIZE, 
 from amqp_streams.client import Management
 from amqp_streams.config import PARTITIONS_MAX
 
+_FAILED: Final = 1
 T = TypeVar("T")
 
 
@@ -142,7 +144,7 @@ def update(
 @click.argument("name", type=NAME)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @client_options
-def delete(name: str, *, yes: bool, endpoint: Endpoint) -> None:
+def delete(name: str, *, yes: bool, endpoint: Endpoint) -> int:
     """Delete the log NAME and all its events.
 
     \b
@@ -151,9 +153,13 @@ def delete(name: str, *, yes: bool, endpoint: Endpoint) -> None:
       amqp-streams log delete temps --yes
     """
     if not yes:
-        click.confirm(f"Delete the log {name} and all its events?", abort=True, err=True)
+        click.echo(f"Delete the log {name} and all its events? [y/N] ", nl=False, err=True)
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            say("nothing is deleted")
+            return _FAILED
     _managed(endpoint, lambda management: management.delete_log(name))
     say(f"{name} is deleted")
+    return 0
 
 
 def _managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]]) -> T:

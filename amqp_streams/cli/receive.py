@@ -132,7 +132,7 @@ async def _copy(consumer: Consumer, wanted: Request, remaining: Remaining | None
         events = await consumer.receive(size, timeout=min(_SLICE_S, wanted.timeout_s or _SLICE_S))
         if events:
             kept = _kept(events, remaining)
-            await output.write(b"".join(render(shown(event), wanted.form) for event in kept))
+            await output.write(b"".join(render(shown(event, wanted.form), wanted.form) for event in kept))
             heard = time.monotonic()
             if left is not None:
                 left -= len(kept)
@@ -146,19 +146,27 @@ async def _copy(consumer: Consumer, wanted: Request, remaining: Remaining | None
             return 0 if wanted.follow else _FAILED
 
 
-def shown(event: ReceivedEvent) -> Shown:
-    """An event as it is printed."""
+def shown(event: ReceivedEvent, form: Format) -> Shown:
+    """An event as it is printed; what the form does not show is not taken out of the message."""
+    if form is Format.BODY or form is Format.RAW:
+        return Shown(None, None, None, body=_stripped(event).body)
+    place, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
+    if form is Format.TEXT:
+        return Shown(*place, key=message.key, body=message.body)
     return Shown(
-        partition=event.partition,
-        offset=event.offset,
-        timestamp_ms=event.timestamp_ms,
-        key=event.key,
-        subject=event.subject,
-        content_type=event.content_type,
-        properties=event.properties or {},
-        annotations=event.annotations or {},
-        body=event.body,
+        *place,
+        key=message.key,
+        subject=message.subject,
+        content_type=message.content_type,
+        properties=message.properties,
+        annotations=message.annotations,
+        body=message.body,
     )
+
+
+def _stripped(event: ReceivedEvent) -> ReceivedEvent:
+    """The event without the delivery's annotations: decoding them is most of the work, and the place was read from them already."""
+    return ReceivedEvent(event.encode())
 
 
 def _kept(events: Sequence[ReceivedEvent], remaining: Remaining | None) -> Sequence[ReceivedEvent]:

@@ -1,0 +1,200 @@
+"""A node in memory with the client's face, so that commands are tested without sockets; what they asked for is kept."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from amqp_streams.cli.connection import Endpoint
+from amqp_streams.client import (
+    EARLIEST,
+    Event,
+    LinkRefusedError,
+    LogInfo,
+    LogSummary,
+    ManagementError,
+    PartitionInfo,
+    Receipt,
+    ReceivedEvent,
+    RejectedError,
+    SendError,
+)
+from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, encode
+
+NOW_MS = 1_795_242_600_000
+
+
+class _Entered:
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        return
+
+
+@dataclass
+class FakeNode:
+    """Logs with the events in them. Partition of an event: the one asked for, else 0."""
+
+    logs: dict[str, list[list[Event]]] = field(default_factory=dict)
+    settings: dict[str, dict[str, object]] = field(default_factory=dict)
+    refuse: bytes | None = None
+    opened: list[dict[str, object]] = field(default_factory=list)
+    endpoints: list[Endpoint] = field(default_factory=list)
+
+    def info(self, log: str) -> LogInfo:
+        """What `$info` says."""
+        if log not in self.logs:
+            raise LinkRefusedError("amqp:not-found", f"there is no log {log!r}")
+        partitions = tuple(
+            PartitionInfo(
+                str(index),
+                f"{0:016d}" if events else None,
+                f"{len(events) - 1:016d}" if events else None,
+                len(events),
+                100 * len(events),
+                NOW_MS if events else None,
+                NOW_MS + len(events) - 1 if events else None,
+                "running",
+            )
+            for index, events in enumerate(self.logs[log])
+        )
+        given = self.settings.get(log, {})
+        return LogInfo(log, partitions, "i1", given.get("retention-ms"), given.get("retention-bytes"), "always", {"segment-bytes": 1 << 27})  # type: ignore[arg-type]  # as given
+
+    def stored(self, log: str, partition: int, number: int) -> ReceivedEvent:
+        """An event as it would come: number n was stored n ms after `NOW_MS`."""
+        annotations = {
+            Symbol("event-streams-source-partition"): Symbol(str(partition)),
+            Symbol("event-streams-offset"): Symbol(f"{number:016d}"),
+            Symbol("event-streams-timestamp"): Timestamp(NOW_MS + number),
+        }
+        return ReceivedEvent(encode(Described(ULong(0x71), annotations)) + self.logs[log][partition][number].encode())  # type: ignore[dict-item]  # of Value
+
+
+class FakeClient(_Entered):
+    """`Client`."""
+
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+        self.management = FakeManagement(node)
+
+    async def info(self, log: str) -> LogInfo:
+        """See `Client`."""
+        return self._node.info(log)
+
+    def producer(self, log: str, **options: object) -> "FakeProducer":
+        """See `Client`."""
+        self._node.opened.append({"log": log, **options})
+        return FakeProducer(self._node, log, options.get("partition"))
+
+    def consumer(self, log: str, **options: object) -> "FakeConsumer":
+        """See `Client`."""
+        self._node.opened.append({"log": log, **options})
+        self._node.info(log)
+        return FakeConsumer(self._node, log, options)
+
+
+class FakeProducer(_Entered):
+    """`Producer`; refuses events whose body is `refuse`."""
+
+    def __init__(self, node: FakeNode, log: str, partition: object) -> None:
+        self._node, self._log, self._bound = node, log, partition
+        self._failures: list[tuple[object, RejectedError]] = []
+
+    async def post_batch(self, events: Sequence[Event], partition: str | None = None, **_: object) -> None:
+        """See `Producer`."""
+        chosen = int(str(self._bound if partition is None else partition) if (self._bound, partition) != (None, None) else 0)
+        for event in events:
+            if isinstance(event, Event) and event.body == self._node.refuse is not None:
+                self._failures.append((event, RejectedError("amqp:not-allowed", "not this one")))
+            else:
+                self._node.logs[self._log][chosen].append(event)
+
+    async def post(self, event: Event, partition: str | None = None, **_: object) -> Awaitable[Receipt]:
+        """See `Producer`."""
+        await self.post_batch([event], partition)
+
+        async def outcome() -> Receipt:
+            return Receipt(1)
+
+        return outcome()
+
+    async def flush(self, **_: object) -> None:
+        """See `Producer`."""
+        if self._failures:
+            failures, self._failures = self._failures, []
+            raise SendError(failures, len(failures))
+
+
+class FakeConsumer(_Entered):
+    """`Consumer`: the partitions in turn, from the earliest; what a start leaves out is the node's business and not played here."""
+
+    def __init__(self, node: FakeNode, log: str, options: Mapping[str, Any]) -> None:
+        partition = options.get("partition")
+        wanted = range(len(node.logs[log])) if partition is None else [int(partition)]
+        from_earliest = options.get("start") == EARLIEST
+        self._coming = [node.stored(log, one, number) for one in wanted for number in range(len(node.logs[log][one])) if from_earliest]
+
+    async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
+        """See `Consumer`."""
+        await asyncio.sleep(0)
+        taken, self._coming = self._coming[:max_events], self._coming[max_events:]
+        return taken
+
+    async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:  # noqa: ASYNC109  # the client's signature
+        """See `Consumer`."""
+        return [event.message for event in await self.receive(max_events)]
+
+
+class FakeManagement:
+    """`Management`."""
+
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+
+    async def create_log(self, name: str, *, partitions: int = 1, **settings: object) -> LogInfo:
+        """See `Management`."""
+        if name in self._node.logs:
+            raise ManagementError(409, f"log {name!r} exists already")
+        self._node.logs[name] = [[] for _ in range(partitions)]
+        self._node.settings[name] = {key.replace("_", "-"): value for key, value in settings.items() if value is not None}
+        return self._node.info(name)
+
+    async def list_logs(self) -> list[LogSummary]:
+        """See `Management`."""
+        return [LogSummary(name, len(partitions)) for name, partitions in sorted(self._node.logs.items())]
+
+    async def describe_log(self, name: str) -> LogInfo:
+        """See `Management`."""
+        self._known(name)
+        return self._node.info(name)
+
+    async def update_log(self, name: str, settings: Mapping[str, int | None]) -> LogInfo:
+        """See `Management`."""
+        self._known(name)
+        self._node.settings.setdefault(name, {}).update(settings)
+        return self._node.info(name)
+
+    async def delete_log(self, name: str) -> None:
+        """See `Management`."""
+        self._known(name)
+        del self._node.logs[name]
+
+    def _known(self, name: str) -> None:
+        if name not in self._node.logs:
+            raise ManagementError(404, f"there is no log {name!r}")
+
+
+def reachable(monkeypatch: pytest.MonkeyPatch, node: FakeNode) -> FakeNode:
+    """Let commands find this node, whatever their URL."""
+
+    def client(endpoint: Endpoint) -> FakeClient:
+        node.endpoints.append(endpoint)
+        return FakeClient(node)
+
+    monkeypatch.setattr(Endpoint, "client", client)
+    return node

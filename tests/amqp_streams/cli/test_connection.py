@@ -1,0 +1,97 @@
+"""Commands find the node that was meant, and a password is never an argument."""
+
+from pathlib import Path
+
+import click
+import pytest
+
+from amqp_streams.cli import main
+from amqp_streams.cli.connection import URL_DEFAULT, Endpoint, run
+from amqp_streams.client import TlsOptions
+from amqp_streams.errors import ConfigError
+from tests.amqp_streams.cli.conftest import Run
+from tests.amqp_streams.cli.fakes import FakeNode
+
+
+def test_the_name_of_a_log_is_at_the_node_of_the_url() -> None:
+    endpoint = Endpoint("amqp://streams.example.org")
+    assert endpoint.at("temps") == (endpoint, "temps")
+
+
+@pytest.mark.parametrize(
+    ("address", "url", "log"),
+    [
+        ("amqp://other:5673/temps", "amqp://other:5673", "temps"),
+        ("amqps://user:pass@[::1]:5671/a.b", "amqps://user:pass@[::1]:5671", "a.b"),
+        ("ws://other:8672/amqp/temps", "ws://other:8672/amqp", "temps"),
+    ],
+)
+def test_a_url_with_a_path_is_a_node_and_a_log(address: str, url: str, log: str) -> None:
+    tls = TlsOptions()
+    assert Endpoint("amqp://first", "alice", "secret", tls).at(address) == (Endpoint(url, "alice", "secret", tls), log)
+
+
+@pytest.mark.parametrize("address", ["http://x/temps", "amqp://x", "amqp://x/", "amqp:///temps", "://"])
+def test_a_url_without_a_log_or_of_another_protocol_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="is no address"):
+        Endpoint().at(address)
+
+
+@pytest.mark.parametrize("url", ["http://x", "amqp://", "amqp://x:99999"])
+def test_a_url_that_is_none_is_misuse(url: str) -> None:
+    with pytest.raises(ConfigError, match="AMQP_STREAMS_URL"):
+        Endpoint(url).client()
+
+
+def test_the_node_is_on_this_machine_unless_said_otherwise(node: FakeNode, run: Run) -> None:
+    run("info", "temps")
+    run("info", "temps", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
+    run("info", "temps", "--url", "amqp://from.flag", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
+    assert [endpoint.url for endpoint in node.endpoints] == [URL_DEFAULT, "amqp://from.environment", "amqp://from.flag"]
+
+
+def test_user_and_password_come_from_the_environment(node: FakeNode, run: Run) -> None:
+    run("info", "temps", environment={"AMQP_STREAMS_USER": "alice", "AMQP_STREAMS_PASSWORD": "secret"})
+    assert (node.endpoints[0].user, node.endpoints[0].password) == ("alice", "secret")
+    assert "secret" not in repr(node.endpoints[0])
+
+
+def test_a_password_comes_from_stdin_when_asked_for(node: FakeNode, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amqp_streams.cli.connection.password_from_stdin", lambda: "from stdin")
+    run("info", "temps", "--user", "alice", "--password-stdin", environment={"AMQP_STREAMS_PASSWORD": "from environment"})
+    assert node.endpoints[0].password == "from stdin"
+
+
+def test_no_command_takes_a_password_as_an_argument() -> None:
+    def flags(command: click.Command) -> set[str]:
+        own = {flag for parameter in command.params for flag in parameter.opts}
+        inner = (
+            [command.get_command(click.Context(command), name) for name in command.list_commands(click.Context(command))]
+            if isinstance(command, click.Group)
+            else []
+        )
+        return own.union(*(flags(one) for one in inner if one is not None))
+
+    assert {flag for flag in flags(main) if "password" in flag} == {"--password-stdin"}
+
+
+def test_tls_is_checked_unless_told_not_to(node: FakeNode, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text("")
+    run("info", "temps", "--ca", str(file))
+    run("info", "temps", "--insecure", "--cert", str(file), "--key-file", str(file))
+    assert node.endpoints[0].tls == TlsOptions(ca_file=file)
+    assert node.endpoints[1].tls == TlsOptions(certificate_file=file, key_file=file, verify=False)
+
+
+def test_a_certificate_that_is_not_there_is_misuse(node: FakeNode, run: Run) -> None:
+    answer = run("info", "temps", "--ca", "/nowhere")
+    assert answer.exit_code == 2
+    assert "--ca" in answer.stderr
+
+
+def test_the_asynchronous_part_is_run_to_its_result() -> None:
+    async def answer() -> int:
+        return 42
+
+    assert run(answer()) == 42

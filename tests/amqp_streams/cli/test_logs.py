@@ -1,0 +1,94 @@
+"""Logs are made, listed, described, changed and deleted, and nothing is deleted without asking."""
+
+import json
+
+import pytest
+
+from tests.amqp_streams.cli.conftest import Run
+from tests.amqp_streams.cli.fakes import FakeNode
+
+
+def test_a_log_is_made_with_what_people_write(node: FakeNode, run: Run) -> None:
+    words = ["--partitions", "4", "--retention", "7d", "--retention-bytes", "10GiB", "--segment-bytes", "64MiB", "--segment-age", "1h"]
+    answer = run("log", "create", "more", *words, "--json")
+    assert answer.exit_code == 0
+    assert len(node.logs["more"]) == 4
+    assert node.settings["more"] == {
+        "retention-ms": 604_800_000,
+        "retention-bytes": 10 << 30,
+        "segment-bytes": 64 << 20,
+        "segment-ms": 3_600_000,
+    }
+    assert json.loads(answer.stdout)["retention_ms"] == 604_800_000
+
+
+def test_a_log_that_is_there_already_is_a_failure(node: FakeNode, run: Run) -> None:
+    answer = run("log", "create", "temps")
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert "409" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["a/b"], "no name of a log"),
+        (["more", "--partitions", "0"], "--partitions"),
+        (["more", "--partitions", "5000"], "--partitions"),
+        (["more", "--retention", "7"], "ms, s, m, h, d, w"),
+        (["more", "--retention-bytes", "much"], "GiB"),
+        ([], "NAME"),
+    ],
+)
+def test_what_cannot_be_is_misuse_before_anybody_is_asked(node: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+    answer = run("log", "create", *words)
+    assert answer.exit_code == 2
+    assert complaint in answer.stderr
+    assert not node.endpoints
+
+
+def test_all_logs_are_listed(node: FakeNode, run: Run) -> None:
+    node.logs["a"] = [[]]
+    assert [line.split() for line in run("log", "list").stdout.splitlines()] == [["LOG", "PARTITIONS"], ["a", "1"], ["temps", "2"]]
+    assert json.loads(run("log", "list", "--json").stdout) == {"logs": [{"name": "a", "partitions": 1}, {"name": "temps", "partitions": 2}]}
+
+
+def test_a_log_is_described(node: FakeNode, run: Run) -> None:
+    assert run("log", "describe", "temps").stdout.startswith("temps: 2 partitions")
+    assert json.loads(run("log", "describe", "temps", "--json").stdout)["log"] == "temps"
+    assert run("log", "describe", "nope").exit_code == 1
+
+
+def test_only_what_is_given_is_changed_and_none_takes_a_bound_away(node: FakeNode, run: Run) -> None:
+    node.settings["temps"] = {"retention-ms": 5000, "segment-bytes": 1 << 20}
+    assert run("log", "update", "temps", "--retention", "none", "--retention-bytes", "1GiB").exit_code == 0
+    assert node.settings["temps"] == {"retention-ms": None, "retention-bytes": 1 << 30, "segment-bytes": 1 << 20}
+
+
+def test_changing_nothing_is_misuse(node: FakeNode, run: Run) -> None:
+    answer = run("log", "update", "temps")
+    assert answer.exit_code == 2
+    assert "--retention" in answer.stderr
+
+
+def test_the_number_of_partitions_cannot_be_changed(node: FakeNode, run: Run) -> None:
+    assert run("log", "update", "temps", "--partitions", "9").exit_code == 2
+
+
+def test_a_log_is_deleted_when_the_answer_is_yes(node: FakeNode, run: Run) -> None:
+    answer = run("log", "delete", "temps", stdin="y\n")
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert node.logs == {}
+
+
+@pytest.mark.parametrize("stdin", ["n\n", "\n", ""])
+def test_a_log_is_not_deleted_for_any_other_answer(node: FakeNode, run: Run, stdin: str) -> None:
+    answer = run("log", "delete", "temps", stdin=stdin)
+    assert answer.exit_code == 1
+    assert answer.stderr.endswith("nothing is deleted\n")
+    assert "temps" in node.logs
+
+
+def test_a_log_is_deleted_without_asking_when_told_so(node: FakeNode, run: Run) -> None:
+    assert run("log", "delete", "temps", "--yes").exit_code == 0
+    assert node.logs == {}
+    assert run("log", "delete", "temps", "--yes").exit_code == 1
