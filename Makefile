@@ -16,6 +16,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "needs Python 3.11 or newer, found $$($(PYTHON) --version): name one with PYTHON=python3.11"; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "needs Python's venv: apt-get install python3-venv"; exit 1; }
 	@command -v cc >/dev/null || { echo "needs a C compiler for Qpid Proton: apt-get install gcc python3-dev"; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h")))' || { echo "needs Python's headers to build Qpid Proton: apt-get install python3-dev"; exit 1; }
 	@command -v git >/dev/null || { echo "needs git: apt-get install git"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
