@@ -94,7 +94,10 @@ class AmqpConnection(LiveConnection):
         assert dispatch is not None
         if not engine.push(data):
             engine.end_of_input()
+        opened = dispatch.opened
         dispatch.run()
+        if dispatch.opened and not opened:
+            self._tick_again()  # the peer's wish for heartbeats counts from its open, not from the next tick
         self._answer_echoes(bytes(data))
         self.flush()
         if self._stalled:

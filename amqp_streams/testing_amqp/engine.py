@@ -241,7 +241,7 @@ class EnginePair:
             raw = link.recv(delivery.pending)
             settled = delivery.settled
             link.advance()
-            self._receivers[link.name].arrived.append(Arrived(delivery, raw or b"", settled))
+            self._receivers[link.name].arrived.append(Arrived(delivery, bytes(raw or b""), settled))
 
 
 def _condition(link: proton.Link) -> str | None:

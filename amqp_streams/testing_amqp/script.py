@@ -40,19 +40,25 @@ class ScriptedPeer:
         self.send("begin", next_outgoing_id=UInt(0), incoming_window=UInt(1 << 20), outgoing_window=UInt(1 << 20))
         return self.take("open")[0]
 
-    def attach(self, handle: int, *, source: str | None = None, target: str | None = None, **fields: Any) -> list[Performative]:
+    def attach(
+        self, handle: int, *, source: str | None = None, target: str | None = None, filters: Value = None, **fields: Any
+    ) -> list[Performative]:
         """Attach a sender (with `target`) or a receiver (with `source`); the attach that came back, and a detach if there was one."""
         receiver = source is not None
         both: dict[str, Value] = {
             "name": f"link-{handle}",
             "handle": UInt(handle),
             "role": receiver,
-            "source": terminus(0x28, source),
+            "source": terminus(0x28, source, filter=filters),
             "target": terminus(0x29, target),
             "initial_delivery_count": None if receiver else UInt(0),
         }
         self.send("attach", **(both | fields))
         return self.take("attach") + self.take("detach")
+
+    def skip_to_amqp(self) -> None:
+        """Frames are read from behind the AMQP header on: the security layer is over."""
+        self._at = self.got.index(AMQP_HEADER) + len(AMQP_HEADER)
 
     def transfer(self, handle: int, number: int, payload: bytes, **fields: Any) -> None:
         """Send a delivery, or a part of it."""

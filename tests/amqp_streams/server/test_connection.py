@@ -1,0 +1,315 @@
+"""A connection's life: how it opens, how long it waits, how it says goodbye. Real bytes, no sockets."""
+
+import proton
+import pytest
+
+from amqp_streams import __version__, names
+from amqp_streams.config import Limits
+from amqp_streams.errors import PeerError
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols
+from amqp_streams.wire.codec import decode, encode
+from amqp_streams.wire.frames import SASL, frame, read_frame
+from amqp_streams.wire.sasl import AMQP_HEADER, SASL_HEADER
+from amqp_streams.wire.types import Described, Symbol, UInt, ULong, UShort, Value
+
+PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
+EVENT = b"\x00\x53\x75\xa0\x05event"
+
+
+def sasl_init(mechanism: str, initial: bytes) -> bytes:
+    return frame(0, encode(Described(ULong(0x41), [Symbol(mechanism), initial])), type=SASL)
+
+
+def sasl_frames(data: bytes) -> list[tuple[int, list[Value]]]:
+    """What comes between the SASL header and the AMQP header."""
+    at, found = len(SASL_HEADER), []
+    while data[at : at + 4] != b"AMQP" and (one := read_frame(data, at)) is not None:
+        described, _ = decode(one[0].body)
+        assert isinstance(described, Described)
+        assert isinstance(described.value, list)
+        found.append((int(described.descriptor), described.value))  # type: ignore[arg-type]  # codes are numbers
+        at = one[1]
+    return found
+
+
+class Users:
+    """One user."""
+
+    def verify(self, name: str, password: str) -> bool:
+        return (name, password) == ("ada", "secret")
+
+
+# -- open
+
+
+def test_the_open_offers_event_streams_and_says_the_limits() -> None:
+    node = InMemoryNode(container_id="node-7", limits=Limits(frame_bytes=4096, sessions=8, idle_timeout_ms=20_000))
+    answer = ScriptedPeer(node).open().fields
+    assert symbols(answer["offered-capabilities"]) == [names.CAPABILITY_EVENT_STREAMS, names.CAPABILITY_ANONYMOUS_RELAY]
+    assert answer["container-id"] == "node-7"
+    assert answer["max-frame-size"] == 4096
+    assert answer["channel-max"] == 7
+    assert answer["idle-time-out"] == 10_000, "half of the silence that is tolerated, as the standard advises (2.4.5)"
+    assert answer["properties"] == {"product": "amqp-streams", "version": __version__}
+
+
+def test_a_peer_that_begins_without_sasl_is_anonymous_on_this_machine() -> None:
+    peer = ScriptedPeer(InMemoryNode())
+    peer.open()
+    assert peer.protocol == AMQP_HEADER
+
+
+def test_a_peer_that_begins_without_sasl_from_elsewhere_is_shown_the_header_to_use() -> None:
+    peer = ScriptedPeer(InMemoryNode(), loopback=False)
+    peer.node.run()
+    assert (bytes(peer.got), peer.lost) == (SASL_HEADER, True)
+
+
+def test_anonymous_sasl_leads_to_amqp() -> None:
+    peer = ScriptedPeer(InMemoryNode({"temps": 1}), header=SASL_HEADER)
+    peer.write(sasl_init("ANONYMOUS", b"me") + AMQP_HEADER)
+    mechanisms, outcome = sasl_frames(peer.got)
+    assert symbols(mechanisms[1][0]) == ["ANONYMOUS"]
+    assert outcome == (0x44, [0])
+    peer.skip_to_amqp()
+    assert peer.open().fields["container-id"] == "amqp-streams"
+
+
+@pytest.mark.parametrize(("password", "good"), [(b"secret", True), (b"guess", False)])
+def test_a_password_is_checked_before_amqp(password: bytes, good: bool) -> None:
+    node = InMemoryNode(anonymous="never", plain_without_tls=True)
+    peer = ScriptedPeer(node, header=SASL_HEADER, users=Users(), loopback=False)
+    peer.write(sasl_init("PLAIN", b"\0ada\0" + password) + AMQP_HEADER)
+    mechanisms, outcome = sasl_frames(peer.got)
+    assert symbols(mechanisms[1][0]) == ["PLAIN"]
+    assert outcome[1][0] == (0 if good else 1)
+    assert peer.lost is not good
+
+
+def test_plain_is_not_offered_in_the_clear_to_other_machines() -> None:
+    """Where nobody may come in at all, the attempt fails at PLAIN, not with a list that is empty."""
+    node = InMemoryNode(anonymous="always")
+    peer = ScriptedPeer(node, header=SASL_HEADER, users=Users(), loopback=False)
+    node.run()
+    assert symbols(sasl_frames(peer.got)[0][1][0]) == ["ANONYMOUS"]
+    closed = ScriptedPeer(InMemoryNode(anonymous="never"), header=SASL_HEADER, loopback=False)
+    closed.write(sasl_init("PLAIN", b"\0ada\0secret"))
+    assert closed.lost
+
+
+def test_a_peer_that_leaves_while_its_password_is_checked_does_no_harm() -> None:
+    node = InMemoryNode(anonymous="never")
+    peer = ScriptedPeer(node, header=SASL_HEADER, users=Users())
+    connection = next(iter(node.service.connections))
+    connection.received(memoryview(SASL_HEADER + sasl_init("PLAIN", b"\0ada\0secret")))  # type: ignore[attr-defined]
+    node.disconnect(peer)
+    node.run()
+    assert not node.service.connections
+
+
+def test_bytes_that_are_no_amqp_are_answered_with_a_header_and_a_close() -> None:
+    peer = ScriptedPeer(InMemoryNode(), header=b"GET / HT")
+    peer.node.run()
+    assert (bytes(peer.got), peer.lost) == (SASL_HEADER, True)
+
+
+# -- time
+
+
+@pytest.mark.parametrize("said", [b"", b"AMQP", SASL_HEADER, AMQP_HEADER])
+def test_a_peer_that_does_not_open_in_time_is_dropped(said: bytes) -> None:
+    node = InMemoryNode(limits=Limits(unauthenticated_ms=3000))
+    peer = ScriptedPeer(node, header=said)
+    node.advance(2900)
+    assert not peer.lost
+    node.advance(1000)
+    assert peer.lost
+
+
+def test_a_peer_that_opened_in_time_stays() -> None:
+    node = InMemoryNode(limits=Limits(unauthenticated_ms=3000))
+    peer = ScriptedPeer(node)
+    peer.open()
+    node.advance(10_000)
+    assert not peer.lost
+
+
+def test_a_silent_peer_is_closed_with_the_reason() -> None:
+    node = InMemoryNode(limits=Limits(idle_timeout_ms=4000))
+    peer = ScriptedPeer(node)
+    peer.open()
+    node.advance(3900)
+    assert peer.take("close") == []
+    node.advance(1500)
+    (close,) = peer.take("close")
+    error = close.fields["error"]
+    assert isinstance(error, Described)
+    assert isinstance(error.value, list)
+    assert error.value[0] == names.RESOURCE_LIMIT_EXCEEDED
+    assert peer.lost
+
+
+def test_empty_frames_keep_a_connection_open() -> None:
+    node = InMemoryNode(limits=Limits(idle_timeout_ms=4000))
+    peer = ScriptedPeer(node)
+    peer.open()
+    for _ in range(10):
+        node.advance(1900)
+        peer.write(frame(0, b""))
+    assert not peer.lost
+
+
+@pytest.mark.parametrize("wanted_ms", [300, 1000, 8000])
+def test_heartbeats_come_as_often_as_the_peer_wants(wanted_ms: int) -> None:
+    node = InMemoryNode()
+    peer = ScriptedPeer(node)
+    peer.open(idle_time_out=UInt(wanted_ms))
+    peer.take("begin")
+    before, silence = 0, 0
+    for _ in range(40 * wanted_ms // 100):
+        node.advance(100)
+        peer.write(frame(0, b""))
+        peer.take("flow")
+        silence = 0 if peer.heartbeats > before else silence + 100
+        before = peer.heartbeats
+        assert silence < wanted_ms, "longer silent than the peer tolerates"
+    assert peer.heartbeats <= 40 * 4, "and not a flood of them"
+
+
+def test_a_peer_that_wants_none_gets_no_heartbeats() -> None:
+    node = InMemoryNode()
+    peer = ScriptedPeer(node)
+    peer.open()
+    node.advance(6_000)
+    peer.take("open")
+    assert peer.heartbeats == 0
+
+
+# -- close
+
+
+def test_a_close_is_answered_and_the_channel_closed() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target="temps")
+    peer.send("close")
+    assert len(peer.take("close")) == 1
+    assert peer.lost
+    assert not node.service.connections
+    assert node.service.node.links_of("temps") == ()
+
+
+def test_a_peer_that_vanishes_leaves_nothing_behind() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target="temps")
+    peer.attach(1, source="temps")
+    node.disconnect(peer)
+    assert not node.service.connections
+    assert node.service.node.links_of("temps") == ()
+    node.run()
+    node.advance(1000)
+
+
+def test_a_stopping_server_tells_its_links_and_its_connections() -> None:
+    node = InMemoryNode({"temps": 1})
+    pair, silent = EnginePair(node), ScriptedPeer(node, header=b"")
+    sender, receiver = pair.sender("temps"), pair.receiver("temps")
+    for connection in tuple(node.service.connections):
+        connection.shut(PeerError(names.CONNECTION_FORCED, "the server is shutting down"))
+    node.run()
+    assert (sender.refused, receiver.refused) == (names.LINK_DETACH_FORCED, names.LINK_DETACH_FORCED)
+    condition = pair.connection.remote_condition
+    assert condition is not None
+    assert (condition.name, condition.description) == (names.CONNECTION_FORCED, "the server is shutting down")
+    assert pair.lost
+    assert silent.lost
+
+
+def test_a_frame_that_cannot_be_closes_the_connection_and_no_other() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer, neighbour = ScriptedPeer(node), EnginePair(node)
+    peer.open()
+    peer.transfer(7, 0, EVENT)
+    (close,) = peer.take("close")
+    error = close.fields["error"]
+    assert isinstance(error, Described)
+    assert error.value == [names.INVALID_FIELD, "no such handle: 7"]
+    assert peer.lost
+    (sent,) = neighbour.send(neighbour.sender("temps"), EVENT)
+    assert sent.outcome == "accepted"
+
+
+def test_frames_beyond_the_size_offered_are_a_framing_error() -> None:
+    node = InMemoryNode({"temps": 1}, limits=Limits(frame_bytes=512))
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target="temps")
+    peer.transfer(0, 0, EVENT * 200)
+    (close,) = peer.take("close")
+    error = close.fields["error"]
+    assert isinstance(error, Described)
+    assert isinstance(error.value, list)
+    assert error.value[0] == names.FRAMING_ERROR
+
+
+@pytest.mark.parametrize("size", [512, 1000, 65_536])
+def test_nothing_sent_is_larger_than_the_peers_frames(size: int) -> None:
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", *[b"x" * 200] * 20)
+    producer = EnginePair(node)
+    producer.send(producer.sender("temps"), b"\x00\x53\x75\xb0\x00\x00\x40\x00" + b"y" * 0x4000)
+    peer = ScriptedPeer(node)
+    peer.open(max_frame_size=UInt(size))
+    earliest = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
+    peer.attach(0, source="temps", filters=earliest)
+    peer.flow(0, 100)
+    at, sizes = 8, []
+    while (found := read_frame(bytes(peer.got), at)) is not None:
+        sizes.append(found[1] - at)
+        at = found[1]
+    assert max(sizes) <= size
+    transfers = peer.take("transfer")
+    assert len([one for one in transfers if not one.fields["more"]]) == 21
+    assert sum(len(one.payload) for one in transfers) > 20 * 200 + 0x4000
+
+
+def test_a_channel_beyond_the_limit_is_refused() -> None:
+    node = InMemoryNode(limits=Limits(sessions=2))
+    peer = ScriptedPeer(node)
+    peer.open()
+    begin = {"next_outgoing_id": UInt(0), "incoming_window": UInt(10), "outgoing_window": UInt(10)}
+    peer.send("begin", channel=1, **begin)
+    assert [one.fields["remote-channel"] for one in peer.take("begin")] == [UShort(0), UShort(1)]
+    peer.send("begin", channel=2, **begin)
+    assert peer.take("begin") == []
+    assert len(peer.take("close")) == 1
+
+
+# -- peers that do not read
+
+
+def test_a_peer_that_takes_nothing_is_written_to_only_so_much() -> None:
+    limits = Limits(connection_pending_bytes=64 << 10)
+    node = InMemoryNode({"temps": 1}, limits=limits)
+    node.append("temps", *[b"x" * 250] * 6_000)
+    pair = EnginePair(node)
+    receiver = pair.receiver("temps", filters=filter_of("@earliest"), settle=PRESETTLED)
+    pair.channel.stuck = True
+    pair.flow(receiver, 6_000)
+    node.advance(5000)
+    assert 0 < pair.channel.pending() < (64 << 10) + (512 << 10)
+    pair.channel.stuck = False
+    node.run()
+    assert len(receiver.arrived) == 6_000
+
+
+def test_many_peers_of_one_node_are_served_side_by_side() -> None:
+    node = InMemoryNode({"temps": 2})
+    pairs = [EnginePair(node, container=f"client-{index}") for index in range(20)]
+    receivers = [pair.receiver("temps", credit=100) for pair in pairs]
+    for pair in pairs:
+        pair.send(pair.sender("temps"), EVENT)
+    assert [len(receiver.arrived) for receiver in receivers] == [20] * 20
