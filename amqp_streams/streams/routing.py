@@ -5,6 +5,7 @@ other programs can compute it: CRC-32 (IEEE, as in zlib) of the key's UTF-8 byte
 """
 
 from collections.abc import Sequence
+from typing import Final
 from zlib import crc32
 
 
@@ -24,8 +25,16 @@ def partition_index(name: str, partition_count: int) -> int | None:
     return index if index < partition_count else None
 
 
+SPREAD_MAX: Final = 16
+"""Partitions that share one batch. A batch cut into ever smaller pieces costs each piece a partition's bookkeeping."""
+
+
 class RoundRobin:
-    """Deals events without a hint to the partitions in turn, one each, going on where the last batch ended."""
+    """Deals events without a hint to the partitions in turn, going on where the last batch ended.
+
+    One each, as long as a batch has no more events than there are partitions, or the log has at most SPREAD_MAX of them. A larger batch
+    on a log with more is dealt in SPREAD_MAX runs of neighbours, and the next batch to the partitions after those.
+    """
 
     __slots__ = ("_next",)
 
@@ -36,5 +45,11 @@ class RoundRobin:
         """Split a batch of `count` events: for each partition that gets any, the slice of the batch that is its share."""
         width = len(partitions)
         first = self._next % width
-        self._next = (first + count) % width
-        return [(partitions[(first + turn) % width], slice(turn, count, width)) for turn in range(min(width, count))]
+        if width > SPREAD_MAX and count > width:
+            run = -(-count // SPREAD_MAX)
+            shares = [slice(start, min(start + run, count)) for start in range(0, count, run)]
+            self._next = (first + len(shares)) % width
+        else:
+            shares = [slice(turn, count, width) for turn in range(min(width, count))]
+            self._next = (first + count) % width
+        return [(partitions[(first + turn) % width], share) for turn, share in enumerate(shares)]

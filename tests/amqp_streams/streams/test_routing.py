@@ -5,7 +5,7 @@ from zlib import crc32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.streams.routing import RoundRobin, partition_index, partition_of_key
+from amqp_streams.streams.routing import SPREAD_MAX, RoundRobin, partition_index, partition_of_key
 
 
 @given(st.text(alphabet=st.characters(codec="utf-8")), st.integers(1, 1024))
@@ -42,7 +42,7 @@ def test_turns_are_dealt_evenly_whatever_the_batches(batches: list[int], partiti
     assert max(got.values()) - min(got.values()) <= 1
 
 
-@given(st.integers(0, 50), st.integers(1, 9))
+@given(st.integers(0, 500), st.integers(1, 100))
 def test_each_event_of_a_batch_is_dealt_once(count: int, width: int) -> None:
     shares = RoundRobin().deal(count, range(width))
     assert sorted(index for _, share in shares for index in range(count)[share]) == list(range(count))
@@ -53,3 +53,15 @@ def test_the_turn_goes_on_where_the_last_batch_ended() -> None:
     dealer = RoundRobin()
     assert dealer.deal(2, [5, 6, 7]) == [(5, slice(0, 2, 3)), (6, slice(1, 2, 3))]
     assert [index for index, _ in dealer.deal(2, [5, 6, 7])] == [7, 5]
+
+
+def test_a_large_batch_on_many_partitions_is_dealt_in_runs() -> None:
+    """What a piece of a batch costs a partition does not shrink with the piece."""
+    dealer, width, got = RoundRobin(), 64, dict.fromkeys(range(64), 0)
+    for _ in range(8):
+        shares = dealer.deal(256, range(width))
+        assert len(shares) == SPREAD_MAX
+        for index, share in shares:
+            assert share.step is None, "neighbours stay together"
+            got[index] += len(range(256)[share])
+    assert set(got.values()) == {2 * 256 // SPREAD_MAX}, "over a few batches everybody gets the same"
