@@ -46,6 +46,7 @@ class Course:
     load: Load
     advance: Advance
     done: int = 0
+    measured: int = 0
     bytes: int = 0
     refused: int = 0
     started: float = 0.0
@@ -57,11 +58,12 @@ class Course:
         """Events came through."""
         now = time.perf_counter()
         before, self.done = self.done, self.done + events
-        if before < self.load.warmup <= self.done or (self.load.warmup == 0 and before == 0 and not self.started):
-            self.started = now
         if before >= self.load.warmup:
+            self.measured += events
             self.bytes += size
             self.ended = now
+        elif self.done >= self.load.warmup:
+            self.started = now
         if now - self._shown >= _REPORT_S:
             rate = (self.done - self._shown_done) / (now - self._shown) if self._shown else 0.0
             self.advance(self.done, note=f"{rate:,.0f} events/s")
@@ -74,10 +76,9 @@ class Course:
 
     def result(self, what: str, latencies: Latencies) -> Result:
         """The figures."""
-        measured = max(0, self.done - self.load.warmup)
         return Result(
             what=what,
-            events=measured,
+            events=self.measured,
             bytes=self.bytes,
             seconds=max(0.0, self.ended - self.started),
             refused=self.refused,
@@ -157,10 +158,10 @@ async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Res
 
 
 async def _consume(consumer: Consumer, course: Course) -> None:
-    wanted = course.load.events + course.load.warmup
+    warmup, wanted = course.load.warmup, course.load.events + course.load.warmup
     while course.done < wanted:
-        messages = await consumer.receive_raw(_READ_EVENTS, timeout=1.0)
-        messages = messages[: wanted - course.done]
+        left = (warmup if course.done < warmup else wanted) - course.done
+        messages = await consumer.receive_raw(min(_READ_EVENTS, left), timeout=1.0)
         if messages:
             course.count(len(messages), sum(map(len, messages)))
 
@@ -169,18 +170,16 @@ async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Resul
     """Send at a rate, receive what was sent: latency from due to received, end to end, in one process with one clock."""
     assert load.rate is not None, "latency is measured at a rate"
     course, latencies = Course(load, advance), Latencies()
-    async with node.client() as sending, node.client() as receiving:
-        consumer = await receiving.consumer(load.log, start=LATEST, credit=load.window).__aenter__()
-        producer = await sending.producer(load.log, window=load.window).__aenter__()
-        course.begin()
+    async with node.client() as receiving, receiving.consumer(load.log, start=LATEST, credit=load.window) as consumer:
         reader = asyncio.ensure_future(_receive_stamped(consumer, course, latencies))
         try:
-            await _send_stamped(producer, load)
-            await asyncio.wait([reader], timeout=_TAIL_S)
+            async with node.client() as sending, sending.producer(load.log, window=load.window) as producer:
+                course.begin()
+                await _send_stamped(producer, load)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reader, _TAIL_S)
         finally:
             reader.cancel()
-        if not reader.cancelled() and reader.done():
-            reader.result()
     course.refused = load.events + load.warmup - course.done
     return course.result("latency", latencies)
 

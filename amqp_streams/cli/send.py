@@ -3,7 +3,7 @@
 import mimetypes
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -166,17 +166,24 @@ async def _send_file(
             async for data in chunks(descriptor):
                 tally.bytes += len(data)
                 found = lines.feed(data)
-                await post(_drafts(drafter, found, number))
+                await _send_lines(post, drafter, found, number)
                 number += len(found)
-            await post(_drafts(drafter, lines.finish(), number))
+            await _send_lines(post, drafter, lines.finish(), number)
         except InputError as error:
             message = f"{'stdin' if file == '-' else file}: {error} ({tally.sent} events were sent before)"
             raise InputError(message) from error
 
 
-def _drafts(drafter: Drafter, lines: Iterable[bytes], before: int) -> list[Draft]:
-    drafts = (drafter(line, number) for number, line in enumerate(lines, before + 1))
-    return [draft for draft in drafts if draft is not None]
+async def _send_lines(post: Callable[[Sequence[Draft]], Awaitable[None]], drafter: Drafter, lines: Iterable[bytes], before: int) -> None:
+    """All that comes before a line that is wrong is sent."""
+    drafts: list[Draft] = []
+    try:
+        for number, line in enumerate(lines, before + 1):
+            draft = drafter(line, number)
+            if draft is not None:
+                drafts.append(draft)
+    finally:
+        await post(drafts)
 
 
 def _pattern(text: str | None) -> re.Pattern[bytes] | None:

@@ -104,11 +104,12 @@ def test_refused_events_are_a_failure_and_the_first_is_named(node: FakeNode, run
 
 def test_a_wrong_line_is_a_failure_that_says_where_and_how_far_it_came(node: FakeNode, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "events.jsonl"
-    file.write_text('{"body": "x"}\n{\n')
+    file.write_text('{"body": "x"}\n{\n{"body": "y"}\n')
     answer = run("send", "temps", str(file), "--json-lines")
     assert answer.exit_code == 1
     assert f"{file}: line 2: no JSON" in answer.stderr
-    assert "0 events were sent before" in answer.stderr
+    assert "1 events were sent before" in answer.stderr
+    assert bodies(node) == [b"x"]
 
 
 @pytest.mark.parametrize(
