@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: help setup run demo test check format bench soak connections clean
+.PHONY: help setup run demo crash interop test check format bench soak connections clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -28,6 +28,9 @@ setup: $(VENV)/.done  ## everything into .venv
 run: setup  ## a log node on 127.0.0.1:5672 with its data in ./data
 	$(BIN)/amqp-streams serve --data-dir data --listen 127.0.0.1:5672 --admin-listen 127.0.0.1:8672 --log events:4
 
+demo: setup  ## a year of temperatures through a log, killed on the way, read back with two clients
+	$(BIN)/python -m examples.temperatures.demo
+
 test: setup  ## unit, property, specification and acceptance tests
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'
 
@@ -36,6 +39,15 @@ check: setup  ## format, lint, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+ROUNDS ?= 50
+SEED ?=
+crash: setup  ## ROUNDS kills at random moments, with events in flight: nothing accepted is lost (SEED=n repeats a run)
+	CRASH_ROUNDS=$(ROUNDS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
+
+CLIENTS ?=
+interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea proton")
+	interop/run.sh $(CLIENTS)
 
 format: setup  ## rewrite the code in the house's format
 	$(BIN)/ruff format .

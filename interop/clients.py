@@ -1,0 +1,109 @@
+"""Other people's clients made ready: their libraries in `build/interop`, at fixed versions; what cannot be had is said.
+
+`prepare(name)` gives the command to run, to which `send`, `receive` or `info` and their arguments are added (README.md here).
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+BUILD: Final = HERE.parent / "build" / "interop"
+RHEA: Final = "3.0.5"
+INSTALL_SECONDS_MAX: Final = 300
+
+
+class MissingError(Exception):
+    """This machine, or its network, does not have what a client needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to run a client."""
+
+    arguments: list[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, lines: str = "", seconds_max: float = 120) -> str:
+        """What it prints.
+
+        Raises:
+            RuntimeError: it failed or did not end; with its words.
+        """
+        command = [*self.arguments, *arguments]
+        environment = {**os.environ, **self.environment}
+        try:
+            done = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, timeout=seconds_max, check=False)
+        except subprocess.TimeoutExpired as error:
+            message = f"{' '.join(arguments[:1])} did not end within {seconds_max} s: {error.stderr!r}"
+            raise RuntimeError(message) from error
+        if done.returncode:
+            message = f"{' '.join(arguments[:1])} ended with {done.returncode}: {done.stderr.strip()[-2000:]}"
+            raise RuntimeError(message)
+        return done.stdout
+
+
+def prepare(name: str) -> Command:
+    """The command of the client `name`.
+
+    Raises:
+        MissingError: it cannot be had here, and why.
+    """
+    return CLIENTS[name]()
+
+
+def _rhea() -> Command:
+    node, npm = _tool("node", "nodejs"), _tool("npm", "npm")
+    folder = BUILD / f"rhea-{RHEA}"
+    if not (folder / "node_modules" / "rhea").is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        options = ["--no-save", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
+        _run([npm, "install", *options, f"rhea@{RHEA}"], HERE / "rhea", "rhea from npm")
+    return Command([node, str(HERE / "rhea" / "client.mjs")], {"NODE_MODULES": str(folder / "node_modules")})
+
+
+def _proton() -> Command:
+    return Command([sys.executable, str(HERE / "proton" / "client.py")])
+
+
+def _go_amqp() -> Command:
+    go = _tool("go", "golang-go")
+    BUILD.mkdir(parents=True, exist_ok=True)
+    program = BUILD / "go-amqp"
+    _run([go, "build", "-o", str(program), "."], HERE / "go", "go-amqp from the Go proxy")
+    return Command([str(program)])
+
+
+def _qpid_jms() -> Command:
+    java, maven = _tool("java", "default-jre"), _tool("mvn", "maven")
+    folder = BUILD / "qpid-jms"
+    if not (folder / "classes").is_dir() or not (folder / "lib").is_dir():
+        _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "java", "qpid-jms from Maven")
+    return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "Client"])
+
+
+CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "qpid-jms": _qpid_jms}
+
+
+def _tool(name: str, package: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        message = f"no {name} on this machine (Debian: {package})"
+        raise MissingError(message)
+    return found
+
+
+def _run(command: list[str], folder: Path, what: str) -> None:
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALL_SECONDS_MAX, check=False)
+    except subprocess.TimeoutExpired as error:
+        message = f"{what}: not there within {INSTALL_SECONDS_MAX} s"
+        raise MissingError(message) from error
+    if done.returncode:
+        message = f"{what}: {(done.stderr or done.stdout).strip()[-500:]}"
+        raise MissingError(message)

@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# Other people's AMQP clients against a node of this checkout: all of them, or those named. See README.md.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -x .venv/bin/amqp-streams ] || make setup
+exec .venv/bin/python -m interop.check "$@"
