@@ -6,7 +6,7 @@ again, and what was never accepted is either there as it was sent or not there a
 
 import random
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -82,6 +82,9 @@ class World:
             self.settings = self.settings.model_copy(update={"retention_bytes": 1 << 20, "retention_ms": 400_000})
         self.countdown = -1
         self.files.fault = self._fault
+        self.crash_chance = self.rng.choice([0.03, 0.01])
+        self.tuning = replace(SMALL, journal_bytes=self.rng.choice([16 << 10, 64 << 10]))
+        self.keeper_pace = self.rng.choice([1.0, 0.5, 0.02])
         self.loop = ManualLoop()
         self.store: LaggingStore
 
@@ -95,7 +98,7 @@ class World:
     def run(self, steps: int) -> None:
         self._open()
         for _ in range(steps):
-            if self.rng.random() < 0.03:
+            if self.rng.random() < self.crash_chance:
                 self.countdown = self.rng.randrange(1, 40)
             try:
                 self._step()
@@ -106,7 +109,7 @@ class World:
 
     def _step(self) -> None:
         chance = self.rng.random()
-        if chance < 0.35:
+        if chance < 0.3:
             for _ in range(self.rng.choice([1, 1, 3, 20])):
                 self._append(self.rng.randrange(PARTITIONS))
         elif chance < 0.55:
@@ -115,11 +118,12 @@ class World:
             self.store.writer.run(self.rng.randint(1, 5))
             self.loop.run_ready()
         elif chance < 0.85:
-            self.store.keeper.run(self.rng.randint(1, 5))
-            self.loop.run_ready()
+            if self.rng.random() < self.keeper_pace:
+                self.store.keeper.run(self.rng.randint(1, 5))
+                self.loop.run_ready()
         elif chance < 0.95:
             self._read()
-        elif chance < 0.98:
+        elif chance < 0.99:
             self.now_ms += self.rng.choice([1, 500, 100_000])
             for partition, before in self.store.apply_retention(self.now_ms):
                 assert before == self.models[partition.index].start
@@ -200,7 +204,9 @@ class World:
 
     def _open(self) -> None:
         self.loop = ManualLoop()
-        store = LaggingStore.open(ROOT, loop_call=self.loop.call, now_ms=lambda: self.now_ms, files=self.files, tuning=SMALL, threads=False)
+        store = LaggingStore.open(
+            ROOT, loop_call=self.loop.call, now_ms=lambda: self.now_ms, files=self.files, tuning=self.tuning, threads=False
+        )
         assert isinstance(store, LaggingStore)
         self.store = store
         store.on_commit = self._committed
