@@ -30,7 +30,7 @@ class MemoryStream:
             asyncio.get_running_loop().call_soon(self._carry, data)
 
     def _carry(self, data: bytes) -> None:
-        if self.open:
+        if self.open and not self.peer.node.mute:
             self.peer.receive(data)
             self.pump()
 

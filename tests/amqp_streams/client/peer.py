@@ -28,6 +28,7 @@ class Node:
         self.password_ok: Callable[[str, bytes], bool] = lambda mechanism, response: True
         self.refused: dict[str, proton.Condition] = {}
         self.null_termini = True
+        self.mute = False
         self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
         self.condition: proton.Condition | None = None
         self.capabilities: list[str] = []
