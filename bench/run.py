@@ -133,7 +133,7 @@ def _plan(options: argparse.Namespace) -> peers.Plan:
         connections=(1, 4),
         latency_count=options.latency_count,
         quiet_seconds=options.quiet,
-        retries=0 if options.quick else 2,
+        retries=0 if options.quick else options.retries,
         work=options.work,
         rabbit4_root=root,
         activemq_lib=options.activemq_lib,
@@ -150,6 +150,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only-table", action="store_true", help="leave out the backlog after a restart and the count of syncs")
     parser.add_argument("--latency-count", type=int, default=10_000, help="messages of the latency measurement, at 1,000/s")
     parser.add_argument("--quiet", type=float, default=15, help="seconds to wait at most for an idle machine before each step")
+    parser.add_argument("--retries", type=int, default=2, help="how often a step is repeated when others used much of the CPUs")
     parser.add_argument("--work", type=Path, default=Path("/tmp/amqp-bench"), help="folder for the brokers' data: choose the disk")
     parser.add_argument("--rabbit4-root", default=os.environ.get("RABBIT4_ROOT", ""), help="root of a file system with RabbitMQ 4")
     parser.add_argument("--activemq-lib", default=os.environ.get("ACTIVEMQ_LIB", ""), help="folder with ActiveMQ's jars")
