@@ -5,7 +5,6 @@ happens. Every link has a session of its own, so that one that is not read holds
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -13,11 +12,12 @@ import proton
 from cproton_ffi import ffi, lib
 
 from amqp_streams import names
-from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, SessionError
-from amqp_streams.client.links import Link, ReceiverLink, Sendable, SenderLink, read_condition
+from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, SessionError
+from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.links import Link, ReceiverLink, SenderLink
 from amqp_streams.client.sasl import Credentials, SaslClient
+from amqp_streams.client.terms import put_map, read_condition
 from amqp_streams.errors import AmqpStreamsError
-from amqp_streams.wire.codec import Symbol, encode
 
 PROTON_VERSION: Final = (0, 40, 0)
 FRAME_BYTES_MAX: Final = 64 << 10
@@ -33,55 +33,7 @@ if proton.VERSION != PROTON_VERSION:
 _NO_OUTCOMES: Final[Any] = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """The peer answered our open: links may be attached. `event_streams`: it offers the extensions (3.1)."""
-
-    container: str
-    event_streams: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Closed:
-    """The connection is over; every link with it."""
-
-    error: AmqpStreamsError
-
-
-@dataclass(frozen=True, slots=True)
-class Attached:
-    """The peer took the attach."""
-
-    link: Link
-
-
-@dataclass(frozen=True, slots=True)
-class Detached:
-    """The peer refused or ended a link. Not told for links that we closed."""
-
-    link: Link
-    error: EndpointError
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Links with something new: to take (receivers), or credit (senders)."""
-
-    links: frozenset[Link]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcomes:
-    """What became of events, in the order told: `accepted`, and `refused` with why."""
-
-    link: SenderLink
-    accepted: list[Sendable] = field(default_factory=list)
-    refused: list[tuple[Sendable, EndpointError]] = field(default_factory=list)
-
-
 _L = TypeVar("_L", bound=Link)
-
-Happening = Opened | Closed | Attached | Detached | Changed | Outcomes
 
 
 class ConnectionProtocol:
@@ -197,35 +149,34 @@ class ConnectionProtocol:
 
     # -- links
 
-    def open_sender(self, address: str | None, *, properties: Mapping[str, object] | None = None) -> SenderLink:
+    def open_sender(self, address: str, *, properties: Mapping[str, object] | None = None) -> SenderLink:
         """Attach a link that sends to `address`."""
         session, name = self._session(), f"producer-{uuid4().hex}"
         proton_link = session.sender(name)
         link = SenderLink(proton_link, session)
-        _put_address(lib.pn_link_target(link.pointer), address)
+        lib.pn_terminus_set_address(lib.pn_link_target(link.pointer), address.encode())
         lib.pn_terminus_set_type(lib.pn_link_source(link.pointer), lib.PN_SOURCE)
         return self._open(link, properties)
 
     def open_receiver(
         self,
-        address: str | None,
+        address: str,
         *,
         properties: Mapping[str, object] | None = None,
         filters: Mapping[str, object] | None = None,
         presettled: bool = False,
         target: str | None = None,
-        name: str | None = None,
     ) -> ReceiverLink:
         """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet."""
         session = self._session()
-        link = ReceiverLink(session.receiver(name or f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
+        link = ReceiverLink(session.receiver(f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
         source = lib.pn_link_source(link.pointer)
-        _put_address(source, address)
+        lib.pn_terminus_set_address(source, address.encode())
         if filters:
-            _put_map(lib.pn_terminus_filter(source), filters)
+            put_map(lib.pn_terminus_filter(source), filters)
         lib.pn_terminus_set_type(lib.pn_link_target(link.pointer), lib.PN_TARGET)
         if target is not None:
-            _put_address(lib.pn_link_target(link.pointer), target)
+            lib.pn_terminus_set_address(lib.pn_link_target(link.pointer), target.encode())
         lib.pn_link_set_snd_settle_mode(link.pointer, lib.PN_SND_SETTLED if presettled else lib.PN_SND_UNSETTLED)
         lib.pn_link_set_max_message_size(link.pointer, MESSAGE_BYTES_MAX)
         return self._open(link, properties)
@@ -245,7 +196,7 @@ class ConnectionProtocol:
 
     def _open(self, link: _L, properties: Mapping[str, object] | None) -> _L:
         if properties:
-            _put_map(lib.pn_link_properties(link.pointer), properties)
+            put_map(lib.pn_link_properties(link.pointer), properties)
         self._links[link.pointer] = link
         lib.pn_link_open(link.pointer)
         return link
@@ -366,16 +317,3 @@ class ConnectionProtocol:
             self._closed = True
             happenings.append(Closed(error))
         return happenings
-
-
-def _put_address(terminus: Any, address: str | None) -> None:
-    if address is None:
-        lib.pn_terminus_set_dynamic(terminus, True)
-    else:
-        lib.pn_terminus_set_address(terminus, address.encode())
-
-
-def _put_map(data: Any, entries: Mapping[str, object]) -> None:
-    encoded = encode({Symbol(key): value for key, value in entries.items()})
-    written = lib.pn_data_decode(data, encoded, len(encoded))
-    assert written == len(encoded), written

@@ -9,9 +9,10 @@ from typing import Any, Final, assert_never
 
 from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
+from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
 from amqp_streams.client.links import Link, ReceiverLink, Sendable, SenderLink
 from amqp_streams.client.options import TlsOptions
-from amqp_streams.client.protocol import Attached, Changed, Closed, ConnectionProtocol, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.sasl import Credentials
 from amqp_streams.client.stream import Stream, open_stream
 from amqp_streams.errors import AmqpStreamsError
@@ -132,7 +133,7 @@ class Wire:
 
     def attach_sender(
         self,
-        address: str | None,
+        address: str,
         on_changed: Callable[[], None],
         on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None],
         properties: Mapping[str, object] | None = None,

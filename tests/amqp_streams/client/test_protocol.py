@@ -17,9 +17,10 @@ from amqp_streams.client.errors import (
     ReleasedError,
     SessionError,
 )
+from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
 from amqp_streams.client.options import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from amqp_streams.client.outbox import Entry
-from amqp_streams.client.protocol import Attached, Changed, Closed, ConnectionProtocol, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.sasl import Credentials
 from amqp_streams.names import CAPABILITY_EVENT_STREAMS
 from amqp_streams.wire.codec import Described, Symbol, decode
