@@ -201,7 +201,8 @@ class AmqpConnection(LiveConnection):
 
     def resume(self) -> None:
         """Read again."""
-        self._channel.resume_reading()
+        if not self._lost:
+            self._channel.resume_reading()
 
     def reply_link(self, address: str | None) -> ReplyLink | None:
         """The link of this connection that answers to this address travel on; without an address, the only one."""

@@ -67,13 +67,14 @@ class ManagementLink(Link[Managing]):
 
     def take(self) -> None:
         """Carry out the requests that have arrived."""
-        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
         if self.closing:
-            self.partial.clear()
+            transfers.discard(self.pointer)
             return
+        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
         for delivery, message in zip(arrivals.deliveries, arrivals.messages, strict=True):
             self._serve(delivery, message)
         if arrivals.oversized:
+            self.partial.clear()
             self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, f"a request is larger than {self.size_max} bytes"))
         else:
             self.top_up()

@@ -35,10 +35,10 @@ class Dispatch:
     __slots__ = (
         "_engine",
         "_few_producers",
-        "_handles",
         "_only_consumers",
         "_owner",
         "_producers",
+        "_refused",
         "_service",
         "closed",
         "consumers",
@@ -61,7 +61,7 @@ class Dispatch:
         self._producers: list[ProducerLink] = []
         self._few_producers = False
         self._only_consumers = False
-        self._handles = 0
+        self._refused: dict[Pointer, Pointer] = {}
 
     def run(self) -> None:
         """Handle all events that there are."""
@@ -112,7 +112,7 @@ class Dispatch:
             case _ if lib.pn_link_is_sender(pointer):
                 transfers.settle_outgoing(delivery)
             case _:
-                transfers.receive(pointer, bytearray(), self._service.limits.message_bytes)  # of a link that is gone: dropped
+                transfers.discard(pointer)
 
     # -- endpoints
 
@@ -142,8 +142,7 @@ class Dispatch:
         self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=_PROPERTIES)
 
     def _on_attach(self, pointer: Pointer) -> None:
-        self._handles += 1
-        if self._handles > HANDLES_PER_LINK * self._service.limits.links:  # a refused link is there until its peer detaches
+        if len(self.links) + len(self._refused) >= HANDLES_PER_LINK * self._service.limits.links:
             self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many links that were refused and not detached"))
             return
         try:
@@ -154,10 +153,10 @@ class Dispatch:
             grant = self._service.node.attach(request)
         except PeerError as error:
             self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
-            refuse_link(pointer, error)
+            self._refuse(pointer, error)
             return
         except StorageError as error:
-            refuse_link(pointer, PeerError(names.INTERNAL_ERROR, str(error)))
+            self._refuse(pointer, PeerError(names.INTERNAL_ERROR, str(error)))
             return
         answer_termini(pointer, request, grant)
         lib.pn_link_set_max_message_size(pointer, self._service.limits.message_bytes)
@@ -168,6 +167,12 @@ class Dispatch:
         self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
+
+    def _refuse(self, pointer: Pointer, error: PeerError) -> None:
+        """A refused link is there until its peer detaches, and the peer may send on it."""
+        refuse_link(pointer, error)
+        self._refused[pointer] = lib.pn_link_session(pointer)
+        self._look_at_links()
 
     def _link(self, pointer: Pointer, name: str, grant: Grant) -> AnyLink:
         service, owner = self._service, self._owner
@@ -201,7 +206,8 @@ class Dispatch:
             self._service.note(
                 "link_detached", peer=self.peer, link=link.name, reason=condition_text(lib.pn_link_remote_condition(pointer))
             )
-        self._handles -= 1
+        self._refused.pop(pointer, None)
+        self._look_at_links()
         lib.pn_link_close(pointer)
         lib.pn_link_free(pointer)
 
@@ -209,7 +215,8 @@ class Dispatch:
         for link in tuple(self.links.values()):
             if link.session == session:
                 self._forget(link)
-        self._handles = len(self.links)
+        self._refused = {pointer: owner for pointer, owner in self._refused.items() if owner != session}
+        self._look_at_links()
         lib.pn_session_close(session)
         lib.pn_session_free(session)
 
@@ -235,6 +242,7 @@ class Dispatch:
 
     def _look_at_links(self) -> None:
         """Whether this connection is of a common kind: only consumers, or only a few producers that settle first."""
-        self._only_consumers = bool(self.consumers) and len(self.consumers) == len(self.links)
-        few = len(self._producers) == len(self.links) <= _FEW_PRODUCERS
+        links = len(self.links) + len(self._refused)
+        self._only_consumers = bool(self.consumers) and len(self.consumers) == links
+        few = len(self._producers) == links <= _FEW_PRODUCERS
         self._few_producers = few and not any(producer.second for producer in self._producers)

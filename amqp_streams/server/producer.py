@@ -28,10 +28,14 @@ class ProducerLink(Link[Producing | Relaying]):
         """Top the credit up, so that a producer never starves; withheld while the disk is behind."""
         if not self.alive or self.closing:
             return
-        wanted = self.service.limits.credit
-        credit = lib.pn_link_credit(self.pointer)
-        if credit <= wanted // 2 and not self.service.overloaded(self):
-            lib.pn_link_flow(self.pointer, wanted - credit)
+        limits, pointer = self.service.limits, self.pointer
+        if self.service.overloaded(self):  # asked each time: credit counts messages, and a few large ones are much
+            return
+        if self.second and lib.pn_link_unsettled(pointer) >= limits.unsettled:
+            return
+        credit = lib.pn_link_credit(pointer)
+        if credit <= limits.credit // 2:
+            lib.pn_link_flow(pointer, limits.credit - credit)
 
     def show_flow(self) -> None:
         """Send a flow though nothing needs one, by granting one credit more: the peer asked for an echo."""
@@ -43,15 +47,16 @@ class ProducerLink(Link[Producing | Relaying]):
         if lib.pn_delivery_local_state(delivery) == 0 or not lib.pn_delivery_settled(delivery):
             return False
         lib.pn_delivery_settle(delivery)
+        self.top_up()
         return True
 
     def take(self) -> None:
         """Take all that has arrived."""
+        if self.closing:
+            transfers.discard(self.pointer)
+            return
         held = len(self.partial)
         arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
-        if self.closing:
-            self.partial.clear()
-            return
         if len(self.partial) != held and not self.service.hold(len(self.partial) - held):
             self.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many unfinished large messages at once: send this one later"))
         deliveries = arrivals.deliveries
@@ -105,9 +110,9 @@ class ProducerLink(Link[Producing | Relaying]):
             lib.pn_delivery_settle(delivery)
             self.close(error)
         elif error.condition == names.INTERNAL_ERROR:
-            transfers.modify_failed(delivery)
+            transfers.modify_failed(delivery, settle=not self.second)
             bound = isinstance(self.grant, Producing) and self.grant.partition is not None
             if bound:
                 self.close(error)
         else:
-            transfers.reject(delivery, error.condition, error.description)
+            transfers.reject(delivery, error.condition, error.description, settle=not self.second)

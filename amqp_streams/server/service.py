@@ -185,10 +185,9 @@ class EventService:
     def _release(self) -> None:
         withheld, self._withheld = self._withheld, set()
         for link in withheld:
-            if link.alive:
-                link.owner.resume()
-                link.top_up()
-                link.owner.flush()
+            link.owner.resume()  # also when the link is gone: its connection was paused with it
+            link.top_up()
+            link.owner.flush()
 
     # -- events out
 

@@ -107,25 +107,40 @@ def accept(deliveries: Iterable[Pointer]) -> None:
 
 
 def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
-    """Accept; the sender settles first (rcv-settle-mode second)."""
+    """Accept; the sender settles first (rcv-settle-mode second), if it has not done so already."""
     for delivery in deliveries:
         lib.pn_delivery_update(delivery, _ACCEPTED)
+        if lib.pn_delivery_settled(delivery):
+            lib.pn_delivery_settle(delivery)
 
 
-def reject(delivery: Pointer, condition: str, description: str) -> None:
-    """Refuse one message for good, saying why."""
+def discard(link: Pointer) -> None:
+    """Drop everything that has arrived on a link that is refused, closing or gone: nothing of it stays in memory."""
+    while delivery := lib.pn_link_current(link):
+        while lib.pn_link_recv(link, _BUFFER, _BUFFER_BYTES) > 0:
+            pass
+        if lib.pn_delivery_partial(delivery) and not lib.pn_delivery_aborted(delivery):
+            return
+        lib.pn_link_advance(link)
+        lib.pn_delivery_settle(delivery)
+
+
+def reject(delivery: Pointer, condition: str, description: str, *, settle: bool = True) -> None:
+    """Refuse one message for good, saying why. Without `settle` the sender settles first."""
     error = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
     lib.pn_condition_set_name(error, condition.encode())
     lib.pn_condition_set_description(error, description.encode())
     lib.pn_delivery_update(delivery, lib.PN_REJECTED)
-    lib.pn_delivery_settle(delivery)
+    if settle:
+        lib.pn_delivery_settle(delivery)
 
 
-def modify_failed(delivery: Pointer) -> None:
-    """Not stored for a fault of ours: the sender may try again."""
+def modify_failed(delivery: Pointer, *, settle: bool = True) -> None:
+    """Not stored for a fault of ours: the sender may try again. Without `settle` the sender settles first."""
     lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
     lib.pn_delivery_update(delivery, lib.PN_MODIFIED)
-    lib.pn_delivery_settle(delivery)
+    if settle:
+        lib.pn_delivery_settle(delivery)
 
 
 def send(link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool) -> int:
