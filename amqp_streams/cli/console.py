@@ -7,10 +7,6 @@ from contextlib import contextmanager
 from typing import Protocol
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from amqp_streams.cli.rendering import printable
 
@@ -29,6 +25,10 @@ def print_json(value: object) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
     """A table on stdout: numbers to the right; never cut short where stdout is no terminal."""
+    from rich.console import Console  # noqa: PLC0415  # here and below: rich takes its time to load, most commands print no table
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _NO_TERMINAL_WIDTH)
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
@@ -85,6 +85,9 @@ def progress(what: str, total: float | None) -> Iterator[Advance]:
     if not sys.stderr.isatty():
         yield _nothing
         return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+
     columns: list[ProgressColumn | str] = [
         TextColumn("{task.description}"),
         BarColumn(),
