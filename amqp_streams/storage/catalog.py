@@ -25,6 +25,7 @@ FORMAT_FILE: Final = "format.json"
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
 LOG_FILE: Final = "log.json"
+_AGAIN: Final = "opening the store writes it again from the checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ def lock(files: Files, root: Path) -> int:
     return fd
 
 
-def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding]) -> int | None:
-    """The data directory's random id; None if the directory is new. A lost format file is written again from the checkpoint.
+def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding], *, repair: bool) -> int | None:
+    """The data directory's random id; None if the directory is new. With `repair`, a lost file is written again from the checkpoint.
 
     Raises:
         StorageError: it is of another format, or nobody knows its id.
@@ -123,8 +124,9 @@ def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, finding
     if checkpoint is None:
         message = f"{path} is missing or damaged, and so is {CHECKPOINT_FILE}: restore one from a backup, or start with an empty directory"
         raise StorageError(message)
-    findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, "was missing or damaged; written again from the checkpoint"))
-    write_format(files, root, checkpoint.directory_id)
+    findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
+    if repair:
+        write_format(files, root, checkpoint.directory_id)
     return checkpoint.directory_id
 
 
@@ -150,8 +152,8 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
     return None
 
 
-def read_log(files: Files, root: Path, name: str, checkpoint: Checkpoint | None, findings: list[Finding]) -> LogRecord:
-    """What the log in the folder `name` is, from its own file or else from the checkpoint.
+def read_log(files: Files, root: Path, name: str, *, checkpoint: Checkpoint | None, findings: list[Finding], repair: bool) -> LogRecord:
+    """What the log in the folder `name` is, from its own file or else from the checkpoint; with `repair`, the file is written again.
 
     Raises:
         StorageError: neither knows it; names the file and what to do.
@@ -167,8 +169,9 @@ def read_log(files: Files, root: Path, name: str, checkpoint: Checkpoint | None,
     except (FileNotFoundError, ValueError, KeyError, TypeError, ValidationError, AttributeError):
         pass
     if checkpoint and name in checkpoint.logs:
-        findings.append(Finding(Severity.WARNING, relative, None, "was missing or damaged; written again from the checkpoint"))
-        write_log(files, root / "logs" / name, checkpoint.logs[name])
+        findings.append(Finding(Severity.WARNING, relative, None, f"is missing or damaged; {_AGAIN}"))
+        if repair:
+            write_log(files, root / "logs" / name, checkpoint.logs[name])
         return checkpoint.logs[name]
     message = (
         f"{path} is missing or damaged and the checkpoint does not know the log: bring the file back from a backup, "

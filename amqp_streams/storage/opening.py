@@ -64,7 +64,7 @@ def storage_error(path: Path, error: OSError) -> StorageError:
 def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     findings: list[Finding] = []
     checkpoint = catalog.read_checkpoint(files, root, findings)
-    directory_id = catalog.read_format(files, root, checkpoint, findings)
+    directory_id = catalog.read_format(files, root, checkpoint, findings, repair=True)
     if directory_id is None:
         directory_id = int.from_bytes(os.urandom(8), "little")
         catalog.write_format(files, root, directory_id)
@@ -82,7 +82,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         if not files.is_dir(root / "logs" / name):
             findings.append(Finding(Severity.WARNING, f"logs/{name}", None, "does not belong here; left alone"))
             continue
-        log = catalog.read_log(files, root, name, checkpoint, findings)
+        log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=True)
         logs.append((log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings)))
     _report_missing_logs({log.name for log, _ in logs}, checkpoint, findings)
     journal_files = prepare(files, root, tuning.journal_files, tuning.journal_bytes)

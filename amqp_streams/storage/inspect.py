@@ -1,0 +1,293 @@
+"""[io] A look at a data directory without a server: `verify` checks everything, `dump` shows records. Law: nothing is ever written."""
+
+import contextlib
+import fcntl
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.errors import CorruptionError, DirectoryLockedError, StorageError
+from amqp_streams.storage import catalog, journal_record, recovery
+from amqp_streams.storage import index as index_file
+from amqp_streams.storage.catalog import Checkpoint, LogRecord
+from amqp_streams.storage.chunks import cut
+from amqp_streams.storage.files import Files, OpenFile, RealFiles, read_file
+from amqp_streams.storage.findings import Finding, Severity
+from amqp_streams.storage.journal import Entry, read_all
+from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.recovery import Scan
+from amqp_streams.storage.segments import segment_path
+
+_READ_BYTES: Final = 4 << 20
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the bytes of segments checked so far, and the bytes of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpedRecord:
+    """One stored record. `message` is as `Chunk.messages` has it: header section first (`header_bytes` long), no delivery annotations."""
+
+    partition: int
+    number: int
+    timestamp_ms: int
+    header_bytes: int
+    message: bytes
+
+
+@dataclass(slots=True)
+class Verified:
+    """Counts of what was checked."""
+
+    logs: int = 0
+    partitions: int = 0
+    segments: int = 0
+    records: int = 0
+    bytes: int = 0
+    notes: int = 0
+    warnings: int = 0
+    damages: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    checkpoint: Checkpoint | None
+    logs: tuple[LogRecord, ...]
+    entries: dict[tuple[int, int], list[Entry]]
+
+
+def verify(path: Path, *, force: bool = False, progress: Progress | None = None, counts: Verified | None = None) -> Iterator[Finding]:
+    """Check every CRC, the order of numbers and times, indexes, journal and checkpoint; yields what is not as it should be.
+
+    `counts`, if given, is filled along the way. After a crash of the server, what only the journal has is no damage.
+
+    Raises:
+        DirectoryLockedError: a server has the directory open, and `force` is not set (with it, what is being written may look torn).
+        StorageError: it is no data directory, or cannot be read.
+    """
+    counts = counts if counts is not None else Verified()
+    tally = {Severity.NOTE: "notes", Severity.WARNING: "warnings", Severity.DAMAGE: "damages"}
+    with _unlocked(path, force=force):
+        for finding in _verify(RealFiles(), path, progress or _ignore, counts):
+            name = tally[finding.severity]
+            setattr(counts, name, getattr(counts, name) + 1)
+            yield finding
+
+
+def dump(
+    path: Path,
+    log: str,
+    *,
+    partition: int | None = None,
+    start: int = 0,
+    after_ms: int | None = None,
+    count: int | None = None,
+    force: bool = False,
+) -> Iterator[DumpedRecord]:
+    """Records of a log, partition by partition, at most `count` in all; those only in the journal, too.
+
+    From number `start` on, and with `after_ms` only those with a greater timestamp.
+
+    Raises:
+        CorruptionError: records in the way are damaged; go on from its `after`.
+        DirectoryLockedError: see `verify`.
+        KeyError: there is no such log or partition.
+        StorageError: it is no data directory, or cannot be read.
+    """
+    files, left = RealFiles(), count
+    with _unlocked(path, force=force):
+        found = _read_catalog(files, path, [])
+        record = next((one for one in found.logs if one.name == log), None)
+        if record is None or (partition is not None and not 0 <= partition < record.settings.partitions):
+            raise KeyError(log if record is None else partition)
+        for index in range(record.settings.partitions) if partition is None else [partition]:
+            entries = found.entries.get((record.uid, index), [])
+            for chunk in _chunks(files, path / "logs" / log / str(index), seed=record.seed(index), entries=entries, start=start):
+                later = bisect_right(chunk.timestamps, after_ms) if after_ms is not None else 0
+                for place, message in enumerate(chunk.messages[later:], later):
+                    if left is not None and left <= 0:
+                        return
+                    left = None if left is None else left - 1
+                    yield DumpedRecord(index, chunk.base + place, chunk.timestamps[place], chunk.header_sizes[place], message)
+
+
+def log_names(path: Path) -> list[str]:
+    """Names of the logs in a data directory.
+
+    Raises:
+        StorageError: it is no data directory.
+    """
+    _must_be_ours(path)
+    return sorted(entry.name for entry in (path / "logs").iterdir() if entry.is_dir())
+
+
+# -- verify
+
+
+def _verify(files: Files, root: Path, progress: Progress, counts: Verified) -> Iterator[Finding]:
+    findings: list[Finding] = []
+    found = _read_catalog(files, root, findings)
+    yield from findings
+    sizes = {file: file.stat().st_size for file in sorted((root / "logs").glob("*/*/*.log"))}
+    total, known = sum(sizes.values()), found.checkpoint
+    for log in found.logs:
+        counts.logs += 1
+        for index in range(log.settings.partitions):
+            counts.partitions += 1
+            same = known is not None and log.name in known.logs and known.logs[log.name].uid == log.uid
+            bounds = known.bounds[log.name][index] if known and same and index < len(known.bounds[log.name]) else (0, 0)
+            entries = [(entry.base, entry.end) for entry in found.entries.get((log.uid, index), [])]
+            for finding in _verify_partition(files, root, log, index, bounds=bounds, entries=entries, counts=counts):
+                yield finding
+                progress(counts.bytes, total)
+            progress(counts.bytes, total)
+    for name in sorted(set(known.logs) - {log.name for log in found.logs}) if known else ():
+        yield Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is gone")
+
+
+def _verify_partition(
+    files: Files,
+    root: Path,
+    log: LogRecord,
+    index: int,
+    *,
+    bounds: tuple[int, int],
+    entries: Sequence[tuple[int, int]],
+    counts: Verified,
+) -> Iterator[Finding]:
+    folder = root / "logs" / log.name / str(index)
+    bases = _bases(folder)
+    expected, last_ms = bounds[0], 0
+    stretches: list[recovery.Stretch] = []
+    for base in bases:
+        path = segment_path(folder, base)
+        relative = str(path.relative_to(root))
+        file = OpenFile(files, path)
+        scan = recovery.scan(file.read, file.size(), seed=log.seed(index), into=Scan(file.size()), expected=base)
+        counts.segments += 1
+        counts.bytes += scan.size
+        counts.records += sum(stretch.end - stretch.base for stretch in scan.stretches)
+        for damage in scan.damage:
+            words = f"{damage.until - damage.position} bytes are no records; {damage.first} to {damage.after - 1} should be there"
+            yield Finding(Severity.DAMAGE, relative, damage.position, words)
+        if scan.until < scan.size:
+            torn = base == bases[-1]
+            words = "bytes at the end are no whole records" + ("; they are cut off at the next start" if torn else "")
+            yield Finding(Severity.NOTE if torn else Severity.DAMAGE, relative, scan.until, words)
+        if scan.stretches and scan.first_timestamp_ms < last_ms:
+            yield Finding(Severity.DAMAGE, relative, 0, "its first record is older than the last one before it")
+        last_ms = max(last_ms, scan.last_timestamp_ms)
+        yield from _verify_index(path, relative, base, scan, seed=log.seed(index))
+        stretches += scan.stretches
+    plan = recovery.plan(stretches, entries, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1])
+    if bases and bases[0] > expected:
+        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are gone")
+    for first, after in plan.lost:
+        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {first} to {after - 1} are damaged or missing")
+
+
+def _verify_index(path: Path, relative: str, base: int, scan: Scan, *, seed: int) -> Iterator[Finding]:
+    index_path = path.with_suffix(".idx")
+    name = relative.removesuffix(".log") + ".idx"
+    try:
+        data = index_path.read_bytes()
+    except FileNotFoundError:
+        return  # the active segment has none at first, and losing one costs a scan
+    decoded = index_file.decode(data, base, seed)
+    if decoded is None:
+        yield Finding(Severity.WARNING, name, None, "is damaged; opening the store makes it again")
+        return
+    coverage, index = decoded
+    count = len(index.positions)
+    same = index.positions == scan.index.positions[:count] and index.bases == scan.index.bases[:count]
+    if coverage.bytes > scan.size:
+        yield Finding(Severity.DAMAGE, relative, scan.size, f"the segment was cut: its index knows {coverage.bytes} bytes")
+    elif not same and not scan.damage:
+        yield Finding(Severity.WARNING, name, None, "does not agree with its segment")
+
+
+# -- dump
+
+
+def _chunks(files: Files, folder: Path, *, seed: int, entries: Sequence[Entry], start: int) -> Iterator[Chunk]:
+    bases = _bases(folder)
+    at = max(start, min(bases, default=0))
+    for place, base in enumerate(bases):
+        if place + 1 < len(bases) and bases[place + 1] <= start:
+            continue
+        file = OpenFile(files, segment_path(folder, base))
+        for chunk in _segment_chunks(file, base, seed):
+            if chunk.base + len(chunk) > at:
+                if chunk.base > at:
+                    message = f"{file.path}: records {at} to {chunk.base - 1} are damaged or missing"
+                    raise CorruptionError(message, first=at, after=chunk.base)
+                yield cut(chunk, max(at, chunk.base), 1 << 62)
+                at = chunk.base + len(chunk)
+    for entry in sorted(entries, key=lambda entry: entry.base):
+        if entry.end > at:
+            batches, _ = recovery.batches_in(entry.file.read(entry.length, entry.position), seed=seed, base_position=0)
+            yield cut(batches[0].all(), max(at, entry.base), 1 << 62)
+            at = entry.end
+
+
+def _segment_chunks(file: OpenFile, base: int, seed: int) -> Iterator[Chunk]:
+    size = file.size()
+    scan = recovery.scan(file.read, size, seed=seed, into=Scan(size), expected=base)
+    ends = [*scan.index.positions[1:], scan.until]
+    for position, until in zip(scan.index.positions, ends, strict=True):
+        for batch in recovery.batches_in(file.read(until - position, position), seed=seed, base_position=position)[0]:
+            yield batch.all()
+
+
+# -- both
+
+
+def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Found:
+    _must_be_ours(root)
+    try:
+        checkpoint = catalog.read_checkpoint(files, root, findings)
+        directory_id = catalog.read_format(files, root, checkpoint, findings, repair=False)
+        names = [name for name in files.listdir(root / "logs") if files.is_dir(root / "logs" / name)]
+        logs = tuple(catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=False) for name in names)
+        journal = read_all(files, root, journal_record.seed_of(directory_id or 0), findings)
+    except OSError as error:
+        message = f"{error.filename or root}: {error.strerror or error}"
+        raise StorageError(message) from error
+    return _Found(checkpoint, logs, journal.entries)
+
+
+def _must_be_ours(root: Path) -> None:
+    if not (root / "logs").is_dir() or not (root / "journal").is_dir():
+        message = f"{root} is no data directory: it has no 'logs' and 'journal' in it"
+        raise StorageError(message)
+
+
+def _bases(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    bases = sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
+    # An empty last segment was made for records that were never written.
+    return bases[:-1] if len(bases) > 1 and not segment_path(folder, bases[-1]).stat().st_size else bases
+
+
+@contextlib.contextmanager
+def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
+    """Keep servers away meanwhile, or see that one is there."""
+    try:
+        with (root / catalog.LOCK_FILE).open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not force:
+                    pid = read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip() or "unknown"
+                    message = f"{root} is in use by process {pid}: stop it first, or say that you want to look all the same"
+                    raise DirectoryLockedError(message) from None
+            yield
+    except FileNotFoundError:
+        yield
+
+
+def _ignore(done: int, total: int) -> None:
+    """Nobody watches."""
