@@ -22,13 +22,16 @@ from bench.server import Server, running
 LOG: Final = "events"
 SAMPLES_PER_SECOND: Final = 500
 EVERYWHERE: Final = 0.95
+# Where the node's two threads wait for work: py-spy takes that for work when it happens in C.
+WAITING: Final = frozenset({"ThreadExecutor._run (storage/work.py)", "Runner.run (asyncio/runners.py)", "epoll_pwait (libc.so.6)"})
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Samples by function: `own` at the top of the stack, `below` anywhere in it."""
+    """Samples by function: `own` at the top of the stack, `below` anywhere in it; `waiting` are in none of the others."""
 
     total: int
+    waiting: int
     own: Mapping[str, int]
     below: Mapping[str, int]
 
@@ -37,18 +40,22 @@ def count(stacks: Iterable[str]) -> Costs:
     """Sum up py-spy's raw lines, `frame;frame;…;frame SAMPLES`, outermost frame first."""
     own: collections.Counter[str] = collections.Counter()
     below: collections.Counter[str] = collections.Counter()
+    waiting = 0
     for line in stacks:
         stack, _, samples = line.rpartition(" ")
         frames = [_name(frame) for frame in stack.split(";")]
+        if frames[-1] in WAITING:
+            waiting += int(samples)
+            continue
         own[frames[-1]] += int(samples)
         for frame in set(frames):
             below[frame] += int(samples)
-    return Costs(sum(own.values()), own, below)
+    return Costs(sum(own.values()), waiting, own, below)
 
 
 def render(costs: Costs, rows: int) -> str:
     """Two tables, the dearest first; the second names Python functions only, less the loop and the command that are below everything."""
-    lines = []
+    lines = [f"{costs.total} samples at work, {costs.waiting} waiting"]
     telling = {name: samples for name, samples in costs.below.items() if ".py)" in name and samples < EVERYWHERE * costs.total}
     for title, counted in (("own", costs.own), ("with all below", telling)):
         lines.append(f"\n{title:>16}  function")

@@ -19,5 +19,10 @@ def test_a_function_that_calls_itself_counts_once_below() -> None:
     assert count(["f (x.py:1);f (x.py:2) 5"]).below == {"f (x.py)": 5}
 
 
+def test_a_thread_that_waits_for_work_is_not_at_work() -> None:
+    costs = count([*STACKS, "MainThread;Runner.run (asyncio/runners.py:118) 60"])
+    assert (costs.total, costs.waiting) == (40, 60)
+
+
 def test_the_dearest_functions_come_first_with_their_share() -> None:
-    assert render(count(STACKS), rows=1).splitlines()[2].split() == ["75.0%", "turn", "(b/driver.py)"]
+    assert render(count(STACKS), rows=1).splitlines()[3].split() == ["75.0%", "turn", "(b/driver.py)"]
