@@ -1,0 +1,40 @@
+"""The examples do what they say, against the real node."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.amqp_streams.client.running import RunningNode
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
+    running = RunningNode(tmp_path_factory.mktemp("node"), "--log=temps:1").start()
+    yield running
+    running.stop()
+
+
+def run(example: str, *arguments: str | Path) -> str:
+    done = subprocess.run([sys.executable, EXAMPLES / example, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_sending_and_receiving_twice(node: RunningNode) -> None:
+    assert "1003 events" in run("client_send_and_receive.py", node.url)
+    assert "2006 events" in run("client_send_and_receive.py", node.url)
+
+
+def test_blocking_and_going_on_where_it_stopped(node: RunningNode, tmp_path: Path) -> None:
+    arguments = (node.url, "temps", tmp_path / "position.json")
+    assert run("client_blocking.py", node.url, "temps") == "10 events up to 0:0000000000000009\n"
+    assert run("client_go_on_where_it_stopped.py", *arguments) == "10 new events\n"
+    assert run("client_go_on_where_it_stopped.py", *arguments) == "0 new events\n"
+    run("client_blocking.py", node.url, "temps")
+    assert run("client_go_on_where_it_stopped.py", *arguments) == "10 new events\n"
