@@ -35,6 +35,8 @@ def _text(pointer: Any) -> str:
 
 def read_map(data: Any) -> dict[str, object]:
     """A map that the peer sent outside of a message; empty when it sent none or one that is broken."""
+    if data == ffi.NULL:  # what a peer left out has no data at all, and Proton's functions do not look
+        return {}
     size = lib.pn_data_encoded_size(data)
     if size <= 0:
         return {}

@@ -261,6 +261,11 @@ def test_the_peers_link_properties_are_read() -> None:
     assert receiver(opened(node=node)).properties == {"event-streams-partition": "2", "event-streams-epoch": 7}
 
 
+def test_a_peer_without_link_properties_has_none() -> None:
+    pair = opened()
+    assert sender(pair).properties == receiver(pair).properties == {}
+
+
 def test_a_refused_attach_is_told_with_its_condition_and_not_as_attached() -> None:
     pair = opened()
     pair.node.refused["log"] = proton.Condition("amqp:not-found", "no such log", {proton.symbol("field"): "address"})
