@@ -1,13 +1,14 @@
 """A consumer's link: a log's records, as far as credit goes. Spec: Event Streams 4.3, 4.4, 5.1; AMQP 2.6.7, 2.6.12."""
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from cproton_ffi import lib
 
 from amqp_streams import names
-from amqp_streams.errors import PeerError
+from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node import skipped_text
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
@@ -140,7 +141,8 @@ class ConsumerLink(Link[Consuming]):
         stored, header_size = run.chunk.messages[index], run.chunk.header_sizes[index]
         if delivery_count:
             rest = len(stored) - header_size
-            stored = with_delivery_count(stored, header_size, delivery_count)
+            with suppress(WireError):  # a header that nobody can read stays as its producer wrote it
+                stored = with_delivery_count(stored, header_size, delivery_count)
             header_size = len(stored) - rest
         message = stored[:header_size] + annotations + stored[header_size:]
         transfers.send_one(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from amqp_streams.config import Limits, LogSettings, NodeSettings
 from amqp_streams.server.channel import DRAINED_WHEN_ABOVE
 from amqp_streams.server.connection import AmqpConnection, PasswordCheck
+from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.service import EventService
-from amqp_streams.storage.ports import StoredLog
+from amqp_streams.storage.ports import CommitDone, StoredLog
 from amqp_streams.testing import ManualClock, MemoryStore
 
 if TYPE_CHECKING:
@@ -261,7 +262,12 @@ class InMemoryNode:
                 wire.lose()
 
     def append(self, log: str, *bodies: bytes, partition: int = 0) -> None:
-        """Events that are simply there."""
+        """Events that are simply there, and wake who waits for them. The store has to complete its commits by itself."""
+        assert self.store.auto, "a commit that the test completes is for events that came over a link"
         messages = [b"\x00\x53\x75\xa0" + bytes((len(body),)) + body for body in bodies]
-        self.store.logs[log].partitions[partition].append(messages, bytes(len(messages)), self.clock())
+        owner = self.store.logs[log].partitions[partition]
+        owner.append(messages, bytes(len(messages)), self.clock())
         self.store.commit()
+        for consumer in self.service.node.committed(CommitDone(0, 0, 0, 0.0, {}), [owner]):
+            assert isinstance(consumer.carrier, ConsumerLink)
+            self.service.pump_later(consumer.carrier)

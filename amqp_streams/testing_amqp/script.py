@@ -35,9 +35,13 @@ class ScriptedPeer:
         self.write(frame_of(name, payload, channel=channel, **fields))
 
     def open(self, **fields: Any) -> Performative:
-        """Open and begin session 0; what the node answered to the open."""
+        """Open and begin session 0 with a wide window; what the node answered to the open."""
+        return self.open_with_window(1 << 20, **fields)
+
+    def open_with_window(self, incoming_window: int, **fields: Any) -> Performative:
+        """The same with room for so many transfers."""
         self._out += frame_of("open", **({"container_id": "script"} | fields))
-        self.send("begin", next_outgoing_id=UInt(0), incoming_window=UInt(1 << 20), outgoing_window=UInt(1 << 20))
+        self.send("begin", next_outgoing_id=UInt(0), incoming_window=UInt(incoming_window), outgoing_window=UInt(1 << 20))
         return self.take("open")[0]
 
     def attach(
@@ -74,13 +78,13 @@ class ScriptedPeer:
 
     def take(self, name: str) -> list[Performative]:
         """The performatives of this name that have come since the last call."""
-        self._read()
+        self._read(bytes(self.got))
         taken = [found for _, found in self._frames if found.name == name]
         self._frames = [entry for entry in self._frames if entry[1].name != name]
         return taken
 
-    def _read(self) -> None:
-        while (found := read_frame(bytes(self.got), self._at)) is not None:
+    def _read(self, data: bytes) -> None:
+        while (found := read_frame(data, self._at)) is not None:
             one, self._at = found
             if one.body:
                 self._frames.append((one.channel, read_performative(one.body)))

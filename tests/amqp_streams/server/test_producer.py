@@ -1,0 +1,293 @@
+"""Producer links: credit that never runs dry, memory that never runs over, and honest answers when the disk fails."""
+
+import proton
+import pytest
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.config import Limits
+from amqp_streams.errors import DiskFullError, StorageError
+from amqp_streams.server.producer import ProducerLink
+from amqp_streams.storage.ports import Partition
+from amqp_streams.testing import MemoryStore
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sent, filter_of
+from amqp_streams.wire.types import UInt
+
+EVENT = b"\x00\x53\x75\xa0\x05event"
+
+
+def message(body: str = "x", **fields: object) -> bytes:
+    return bytes(proton.Message(body=body, **fields).encode())
+
+
+def to_partition(name: str, body: str = "x") -> bytes:
+    written = proton.Message(body=body)
+    written.instructions = {proton.symbol(names.TARGET_PARTITION): proton.symbol(name)}
+    return bytes(written.encode())
+
+
+def partition(node: InMemoryNode, index: int = 0) -> Partition:
+    return node.store.logs["temps"].partitions[index]
+
+
+def outcomes(sent: list[Sent]) -> list[str | None]:
+    return [each.outcome for each in sent]
+
+
+# -- credit
+
+
+def test_a_producer_never_starves() -> None:
+    """Whatever it has sent, there is credit for as much as half again before it is out."""
+    node = InMemoryNode({"temps": 1}, limits=Limits(credit=100))
+    pair = EnginePair(node)
+    sender = pair.sender("temps")
+    assert sender.link.credit == 100
+    for _ in range(40):
+        assert outcomes(pair.send(sender, *[EVENT] * 30)) == ["accepted"] * 30
+        assert 50 <= sender.link.credit <= 100
+
+
+def test_a_producer_that_uses_all_its_credit_at_once_gets_new() -> None:
+    node = InMemoryNode({"temps": 1}, limits=Limits(credit=10))
+    pair = EnginePair(node)
+    assert outcomes(pair.send(pair.sender("temps"), *[EVENT] * 1000)) == ["accepted"] * 1000
+
+
+def test_nothing_is_accepted_before_it_is_durable() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store)
+    pair = EnginePair(node)
+    sent = pair.send(pair.sender("temps"), EVENT, EVENT)
+    assert outcomes(sent) == [None, None]
+    store.complete()
+    node.run()
+    assert outcomes(sent) == ["accepted", "accepted"]
+
+
+def test_what_all_links_sent_in_a_turn_is_one_commit() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 4}, store=store)
+    pairs = [EnginePair(node) for _ in range(3)]
+    senders = [pair.sender("temps") for pair in pairs]
+    for sender in senders:
+        sender.send(EVENT)
+    node.run()
+    assert store.sequence == 1
+    done = store.complete()
+    assert done.events == 3
+
+
+def test_credit_is_withheld_while_too_much_waits_for_the_disk_and_comes_back_after() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=1 << 20))
+    pair = EnginePair(node)
+    sender = pair.sender("temps")
+    big = b"\x00\x53\x75\xb0\x00\x04\x00\x00" + bytes(1 << 18)
+    sent = [sender.send(big) for _ in range(40)]
+    node.run()
+    assert store.pending_bytes < (1 << 20) + 2 * len(big), "a few large messages are much, whatever the credit"
+    assert not pair.channel.reading
+    rounds = 0
+    while store.in_flight:
+        store.complete()
+        node.run()
+        assert store.pending_bytes < (1 << 20) + 2 * len(big)
+        rounds += 1
+    assert outcomes(sent) == ["accepted"] * 40
+    assert pair.channel.reading
+    assert rounds > 5
+
+
+def test_a_connection_is_read_again_when_the_link_that_paused_it_is_gone() -> None:
+    """Its detach may come in the same block as what was too much."""
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=1 << 20), block_bytes=8 << 20)
+    pair = EnginePair(node)
+    sender, other = pair.sender("temps"), pair.sender("temps")
+    sender.send(b"\x00\x53\x75\xb0\x00\x20\x00\x00" + bytes(2 << 20))
+    sender.link.close()
+    node.run()
+    assert not pair.channel.reading
+    store.complete()
+    node.run()
+    assert pair.channel.reading
+    (sent,) = pair.send(other, EVENT)
+    store.complete()
+    node.run()
+    assert sent.outcome == "accepted"
+
+
+def test_a_connection_that_was_paused_and_lost_is_left_alone() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store, limits=Limits(pending_bytes=1 << 20))
+    pair = EnginePair(node)
+    pair.send(pair.sender("temps"), b"\x00\x53\x75\xb0\x00\x20\x00\x00" + bytes(2 << 20))
+    node.disconnect(pair)
+    store.complete()
+    node.run()
+    assert not pair.channel.reading
+
+
+def test_unfinished_large_messages_of_many_links_are_bounded_together() -> None:
+    """Each is within its own limit; all together they are not."""
+    node = InMemoryNode({"temps": 1}, limits=Limits(pending_bytes=1 << 20, message_bytes=1 << 20))
+    peer = ScriptedPeer(node)
+    peer.open()
+    closed = 0
+    for handle in range(10):
+        peer.attach(handle, target="temps")
+        peer.transfer(handle, handle, bytes(200_000), more=True)
+        closed += len(peer.take("detach"))
+    assert closed == 5
+    for handle in range(10):
+        peer.send("detach", handle=UInt(handle), closed=True)
+    peer.attach(20, target="temps")
+    peer.transfer(20, 10, EVENT)
+    assert partition(node).end == 1
+    assert node.service._held == 0
+
+
+# -- echo
+
+
+def test_a_flow_that_asks_for_an_echo_gets_a_flow() -> None:
+    """AMQP 2.7.4: the partner MUST send its flow state when practical."""
+    node = InMemoryNode({"temps": 1})
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target="temps")
+    peer.take("flow")
+    peer.flow(0, 2000, echo=True)
+    (flow,) = peer.take("flow")
+    assert flow.fields["handle"] == 0
+    assert int(flow.fields["link-credit"]) >= 2000  # type: ignore[arg-type]  # a number
+    peer.flow(0, 2000)
+    assert peer.take("flow") == []
+
+
+# -- routing
+
+
+def test_a_bound_link_feeds_its_partition_and_an_agnostic_one_all() -> None:
+    node = InMemoryNode({"temps": 4})
+    pair = EnginePair(node)
+    bound = pair.sender("temps", properties={names.PARTITION: proton.symbol("2")})
+    pair.send(bound, *[EVENT] * 4)
+    pair.send(pair.sender("temps"), *[EVENT] * 4)
+    assert [partition(node, index).end for index in range(4)] == [1, 1, 5, 1]
+    assert bound.link.remote_properties == {names.PARTITION: "2"}
+
+
+def test_a_wrong_partition_is_rejected_with_a_named_error_and_the_rest_accepted() -> None:
+    node = InMemoryNode({"temps": 2})
+    pair = EnginePair(node)
+    sent = pair.send(pair.sender("temps"), to_partition("0"), to_partition("7"), to_partition("1"))
+    assert outcomes(sent) == ["accepted", "rejected", "accepted"]
+    assert sent[1].condition == names.NOT_FOUND
+    description = sent[1].delivery.remote.condition.description
+    assert "0 to 1" in description
+
+
+# -- null target
+
+
+def test_messages_on_a_null_target_go_where_they_say() -> None:
+    node = InMemoryNode({"temps": 1, "other": 1})
+    pair = EnginePair(node)
+    relay = pair.sender(None)
+    assert relay.link.remote_target.type == proton.Terminus.TARGET
+    assert relay.link.remote_target.address is None
+    sent = pair.send(relay, message(address="temps"), message(address="other"), message(address="nowhere"), message())
+    assert outcomes(sent) == ["accepted", "accepted", "rejected", "rejected"]
+    assert [each.condition for each in sent[2:]] == [names.NOT_FOUND, names.INVALID_FIELD]
+    assert (partition(node).end, node.store.logs["other"].partitions[0].end) == (1, 1)
+
+
+def test_a_settled_message_for_an_unknown_address_closes_the_link() -> None:
+    """Anonymous Terminus 2.2.1: for a delivery sent settled the link is detached with the error."""
+    node = InMemoryNode({"temps": 1})
+    pair = EnginePair(node)
+    relay = pair.sender(None)
+    pair.send(relay, message(address="nowhere"), settled=True)
+    assert relay.refused == names.NOT_FOUND
+
+
+# -- when the disk fails
+
+
+def test_a_failed_commit_is_told_to_those_whose_events_it_held() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 2}, store=store)
+    pair = EnginePair(node)
+    sent = pair.send(pair.sender("temps"), to_partition("0"), to_partition("1"), to_partition("0"))
+    store.fail(partition(node, 0), StorageError("broken"))
+    store.complete()
+    node.run()
+    assert outcomes(sent) == ["modified", "accepted", "modified"]
+    assert sent[0].delivery.remote.failed
+    assert (partition(node, 0).end, partition(node, 1).end) == (0, 1)
+
+
+def test_an_agnostic_producer_goes_on_with_the_partitions_that_run() -> None:
+    node = InMemoryNode({"temps": 2})
+    pair = EnginePair(node)
+    sender = pair.sender("temps")
+    node.store.fail(partition(node, 0), StorageError("broken"))
+    assert set(outcomes(pair.send(sender, *[EVENT] * 4))) == {"accepted", "modified"}
+    assert outcomes(pair.send(sender, *[EVENT] * 4)) == ["accepted"] * 4
+
+
+def test_a_producer_bound_to_a_partition_that_stopped_is_detached() -> None:
+    node = InMemoryNode({"temps": 2})
+    pair = EnginePair(node)
+    sender = pair.sender("temps", properties={names.PARTITION: proton.symbol("0")})
+    node.store.fail(partition(node, 0), StorageError("broken"))
+    sent = pair.send(sender, EVENT)
+    assert outcomes(sent) == ["modified"]
+    assert sender.refused == names.INTERNAL_ERROR
+
+
+@pytest.mark.parametrize("at", ["append", "commit"])
+def test_a_full_disk_refuses_with_an_error_and_heals(at: str) -> None:
+    node = InMemoryNode({"temps": 1})
+    pair = EnginePair(node)
+    sender = pair.sender("temps")
+    if at == "append":
+        partition(node).refusal = DiskFullError("no space left")  # type: ignore[attr-defined]  # the twin's own
+    else:
+        node.store.fail(partition(node), DiskFullError("no space left"), stop=False)
+    sent = pair.send(sender, EVENT, EVENT)
+    assert [(each.outcome, each.condition) for each in sent] == [("rejected", names.RESOURCE_LIMIT_EXCEEDED)] * 2
+    partition(node).refusal = None  # type: ignore[attr-defined]
+    assert outcomes(pair.send(sender, EVENT)) == ["accepted"]
+    assert sender.refused is None
+    assert partition(node).end == 1
+
+
+def test_what_is_durable_stays_readable_when_a_partition_stops() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", b"a", b"b")
+    node.store.fail(partition(node), StorageError("broken"))
+    pair = EnginePair(node)
+    assert pair.receiver("temps", credit=10, filters=filter_of("@earliest")).bodies == [b"a", b"b"]
+
+
+# -- after the log is deleted
+
+
+def test_a_link_that_is_closing_takes_nothing_more() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target="temps")
+    (link,) = [link for connection in node.service.connections for link in connection.find_links(lambda _link: True)]
+    assert isinstance(link, ProducerLink)
+    link.close()
+    link.close()
+    link.show_flow()
+    link.top_up()
+    peer.transfer(0, 0, EVENT)
+    assert partition(node).end == 0
+    assert len(peer.take("detach")) == 1
+    assert lib.pn_link_unsettled(link.pointer) == 0
