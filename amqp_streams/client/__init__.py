@@ -3,6 +3,8 @@
 `connect` here is the asyncio face; `amqp_streams.client.blocking.connect` is the blocking one.
 """
 
+import logging
+
 from amqp_streams.client.aio import Client, Consumer, Management, Pending, Producer, Receipt, connect
 from amqp_streams.client.errors import (
     AuthenticationError,
@@ -38,6 +40,9 @@ from amqp_streams.client.options import (
     Start,
     TlsOptions,
 )
+
+# Whoever wants the client's warnings configures logging; unasked, a library writes nothing.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "ACCEPTED",
