@@ -241,7 +241,11 @@ def test_events_are_there_again_after_a_stop_and_after_a_kill(tmp_path: Path) ->
     with serving(directory) as node:
         assert node.lines("receive", "temps", "--format", "body") == ["a", "b"]
         node.run("send", "temps", "--partition", "0", stdin="c\n")
+        assert node.run("verify", str(directory)).returncode == 1  # in use
         node.stop(signal.SIGKILL)
+        assert json.loads(node.run("verify", str(directory), "--json").stdout)["ok"] is True
+        shown = [json.loads(line) for line in node.lines("dump", str(directory), "temps", "--json")]
+        assert [event["body"] for event in shown] == ["a", "b", "c"]
     with serving(directory) as node:
         assert node.lines("receive", "temps", "--format", "body") == ["a", "b", "c"]
         assert node.lines("receive", "temps", "--from", "1", "--format", "body") == ["b", "c"]
