@@ -140,6 +140,8 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
     try:
         content = unseal(read_file(files, root / CHECKPOINT_FILE))
     except FileNotFoundError:
+        if FORMAT_FILE in files.listdir(root):
+            findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, "is missing; everything is checked as after a crash"))
         return None
     try:
         if content is not None:

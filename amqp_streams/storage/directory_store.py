@@ -158,7 +158,9 @@ class DirectoryStore:
         except OSError as error:
             raise opening.storage_error(folder, error) from error
         rows = [([Segment(segment_path(self._folder(name) / str(index), 0), 0, 0)], 0, 0) for index in range(settings.partitions)]
-        return self._add(log, rows)
+        stored = self._add(log, rows)
+        self._submit_checkpoint()
+        return stored
 
     def update(self, name: str, settings: LogSettings) -> StoredLog:
         """See `Store.update`."""
@@ -175,12 +177,14 @@ class DirectoryStore:
             partition.settings = settings
         self._records[name] = log
         self._logs[name] = StoredLog(name, settings, log.incarnation, stored.partitions)
+        self._submit_checkpoint()
         return self._logs[name]
 
     def delete(self, name: str) -> None:
         """See `Store.delete`."""
         log, partitions = self._records[name], self._partitions(name)
         trash = self._root / "trash" / f"{log.uid:016x}"
+        self._wait_for_threads()  # the keeper may be writing a checkpoint that still has it
         try:
             self._write_checkpoint(clean=False, without=name)
             self._files.rename(self._folder(name), trash)
@@ -231,8 +235,7 @@ class DirectoryStore:
                     steps += removals
         if moved:
             # The checkpoint knows the new starts before the files go: what is missing below them is not missed.
-            checkpoint = Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=False).encode())
-            self._outstanding.submit(self._keeper, [Work([checkpoint, *steps])], _forget)
+            self._submit_checkpoint(*steps)
         return moved
 
     def _retain(self, partition: PartitionLog, now_ms: int) -> list[Step]:
@@ -345,6 +348,11 @@ class DirectoryStore:
         logs = {name: log for name, log in self._records.items() if name != without}
         bounds = {name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs}
         return Checkpoint(clean, self._directory_id, logs, bounds)
+
+    def _submit_checkpoint(self, *steps: Step) -> None:
+        """Write a checkpoint behind the loop's back, and then do the steps."""
+        checkpoint = Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=False).encode())
+        self._outstanding.submit(self._keeper, [Work([checkpoint, *steps])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)

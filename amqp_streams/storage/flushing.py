@@ -13,7 +13,7 @@ from typing import Final
 
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.files import Files, OpenFile
-from amqp_streams.storage.journal import FOLDER, Journal, Slot, fill_with_zeros_behind
+from amqp_streams.storage.journal import FOLDER, Journal, Slot, make
 from amqp_streams.storage.partition_log import PartitionLog
 from amqp_streams.storage.segments import Segment, Staged
 from amqp_streams.storage.space import FULL, Space
@@ -245,12 +245,12 @@ class Flusher:
         path = self._root / FOLDER / f"{len(self._journal.slots)}.journal"
         made: list[OpenFile] = []
 
-        def make() -> None:
+        def add() -> None:
             file = OpenFile(self._files, path, create=True)
-            fill_with_zeros_behind(file, self._tuning.journal_bytes)
+            make(file, self._tuning.journal_bytes, self._journal.seed)
             made.append(file)
 
-        self._outstanding.submit(self._keeper, [Work([Call(make), SyncFolder(path.parent)])], partial(self._grown, made))
+        self._outstanding.submit(self._keeper, [Work([Call(add), SyncFolder(path.parent)])], partial(self._grown, made))
 
     def _grown(self, made: list[OpenFile], task: Task) -> None:
         self._growing = False

@@ -38,7 +38,7 @@ class Journal:
         assert len(slots) >= 2, "one file is written while the other waits for its segments"
         self.slots: Final = slots
         self._generation = generation
-        self._seed: Final = seed
+        self.seed: Final = seed
         # The oldest first: if its first new record is torn, the newest file still shows what was last.
         self.current: Slot = min(slots, key=lambda slot: slot.generation)
         self._begin(self.current)
@@ -62,7 +62,7 @@ class Journal:
     def place(self, entries: list[tuple[int, int, int]], batches_bytes: int) -> tuple[Slot, bytes, int]:
         """Header and position of the next record; the position is taken when `written` is called."""
         slot = self.current
-        head = journal_record.encode(slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self._seed)
+        head = journal_record.encode(slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self.seed)
         return slot, head, slot.position
 
     def written(self, slot: Slot, bytes_: int) -> None:
@@ -114,27 +114,24 @@ class Found:
     entries: dict[tuple[int, int], list[Entry]] = field(default_factory=dict)
 
 
-def prepare(files: Files, root: Path, count: int, size: int) -> list[OpenFile]:
-    """Open the journal's files, making those that are missing at full size."""
+def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> list[OpenFile]:
+    """Open the journal's files, making those that are missing or too small at full size: what they held is in segments by now."""
     folder = root / FOLDER
     opened: list[OpenFile] = []
     for number in range(count):
-        path = folder / f"{number}.journal"
-        file = OpenFile(files, path, create=True)
+        file = OpenFile(files, folder / f"{number}.journal", create=True)
         if file.size() < size:
-            fill_with_zeros_behind(file, size)
+            make(file, size, seed)
         opened.append(file)
     files.fsync_dir(folder)
     return opened
 
 
-def fill_with_zeros_behind(file: OpenFile, size: int) -> None:
-    """Give a new or cut file its full size; what it holds already stays."""
-    held = file.read(file.size(), 0)
+def make(file: OpenFile, size: int, seed: int) -> None:
+    """Fill a new file. It begins with an empty record, so that a file of zeros is a lost one and not a new one."""
     fill_with_zeros(file, size)
-    if held:
-        file.write([held], 0)
-        file.sync()
+    file.write([journal_record.encode(0, 0, [], batches_bytes=0, seed=seed)], 0)
+    file.sync()
 
 
 def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Found:
@@ -154,7 +151,9 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Fo
         file = OpenFile(files, folder / name)
         generation, heads = last_use(file, seed)
         found.generations[name] = generation
-        if not heads and not _is_blank(file):
+        if not heads and _is_blank(file):
+            findings.append(Finding(Severity.DAMAGE, relative, 0, "holds nothing but zeros: what was in it is lost"))
+        elif not heads:
             words = "holds no record that can be read: its first one was being written, or the file is damaged"
             findings.append(Finding(Severity.WARNING, relative, 0, words))
         uses.append((generation, relative, file, heads))

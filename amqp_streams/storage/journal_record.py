@@ -10,7 +10,7 @@ All numbers little-endian::
     8   8  u64  generation: rises by one each time a journal file is begun anew
     16  8  u64  sequence: 0, 1, 2, … within the generation
     24  8  u64  length of the whole record in bytes, this header included
-    32  4  u32  count of entries
+    32  4  u32  count of entries; 0 only in the record that a new file begins with, of generation 0
     36  4  u32  0
     40     per entry: u64 uid of the log, u32 partition, u32 length of its batch
            the batches, back to back, as in segments (each with its own CRC)
@@ -73,7 +73,7 @@ def head_size(data: bytes) -> int | None:
     if len(data) < HEAD_BYTES or data[:4] != MAGIC:
         return None
     count = _HEAD.unpack_from(data)[5]
-    return HEAD_BYTES + ENTRY_BYTES * count if 0 < count <= ENTRIES_MAX else None
+    return HEAD_BYTES + ENTRY_BYTES * count if count <= ENTRIES_MAX else None
 
 
 def decode(data: bytes, seed: int) -> JournalHead | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import catalog, journal_record
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
-from amqp_streams.storage.files import Files
+from amqp_streams.storage.files import Files, OpenFile
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.flushing import Tuning
 from amqp_streams.storage.journal import FOLDER, Found, Journal, Slot, prepare, read_all
@@ -75,8 +75,8 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         catalog.remove_tree(files, root / "trash" / name)
     _report_strangers(files, root, findings)
     seed = journal_record.seed_of(directory_id)
-    found = read_all(files, root, seed, findings)
-    _report_missing_journal(files, root, checkpoint, tuning, findings)
+    found = read_all(files, root, seed, findings if checkpoint else [])  # without one, its files may just have been being made
+    _report_journal(files, root, checkpoint, tuning, findings)
     logs: list[tuple[LogRecord, list[Restored]]] = []
     for name in files.listdir(root / "logs"):
         if not files.is_dir(root / "logs" / name):
@@ -85,7 +85,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=True)
         logs.append((log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings)))
     _report_missing_logs({log.name for log, _ in logs}, checkpoint, findings)
-    journal_files = prepare(files, root, tuning.journal_files, tuning.journal_bytes)
+    journal_files = prepare(files, root, count=tuning.journal_files, size=tuning.journal_bytes, seed=seed)
     slots = [Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files]
     journal = Journal(slots, generation=max(found.generations.values(), default=0), seed=seed)
     for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
@@ -125,7 +125,7 @@ def _report_strangers(files: Files, root: Path, findings: list[Finding]) -> None
             findings.append(Finding(Severity.WARNING, name, None, "does not belong here; left alone"))
 
 
-def _report_missing_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tuning: Tuning, findings: list[Finding]) -> None:
+def _report_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tuning: Tuning, findings: list[Finding]) -> None:
     if checkpoint is None:
         return
     names = files.listdir(root / FOLDER)
@@ -134,6 +134,11 @@ def _report_missing_journal(files: Files, root: Path, checkpoint: Checkpoint | N
         severity = Severity.WARNING if checkpoint.clean else Severity.DAMAGE
         words = "is missing" + ("; made again" if checkpoint.clean else ", and with it records that no segment had yet, if there were any")
         findings.append(Finding(severity, f"{FOLDER}/{name}", None, words))
+    for name in names:
+        size = OpenFile(files, root / FOLDER / name).size()
+        if size < tuning.journal_bytes:
+            words = f"is {size} bytes long and not {tuning.journal_bytes}: it was cut, or made with another setting"
+            findings.append(Finding(Severity.WARNING, f"{FOLDER}/{name}", size, words))
 
 
 def _report_missing_logs(names: set[str], checkpoint: Checkpoint | None, findings: list[Finding]) -> None:

@@ -38,7 +38,7 @@ def test_a_sound_directory_has_no_findings_and_is_left_as_it_is(directory: Path)
 
 
 def test_every_flipped_byte_of_a_segment_is_found_with_its_place(directory: Path) -> None:
-    path = sorted(directory.glob("logs/log/0/*.log"))[0]
+    path = min(directory.glob("logs/log/0/*.log"))
     original = path.read_bytes()
     for position in range(0, len(original), 7001):
         path.write_bytes(original[:position] + bytes([original[position] ^ 1]) + original[position + 1 :])
@@ -86,7 +86,7 @@ def test_dump_begins_at_a_number_or_a_time_and_ends_at_a_count(directory: Path) 
 
 
 def test_dump_stops_at_damage_and_says_where_to_go_on(directory: Path) -> None:
-    path = sorted(directory.glob("logs/log/0/*.log"))[0]
+    path = min(directory.glob("logs/log/0/*.log"))
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)

@@ -1,0 +1,220 @@
+"""Each kind of file x each kind of damage x closed in order or killed: recovered, or reported; never served wrong, never silent.
+
+Also: the store opens or says which file keeps it from that; numbers that were visible are not given out again where anything on the
+disk still tells them; and what is appended afterwards is kept.
+"""
+
+import copy
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import CorruptionError, StorageError
+from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.catalog import seal
+from amqp_streams.storage.ports import Partition
+from amqp_streams.testing import FaultyFiles
+from tests.amqp_streams.storage.conftest import NOW, ROOT, Hand, open_inline
+
+LOG = ROOT / "logs" / "log"
+Damage = Callable[[bytearray, random.Random], None]
+
+
+def _truncate(data: bytearray, rng: random.Random) -> None:
+    del data[rng.randrange(len(data)) :]
+
+
+def _empty(data: bytearray, rng: random.Random) -> None:
+    data.clear()
+
+
+def _garbage(data: bytearray, rng: random.Random) -> None:
+    data[:] = rng.randbytes(len(data))
+
+
+def _flip_bit(data: bytearray, rng: random.Random) -> None:
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+
+
+def _zero_block(data: bytearray, rng: random.Random) -> None:
+    first = rng.randrange(len(data))
+    block = min(512, len(data) - first)
+    data[first : first + block] = bytes(block)
+
+
+def _zero_all(data: bytearray, rng: random.Random) -> None:
+    data[:] = bytes(len(data))
+
+
+DAMAGES: dict[str, Damage | None] = {
+    "truncated": _truncate,
+    "emptied": _empty,
+    "garbage": _garbage,
+    "bit flip": _flip_bit,
+    "zeroed block": _zero_block,
+    "zeroed": _zero_all,
+    "missing": None,
+}
+
+
+def _segments(files: FaultyFiles) -> list[Path]:
+    return sorted(path for path in files.paths() if path.parent == LOG / "0" and path.suffix == ".log")
+
+
+FILES: dict[str, Callable[[FaultyFiles], Path]] = {
+    "first segment": lambda files: _segments(files)[0],
+    "middle segment": lambda files: _segments(files)[1],
+    "active segment": lambda files: _segments(files)[-1],
+    "index of the first": lambda files: _segments(files)[0].with_suffix(".idx"),
+    "index of the active": lambda files: next(
+        (path for path in files.paths() if path == _segments(files)[-1].with_suffix(".idx")), _segments(files)[1].with_suffix(".idx")
+    ),
+    "journal 0": lambda files: ROOT / "journal" / "0.journal",
+    "journal 1": lambda files: ROOT / "journal" / "1.journal",
+    "log.json": lambda files: LOG / "log.json",
+    "checkpoint": lambda files: ROOT / "checkpoint.json",
+    "format": lambda files: ROOT / "format.json",
+    "lock": lambda files: ROOT / "lock",
+}
+
+Written = list[list[bytes]]
+
+
+def _build(*, clean: bool) -> tuple[FaultyFiles, Written]:
+    """Three partitions: several segments, and when killed also records that only the journal has."""
+    files = FaultyFiles()
+    hand = open_inline(files)
+    rng = random.Random(1)
+    partitions = hand.store.create("log", LogSettings(partitions=3, segment_bytes=64 << 10), incarnation="i").partitions
+    written: Written = [[], [], []]
+    for _ in range(130):
+        for partition in partitions:
+            messages = [rng.randbytes(rng.randint(1, 900)) for _ in range(rng.randint(1, 4))]
+            partition.append(messages, bytes(len(messages)), NOW)
+            written[partition.index] += messages
+        hand.commit()
+    if clean:
+        hand.store.close()
+    files.kill()
+    return files, written
+
+
+BUILT = {clean: _build(clean=clean) for clean in (True, False)}
+
+
+def _read_what_can_be(partition: Partition, written: list[bytes]) -> set[int]:
+    """The numbers that are refused. Everything else is served as it was written."""
+    refused: set[int] = set()
+    at = partition.start
+    while at < partition.end:
+        try:
+            chunk = partition.read(at, 10_000)
+        except CorruptionError as error:
+            first, after = error.first, error.after
+        else:
+            first = after = None
+        if after is not None:
+            assert first == at < after <= partition.end
+            refused |= set(range(at, after))
+            at = after
+            continue
+        assert chunk is not None
+        assert chunk.base == at
+        assert list(chunk.messages) == written[at : at + len(chunk)]
+        at += len(chunk)
+    return refused
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", FILES)
+def test_damage_is_recovered_or_reported_and_never_served(kind: str, damage: str, clean: bool) -> None:
+    for seed in range(6):
+        files, written = copy.deepcopy(BUILT[clean])
+        path, change = FILES[kind](files), DAMAGES[damage]
+        if change is None:
+            files.unlink(path)
+            files.fsync_dir(path.parent)
+        else:
+            files.damage(path, lambda data, seed=seed, change=change: change(data, random.Random(seed)))  # type: ignore[misc]
+        _check(files, written, kind)
+
+
+def _check(files: FaultyFiles, written: Written, kind: str) -> None:
+    try:
+        hand = open_inline(files)
+    except StorageError as error:
+        pytest.fail(f"one damaged file is no reason not to open: {error}")
+    lost = 0
+    for partition in hand.store.logs["log"].partitions:
+        ours = written[partition.index]
+        refused = _read_what_can_be(partition, ours)
+        lost += len(refused) + partition.start + max(0, len(ours) - partition.end)
+        # Numbers may be given out again only when the journal, the one place that knew them, is what is damaged.
+        assert partition.end == len(ours) or kind.startswith(("journal", "active"))
+    assert not lost or hand.store.findings or kind.endswith("segment")  # type: ignore[attr-defined]
+    _go_on(files, hand, written)
+
+
+def _go_on(files: FaultyFiles, hand: Hand, written: Written) -> None:
+    """What is appended now is kept, and opening again finds the same."""
+    before = []
+    for partition in hand.store.logs["log"].partitions:
+        base = hand.write(partition, b"after the damage")
+        assert base >= partition.start
+        before.append((base, partition.end))
+    files.kill()
+    again = open_inline(files)
+    assert isinstance(again.store, DirectoryStore)
+    for partition, (base, end) in zip(again.store.logs["log"].partitions, before, strict=True):
+        assert partition.end == end
+        expected = [*written[partition.index][:base], b"after the damage"]
+        expected += [b""] * (end - len(expected))
+        chunk = partition.read(base, 1000)
+        assert chunk is not None
+        assert chunk.messages[0] == b"after the damage"
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["closed", "killed"])
+def test_foreign_files_are_left_alone_and_reported(clean: bool) -> None:
+    files, written = copy.deepcopy(BUILT[clean])
+    strangers = [ROOT / "notes.txt", ROOT / "logs" / "x", LOG / "0" / "core", LOG / "0" / "1.log", ROOT / "journal" / "old"]
+    for path in strangers:
+        files.close(files.open(path, create=True))
+        files.fsync_dir(path.parent)
+    hand = open_inline(files)
+    assert {finding.file for finding in hand.store.findings} >= {str(path.relative_to(ROOT)) for path in strangers}  # type: ignore[attr-defined]
+    assert set(strangers) <= set(files.paths())
+    for partition in hand.store.logs["log"].partitions:
+        assert not _read_what_can_be(partition, written[partition.index])
+
+
+def test_damage_to_both_places_that_know_a_log_keeps_the_store_closed_with_a_remedy() -> None:
+    files, _ = copy.deepcopy(BUILT[True])
+    files.unlink(LOG / "log.json")
+    files.unlink(ROOT / "checkpoint.json")
+    with pytest.raises(StorageError, match=r"log\.json is missing or damaged.*backup"):
+        open_inline(files)
+    assert len(_segments(files)) > 2
+
+
+def test_damage_to_both_places_that_know_the_directory_keeps_the_store_closed_with_a_remedy() -> None:
+    files, _ = copy.deepcopy(BUILT[True])
+    files.damage(ROOT / "format.json", lambda data: data.clear())
+    files.unlink(ROOT / "checkpoint.json")
+    with pytest.raises(StorageError, match=r"format\.json is missing or damaged.*backup"):
+        open_inline(files)
+
+
+def test_a_directory_of_another_format_is_not_touched() -> None:
+    files, _ = copy.deepcopy(BUILT[True])
+
+    def change(data: bytearray) -> None:
+        data[:] = seal({"format": 2, "id": "0" * 16})
+
+    files.damage(ROOT / "format.json", change)
+    with pytest.raises(StorageError, match=r"format 2.*use the version"):
+        open_inline(files)
