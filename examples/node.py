@@ -20,8 +20,9 @@ STOP_SECONDS_MAX: Final = 30.0
 class NodeProcess:
     """`amqp-streams serve` with its data, words and ready file in `folder`. Use it with `with`: that stops what is left running."""
 
-    def __init__(self, folder: Path, *options: str, log: str | Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, *options: str, log: str | Sequence[str] = (), listen: str = "127.0.0.1:0") -> None:
         self.folder: Final = folder
+        self.listen: Final = listen
         self.data_dir: Final = folder / "data"
         self.options: Final = list(options)
         for one in [log] if isinstance(log, str) else log:
@@ -50,7 +51,7 @@ class NodeProcess:
     def launch(self) -> None:
         """Start the process and do not wait."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        listen = self.addresses["amqp"][0] if "amqp" in self.addresses else "127.0.0.1:0"
+        listen = self.addresses["amqp"][0] if "amqp" in self.addresses else self.listen
         command = [str(Path(sys.executable).parent / "amqp-streams"), "serve", "--data-dir", str(self.data_dir)]
         command += ["--listen", listen, "--ready-file", str(self._ready_file), *self.options]
         self._ready_file.unlink(missing_ok=True)  # a killed node leaves it behind
