@@ -12,7 +12,7 @@ from amqp_streams import __version__, names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server import transfers
 from amqp_streams.server.consumer import ConsumerLink
-from amqp_streams.server.control import InfoLink, ManagementLink, ReplyLink
+from amqp_streams.server.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
 from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
 from amqp_streams.server.links import AnyLink, Owner, Service
 from amqp_streams.server.producer import ProducerLink
@@ -159,7 +159,8 @@ class Dispatch:
             self._refuse(pointer, PeerError(names.INTERNAL_ERROR, str(error)))
             return
         answer_termini(pointer, request, grant)
-        lib.pn_link_set_max_message_size(pointer, self._service.limits.message_bytes)
+        message_bytes = self._service.limits.message_bytes
+        lib.pn_link_set_max_message_size(pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes)
         lib.pn_link_open(pointer)
         link = self._link(pointer, request.link, grant)
         self.links[pointer] = link

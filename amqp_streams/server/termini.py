@@ -104,4 +104,6 @@ def _map(data: Pointer, field: str) -> Mapping[str, Value]:
         return {}
     if not isinstance(value, dict):
         raise PeerError(names.INVALID_FIELD, f"{field} is a map", {"field": field})
+    if not all(isinstance(key, str) and key.isascii() for key in value):  # strings are taken for symbols, but they must be able to be some
+        raise PeerError(names.INVALID_FIELD, f"the keys of {field} are symbols", {"field": field})
     return {str(key): item for key, item in value.items()}
