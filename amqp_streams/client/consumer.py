@@ -57,7 +57,7 @@ class Consumer(Endpoint):
         if partition is not None:
             self._properties[names.PARTITION] = Symbol(partition)
         self._filters = dict(filters or {})
-        self._cursor: Final = Cursor(start, partition)
+        self._cursor: Final = Cursor(start, partition, redelivers=settle == "manual")
         self._from_now: Final = isinstance(start, Latest)
         self._link: ReceiverLink | None = None
         self._owed = 0
@@ -196,6 +196,8 @@ class Consumer(Endpoint):
 
     async def _attach(self, wire: Wire) -> Attachment:
         info = await self._look(wire) if wire.event_streams else None
+        if info is not None and self.partition is None:
+            self._cursor.partition_count = len(info.partitions)
         if info is not None and self._cursor.other_log(info.incarnation):
             _logger.warning("log_made_anew log=%s: reading it from its beginning", self.log)
         if self._from_now and not self._cursor.anchored and not self._started:

@@ -18,9 +18,13 @@ FILTER_NAME: Final = "event-streams-start"
 class Cursor:
     """The position in each partition: the offset after which the next event comes."""
 
-    def __init__(self, start: Start, partition: str | None) -> None:
+    def __init__(self, start: Start, partition: str | None, *, redelivers: bool = False) -> None:
+        """`redelivers`: events may come again on the same link, because some are released."""
         self._start = start
         self._partition: Final = partition
+        self._redelivers: Final = redelivers
+        self.partition_count = 0 if partition is None else 1
+        """Partitions that the link brings events of; 0: not known."""
         self._after: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
         self._incarnation: str | None = None
@@ -73,11 +77,18 @@ class Cursor:
 
     def note(self, messages: list[bytes]) -> list[int]:
         """Take what came, in order; the indexes of those that were delivered before."""
-        if self._repeated or self._partition is None:
+        if self._repeated or self._redelivers:
             return self._note_each(messages)
-        place = place_of(messages[-1])  # one partition: the last is the furthest
-        if place.offset is not None:
-            self._after[self._partition] = place.offset
+        # In order within each partition: the last of each is the furthest, and there are not many of them.
+        seen: set[str] = set()
+        for message in reversed(messages):
+            place = place_of(message)
+            partition = place.partition or self._partition or ""
+            if place.offset is not None and partition not in seen:
+                seen.add(partition)
+                self._after[partition] = place.offset
+                if len(seen) == self.partition_count:
+                    break
         return []
 
     def _note_each(self, messages: list[bytes]) -> list[int]:
@@ -86,14 +97,14 @@ class Cursor:
             partition, offset, _ = place_of(message)
             if offset is None:
                 continue
-            if partition is None:
-                partition = self._partition or ""
-            if repeated and (last := repeated.get(partition)) is not None:
+            partition = partition or self._partition or ""
+            if (last := repeated.get(partition)) is not None:
                 if offset <= last:
                     before.append(index)
                     continue
                 del repeated[partition]
-            after[partition] = offset
+            if _rank(offset) > _rank(after.get(partition, names.OFFSET_EARLIEST)):
+                after[partition] = offset
         return before
 
 

@@ -1,5 +1,6 @@
 """Positions: what the next attach asks for, and what is told apart as delivered before."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,8 +74,22 @@ def test_latest_remembers_where_the_log_ended() -> None:
     assert cursor.note([at(0, 5), at(1, 8), at(0, 6)]) == [0, 1]
 
 
-def test_an_event_released_and_brought_again_on_the_same_link_is_not_dropped() -> None:
+def test_a_redelivered_event_does_not_turn_the_position_back() -> None:
+    cursor = Cursor(EARLIEST, "0", redelivers=True)
+    cursor.note([at(0, 5), at(0, 6), at(0, 2)])
+    assert asked(cursor) == offset(6)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_the_last_of_each_partition_counts_wherever_it_stands_in_a_batch(count: int) -> None:
     cursor = Cursor(EARLIEST, None)
+    cursor.partition_count = count
+    cursor.note([at(0, 1), at(1, 1), at(1, 2), at(1, 3), at(1, 4)])
+    assert cursor.after == {"0": offset(1), "1": offset(4)}
+
+
+def test_an_event_released_and_brought_again_on_the_same_link_is_not_dropped() -> None:
+    cursor = Cursor(EARLIEST, None, redelivers=True)
     cursor.note([at(0, 0), at(0, 1), at(0, 2)])
     cursor.filters(["0"])
     assert cursor.note([at(0, 2), at(0, 3)]) == [0]
