@@ -21,7 +21,7 @@ from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.service import TICK_S, EventService, LiveConnection
 from amqp_streams.wire import sasl
-from amqp_streams.wire.frames import EchoFinder
+from amqp_streams.wire.frames import FLOW_SIZE_MAX, EchoFinder
 
 
 class PasswordCheck(Protocol):
@@ -57,6 +57,7 @@ class AmqpConnection(LiveConnection):
         "_executor",
         "_lost",
         "_open_before_ms",
+        "_other_frames",
         "_sasl",
         "_service",
         "_stalled",
@@ -73,6 +74,7 @@ class AmqpConnection(LiveConnection):
         self._engine: Engine | None = None
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
+        self._other_frames = 0
         self._lost = False
         self._stalled: set[ConsumerLink] = set()
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
@@ -98,16 +100,21 @@ class AmqpConnection(LiveConnection):
         dispatch.run()
         if dispatch.opened and not opened:
             self._tick_again()  # the peer's wish for heartbeats counts from its open, not from the next tick
-        self._answer_echoes(bytes(data))
+        self._answer_echoes(data)
         self.flush()
         if self._stalled:
             self._unstall()
 
-    def _answer_echoes(self, block: bytes) -> None:
+    def _answer_echoes(self, block: memoryview | bytes) -> None:
         """The engine does not answer flows that ask for one (AMQP 2.7.4): any new flow of the link does."""
-        if self._echoes.feed(block):
-            assert self._dispatch is not None
-            for link in self._dispatch.links.values():
+        engine, dispatch = self._engine, self._dispatch
+        assert engine is not None
+        assert dispatch is not None
+        others, self._other_frames = self._other_frames, engine.frames - dispatch.messages
+        if self._other_frames == others:  # one transfer a message and nothing else: no flow was completed
+            self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))
+        elif self._echoes.feed(bytes(block)):
+            for link in dispatch.links.values():
                 if isinstance(link, ProducerLink):
                     link.show_flow()
 

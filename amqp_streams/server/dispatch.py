@@ -44,6 +44,7 @@ class Dispatch:
         "consumers",
         "container",
         "links",
+        "messages",
         "opened",
         "peer",
     )
@@ -55,6 +56,8 @@ class Dispatch:
         self.peer = peer
         self.container = ""
         self.opened = False
+        self.messages = 0
+        """Taken by the common kind of producers; tells how many frames were nothing but transfers."""
         self.closed = False
         self.links: dict[Pointer, AnyLink] = {}
         self.consumers: set[ConsumerLink] = set()
@@ -84,7 +87,7 @@ class Dispatch:
                 elif not taken:  # every delivery event is of one of these few links: one look takes all that has arrived
                     taken = True
                     for producer in self._producers:
-                        producer.take()
+                        self.messages += producer.take()
             else:
                 taken = False
                 self._on_event(kind, event)

@@ -140,6 +140,11 @@ class Engine:
         return _OUTPUT_VIEW[0:size]  # type: ignore[no-any-return]  # cffi
 
     @property
+    def frames(self) -> int:
+        """Frames that came in so far."""
+        return lib.pn_transport_get_frames_input(self.transport)  # type: ignore[no-any-return]  # cffi
+
+    @property
     def finished(self) -> bool:
         """Nothing more will be sent: the socket may be closed."""
         return lib.pn_transport_pending(self.transport) < 0  # type: ignore[no-any-return]  # cffi

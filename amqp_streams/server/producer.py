@@ -50,11 +50,11 @@ class ProducerLink(Link[Producing | Relaying]):
         self.top_up()
         return True
 
-    def take(self) -> None:
-        """Take all that has arrived."""
+    def take(self) -> int:
+        """Take all that has arrived; how many messages that were."""
         if self.closing:
             transfers.discard(self.pointer)
-            return
+            return 0
         held = len(self.partial)
         arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
         if len(self.partial) != held and not self.service.hold(len(self.partial) - held):
@@ -70,6 +70,7 @@ class ProducerLink(Link[Producing | Relaying]):
         if arrivals.oversized:
             description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
             self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
+        return len(deliveries)
 
     def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
         """The commit that took these deliveries is back."""

@@ -212,6 +212,10 @@ class EchoFinder:
         self._tail = block[-FLOW_SIZE_MAX:]
         return find_echoes(block)
 
+    def skip(self, end: bytes) -> None:
+        """Pass over a block in which no flow ends. `end`: its last FLOW_SIZE_MAX bytes, or all of a shorter one."""
+        self._tail = (self._tail + end)[-FLOW_SIZE_MAX:]
+
 
 def _across(seam: bytes, boundary: int) -> list[Echo]:
     """Echoes of the flows that begin before `boundary` and end after it."""

@@ -244,3 +244,13 @@ def test_a_flow_for_the_session_has_no_handle() -> None:
 )
 def test_a_flow_that_is_none_or_asks_for_nothing_gets_no_echo(fields: str) -> None:
     assert find_echoes(frame(0, b"\x00\x53\x13" + bytes.fromhex(fields))) == []
+
+
+@given(st.binary(max_size=700), st.integers(min_value=0, max_value=60))
+def test_a_flow_that_begins_in_a_skipped_block_is_found_where_it_ends(before: bytes, cut: int) -> None:
+    """Blocks of nothing but transfers are not searched; the flow behind them may have begun in one."""
+    wanted = flow_frame(3, next_incoming_id=1, incoming_window=2, next_outgoing_id=3, outgoing_window=4, handle=5, echo=True)
+    stream, end = before + wanted, len(before) + min(cut, len(wanted) - 1)
+    finder = EchoFinder()
+    finder.skip(stream[:end][-FLOW_SIZE_MAX:])
+    assert Echo(3, 5) in finder.feed(stream[end:])
