@@ -1,4 +1,4 @@
-"""`amqp-streams user …`: who may connect to a node with a password. Works on the users file; a running node reads it again by itself."""
+"""`amqp-streams user …`: who may connect to a node with a password. A running node reads the users file again on SIGHUP."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ _USERS = click.option(
 
 @click.group(short_help="Manage the users file of a node.")
 def user() -> None:
-    """Manage the users file of a node ('serve --users FILE'). It holds hashes, never passwords.
+    """Manage the users file of a node ('serve --users FILE'). It holds hashes, never passwords. A node reads it again on SIGHUP.
 
     \b
     Examples:

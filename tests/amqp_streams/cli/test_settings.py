@@ -1,11 +1,13 @@
 """A setting comes from its flag, else its variable, else the file, else the default; what is wrong is named with its place."""
 
+import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from amqp_streams.cli.settings import Name, flag_of, node_settings, settable, variable_of
+from amqp_streams.cli.settings import Name, flag_of, node_settings, settable, variable_of, written_names
 from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, TlsSettings
 from amqp_streams.errors import ConfigError
 
@@ -207,3 +209,34 @@ def test_the_same_name_as_value_and_table_is_refused_with_both_places(tmp_path: 
     path.write_text("limits = 5\n")
     said = refused({}, {"AMQP_STREAMS_LIMITS_CREDIT": "5"}, path)
     assert said == f"limits is a value ({path}) and a table (AMQP_STREAMS_LIMITS_CREDIT): only one of them can be"
+
+
+def test_every_setting_and_its_variable_is_in_the_reference() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    for name in settable():
+        word = ".".join(name[1:] if name[0] == "limits" else name)
+        assert any(f"`{word}`" in row and f"`{variable_of(name)}`" in row for row in rows), name
+    for word in written_names(LogSettings).values():
+        assert any(row.startswith(f"| `{word}` |") for row in rows), word
+
+
+def test_defaults_of_limits_in_the_reference_are_those_in_force() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
+    told = {
+        cells[1].strip().strip("`"): cells[3].strip().strip("`")
+        for cells in (line.split("|") for line in text.splitlines())
+        if len(cells) == 6 and "AMQP_STREAMS_LIMITS_" in cells[2]
+    }
+    names = dict.fromkeys(written_names(Limits).values())
+    assert Limits.model_validate({name: told[name] for name in names}) == Limits()
+
+
+def test_every_dependency_is_accounted_for() -> None:
+    root = Path(__file__).parents[3]
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    rows = (root / "docs" / "decisions" / "dependencies.md").read_text(encoding="utf-8").splitlines()
+    for requirement in wanted:
+        name = re.split(r"[<>=]", requirement, maxsplit=1)[0]
+        assert any(row.startswith(f"| {name} | {requirement.removeprefix(name)} |") for row in rows), requirement
