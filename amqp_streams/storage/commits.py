@@ -99,6 +99,7 @@ class Committer:
         journaled = [partition for partition in able if partition not in direct]
         if journaled and not self._room(journaled):
             if not self._flusher.space.full:
+                self._flusher.grow_journal()
                 return  # a full journal file waits for its segments
             for partition in journaled:
                 partition.refusal = self._flusher.space.error()

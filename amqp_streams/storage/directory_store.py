@@ -4,9 +4,10 @@ A writer thread does the commits and moves records to segments; a keeper thread 
 their backs. Both do nothing but that (`work.py`), and their results come back through `loop_call`.
 """
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import time
@@ -17,22 +18,21 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage import catalog, opening
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.commits import Committer
-from amqp_streams.storage.files import Files, OpenFile, RealFiles
+from amqp_streams.storage.files import Files, OpenFile, RealFiles, replace_file
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.partition_log import PartitionLog
 from amqp_streams.storage.ports import CommitDone, Partition, StoredLog
 from amqp_streams.storage.retention import expired
 from amqp_streams.storage.segments import Segment, Segments, segment_path
+from amqp_streams.storage.space import FULL
 from amqp_streams.storage.work import (
     Call,
     Executor,
     InlineExecutor,
     LoopCall,
-    Remove,
     Replace,
     Results,
-    Step,
     Task,
     ThreadExecutor,
     Work,
@@ -186,7 +186,8 @@ class DirectoryStore:
         trash = self._root / "trash" / f"{log.uid:016x}"
         self._wait_for_threads()  # the keeper may be writing a checkpoint that still has it
         try:
-            self._write_checkpoint(clean=False, without=name)
+            with contextlib.suppress(OSError):  # a full disk is no reason not to delete; it is written again below
+                self._write_checkpoint(clean=False, without=name)
             self._files.rename(self._folder(name), trash)
             self._files.fsync_dir(self._root / "logs")
         except OSError as error:
@@ -199,6 +200,7 @@ class DirectoryStore:
         del self._records[name], self._logs[name]
         self._deleted.add(name)
         self._outstanding.submit(self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget)
+        self._submit_checkpoint()
 
     # -- commits
 
@@ -223,7 +225,7 @@ class DirectoryStore:
         if self._flusher.space.full:
             self._flusher.space.ask(now_ms)
         moved: list[tuple[Partition, int]] = []
-        steps: list[Step] = []
+        gone: list[Path] = []
         for name, log in self._records.items():
             if log.settings.retention_ms is None and log.settings.retention_bytes is None:
                 continue
@@ -232,14 +234,14 @@ class DirectoryStore:
                 removals = self._retain(partition, now_ms)
                 if removals:
                     moved.append((partition, before))
-                    steps += removals
+                    gone += removals
         if moved:
             # The checkpoint knows the new starts before the files go: what is missing below them is not missed.
-            self._submit_checkpoint(*steps)
+            self._submit_checkpoint(gone)
         return moved
 
-    def _retain(self, partition: PartitionLog, now_ms: int) -> list[Step]:
-        """Let go of what is past retention; the steps that remove the files."""
+    def _retain(self, partition: PartitionLog, now_ms: int) -> list[Path]:
+        """Let go of what is past retention; the files that are to be removed."""
         segments, settings = partition.segments, partition.settings
         if partition.failure or partition.busy:
             return []
@@ -260,7 +262,7 @@ class DirectoryStore:
         dropped = segments.drop(count)
         partition.start = segments.row[0].base
         partition.forget_below(partition.start)
-        return [step for segment in dropped for step in (Remove(segment.path), Remove(segment.index_path))]
+        return [path for segment in dropped for path in (segment.path, segment.index_path)]
 
     # -- closing
 
@@ -292,6 +294,8 @@ class DirectoryStore:
         except OSError as error:
             raise opening.storage_error(self._root, error) from error
         finally:
+            self._reading.close()
+            self._journal.close()
             self._files.close(self._lock)
             self._lock = None
 
@@ -349,13 +353,28 @@ class DirectoryStore:
         bounds = {name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs}
         return Checkpoint(clean, self._directory_id, logs, bounds)
 
-    def _submit_checkpoint(self, *steps: Step) -> None:
-        """Write a checkpoint behind the loop's back, and then do the steps."""
-        checkpoint = Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=False).encode())
-        self._outstanding.submit(self._keeper, [Work([checkpoint, *steps])], _forget)
+    def _submit_checkpoint(self, gone: Sequence[Path] = ()) -> None:
+        """Write a checkpoint behind the loop's back, and then remove what it does not have any more."""
+        path, data = self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=False).encode()
+        self._outstanding.submit(self._keeper, [Work([Call(partial(_checkpoint_and_remove, self._files, path, data, gone))])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)
+
+
+def _checkpoint_and_remove(files: Files, checkpoint: Path, data: bytes, gone: Sequence[Path]) -> None:
+    full = False
+    try:
+        replace_file(files, checkpoint, data, sync=True)
+    except OSError as error:
+        full = error.errno in FULL
+        if not full:
+            raise
+    for path in gone:  # on a full disk these make the room that the checkpoint needs
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(path)
+    if full and gone:
+        replace_file(files, checkpoint, data, sync=True)
 
 
 def _wall_clock_ms() -> int:

@@ -157,8 +157,13 @@ class OpenFile:
         self.fd = files.open(path, create=create, write=write)
 
     def __del__(self) -> None:
-        if self.fd >= 0:
-            self._files.close(self.fd)
+        self.close()
+
+    def close(self) -> None:
+        """Let go now."""
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            self._files.close(fd)
 
     def read(self, count: int, position: int) -> bytes:
         """Up to `count` bytes, fewer only at the end of the file."""

@@ -89,6 +89,11 @@ class Journal:
         """Up to where they must catch up."""
         return max([slot.holds.get(partition, 0) for slot in self.slots if slot is not self.current])
 
+    def close(self) -> None:
+        """Let go of the files."""
+        for slot in self.slots:
+            slot.file.close()
+
     def _begin(self, slot: Slot) -> None:
         self._generation += 1
         slot.generation, slot.sequence, slot.position = self._generation, 0, 0

@@ -42,6 +42,14 @@ class Reading:
         for key in [key for key in self._cache if key[0] == path]:
             self._cached -= self._cache.pop(key)[0]
 
+    def close(self) -> None:
+        """Let go of all files and memory."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+        self._cache.clear()
+        self._cached = 0
+
     def batches(self, path: Path, seed: int, position: int, until: int) -> Stretch:
         """Everything in the stretch position..until of a segment, checked and decoded.
 

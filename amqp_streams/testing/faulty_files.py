@@ -70,6 +70,10 @@ class FaultyFiles:
         file.durable = bytearray(file.data)
         file.dirty.clear()
 
+    def opened_path(self, fd: int) -> Path:
+        """What a descriptor is of."""
+        return self._opened(fd)[0]
+
     def paths(self) -> list[Path]:
         """All files."""
         return [path for path, node in self._walk(Path("/"), self._root) if isinstance(node, _File)]

@@ -1,0 +1,406 @@
+"""The embedded store where the world fails it: full disks, failing writes and syncs, locked directories; and what its modes promise."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.config import LogSettings, Sync
+from amqp_streams.errors import CorruptionError, DirectoryLockedError, DiskFullError, StorageError
+from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.files import RealFiles
+from amqp_streams.storage.ports import Partition
+from amqp_streams.testing import FaultyFiles
+from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, Hand, open_inline, open_real, read_all
+
+SETTINGS = LogSettings(partitions=4, segment_bytes=64 << 10)
+
+
+def _four(hand: Hand) -> tuple[Partition, Partition, Partition, Partition]:
+    log = hand.store.logs.get("log") or hand.store.create("log", SETTINGS, incarnation="i")
+    first, second, third, fourth = log.partitions
+    return first, second, third, fourth
+
+
+def _failures(hand: Hand, *appends: tuple[Partition, bytes]) -> dict[Partition, StorageError]:
+    for partition, message in appends:
+        partition.append([message], b"\0", NOW)
+    done = hand.commit()
+    assert done is not None
+    return dict(done.failures)
+
+
+# -- opening
+
+
+def test_a_directory_has_one_owner_whose_process_is_named(tmp_path: Path) -> None:
+    hand = open_real(tmp_path)
+    with pytest.raises(DirectoryLockedError, match=f"in use by process {os.getpid()}"):
+        open_real(tmp_path)
+    hand.store.close()
+    open_real(tmp_path).store.close()
+
+
+def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(StorageError, match="file"):
+        open_real(tmp_path / "file" / "data")
+
+
+def test_a_store_closed_in_order_opens_again_without_findings_and_without_a_scan() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    for number in range(400):
+        hand.write(first, b"%d" % number * 100)
+    hand.store.close()
+    files.kill()
+    read: list[int] = []
+    pread = files.pread
+
+    def counted(fd: int, count: int, position: int) -> bytes:
+        data = pread(fd, count, position)
+        if files.opened_path(fd).suffix == ".log":
+            read.append(len(data))
+        return data
+
+    files.pread = counted  # type: ignore[method-assign]
+    hand = open_inline(files)
+    assert isinstance(hand.store, DirectoryStore)
+    assert hand.store.findings == ()
+    assert sum(read) == 0
+    assert read_all(hand.store.logs["log"].partitions[0]) == [b"%d" % number * 100 for number in range(400)]
+
+
+def test_settings_and_incarnation_outlive_the_process() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    hand.store.create("a", LogSettings(partitions=2), incarnation="born once")
+    hand.store.update("a", LogSettings(partitions=2, retention_ms=7000))
+    files.power_loss()
+    log = open_inline(files).store.logs["a"]
+    assert (log.incarnation, log.settings.retention_ms, len(log.partitions)) == ("born once", 7000, 2)
+
+
+def test_a_deleted_log_stays_deleted() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    hand.write(first, b"gone")
+    hand.store.delete("log")
+    files.power_loss()
+    hand = open_inline(files)
+    assert isinstance(hand.store, DirectoryStore)
+    assert not hand.store.logs
+    assert hand.store.findings == ()
+    assert not [path for path in files.paths() if "trash" in path.parts]
+
+
+# -- full disks
+
+
+def test_a_full_disk_refuses_cleanly_and_heals() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    hand.write(first, b"before" * 1000)
+    files.space = 0
+    failures = _failures(hand, (first, b"x" * 5000))
+    assert [type(error) for error in failures.values()] == [DiskFullError]
+    assert (first.end, first.facts().failure) == (1, None)
+    with pytest.raises(DiskFullError, match="is full"):
+        first.append([b"y"], b"\0", NOW)
+    files.space = None
+    assert hand.write(first, b"after", now_ms=NOW + 1000) == 1
+    assert read_all(first) == [b"before" * 1000, b"after"]
+    files.kill()
+    hand = open_inline(files)
+    assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000, b"after"]
+
+
+def test_a_short_write_before_the_disk_is_full_leaves_nothing_half_visible() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    hand.write(first, b"before" * 1000)
+    files.space = sum(len(files.content(path)) for path in files.paths()) + 3000
+    assert list(_failures(hand, (first, b"x" * 9000))) == [first]
+    files.kill()
+    files.space = None
+    hand = open_inline(files)
+    assert isinstance(hand.store, DirectoryStore)
+    assert not hand.store.findings
+    assert read_all(hand.store.logs["log"].partitions[0]) == [b"before" * 1000]
+
+
+def test_appends_behind_a_refused_one_fail_too_so_that_numbers_have_no_gap() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    first.append([b"x" * 5000], b"\0", NOW)
+    files.space = 0
+    hand.store.commit()  # its result waits for the loop
+    hand.loop.run_ready()
+    with pytest.raises(DiskFullError):
+        first.append([b"behind"], b"\0", NOW)
+    files.space = None
+    assert first.append([b"again"], b"\0", NOW + 1000) == 0
+
+
+def test_small_appends_go_on_in_the_journal_while_segments_cannot_grow_and_nothing_is_lost() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    partitions = _four(hand)
+    files.space = sum(len(files.content(path)) for path in files.paths()) + (5 << 10)
+    refused = 0
+    for number in range(200):
+        for partition in partitions:
+            try:
+                partition.append([b"%d" % number * 50], b"\0", NOW + number)
+            except DiskFullError:
+                refused += 1
+        hand.store.commit()
+        hand.loop.run_ready()
+    accepted = [read_all(partition) for partition in partitions]
+    assert refused > 100
+    assert all(partition.facts().failure is None for partition in partitions)
+    files.space = None
+    for partition in partitions:
+        hand.write(partition, b"healed" * 700, now_ms=NOW + 100_000)
+    files.power_loss()
+    hand = open_inline(files)
+    for partition, kept in zip(hand.store.logs["log"].partitions, accepted, strict=True):
+        assert read_all(partition) == [*kept, b"healed" * 700]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    path = tmp_path / "tiny"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a tmpfs needs root")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def test_a_real_full_disk_refuses_cleanly_and_heals(tiny_disk: Path) -> None:
+    hand = open_real(tiny_disk / "data")
+    first, *_ = _four(hand)
+    accepted: list[bytes] = []
+    refused, number = 0, 0
+    while not refused:
+        message = b"%06d" % number * 1000
+        try:
+            first.append([message], b"\0", NOW + number)
+        except DiskFullError:
+            refused += 1
+            break
+        number += 1
+        done = hand.commit()
+        assert done is not None
+        if done.failures:
+            assert isinstance(done.failures[first], DiskFullError)
+            refused += 1
+        else:
+            accepted.append(message)
+    assert len(accepted) > 50
+    assert read_all(first) == accepted
+    hand.store.delete("log")
+    again = hand.store.create("log", SETTINGS, incarnation="2").partitions[0]
+    hand.store.apply_retention(NOW + 10_000)
+    hand.write(again, b"healed", now_ms=NOW + 10_000)
+    hand.store.close()
+
+
+# -- failing disks
+
+
+def test_a_failed_write_stops_its_partition_and_no_other() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, second, *_ = _four(hand)
+    hand.write(first, b"durable" * 1000)
+    files.fault = lambda operation, path: errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
+    failures = _failures(hand, (first, b"x" * 5000), (second, b"y" * 5000))
+    assert list(failures) == [first]
+    files.fault = lambda operation, path: 0
+    with pytest.raises(StorageError, match="log partition 0 stopped"):
+        first.append([b"z"], b"\0", NOW)
+    assert "Input/output error" in str(first.facts().failure)
+    assert read_all(first) == [b"durable" * 1000]
+    assert hand.write(second, b"goes on") == 1
+
+
+def test_a_failed_sync_is_never_tried_again() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, second, *_ = _four(hand)
+    hand.write(first, b"durable" * 1000)
+    syncs: list[Path] = []
+
+    def fault(operation: str, path: Path) -> int:
+        if operation == "fdatasync" and path.parent.name == "0":
+            syncs.append(path)
+            return errno.EIO
+        return 0
+
+    files.fault = fault
+    assert list(_failures(hand, (first, b"x" * 5000))) == [first]
+    for _ in range(50):
+        hand.write(second, b"goes on" * 500)
+    hand.store.close()
+    assert len(syncs) == 1
+    assert first.end == 1
+
+
+def test_a_failed_journal_sync_stops_those_with_records_in_it_and_the_rest_goes_on_in_another_file() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, second, third, fourth = _four(hand)
+    hand.write(first, b"journaled, durable")
+    files.fault = lambda operation, path: errno.EIO if operation == "fdatasync" and path.suffix == ".journal" else 0
+    failures = _failures(hand, (second, b"a"), (third, b"b"))
+    assert set(failures) == {second, third}
+    files.fault = lambda operation, path: 0
+    assert read_all(first) == [b"journaled, durable"]
+    assert first.facts().failure is not None
+    for number in range(100):
+        assert hand.write(fourth, b"%d" % number) == number
+    files.power_loss()
+    hand = open_inline(files)
+    again = hand.store.logs["log"].partitions
+    assert read_all(again[0]) == [b"journaled, durable"]
+    assert read_all(again[3]) == [b"%d" % number for number in range(100)]
+
+
+def test_a_background_sync_that_fails_stops_the_partition_and_the_journal_keeps_its_records() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, second, *_ = _four(hand)
+    files.fault = lambda operation, path: errno.EIO if operation == "fdatasync" and path.parent.name == "0" and path.suffix == ".log" else 0
+    written = []
+    for number in range(100):
+        if first.facts().failure:
+            break
+        hand.write(first, b"%d" % number * 300)
+        written.append(b"%d" % number * 300)
+    assert first.facts().failure
+    for _ in range(100):
+        hand.write(second, b"goes on")
+    files.fault = lambda operation, path: 0
+    files.power_loss()
+    assert read_all(open_inline(files).store.logs["log"].partitions[0]) == written
+
+
+def test_a_read_that_fails_names_the_file() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    hand.write(first, b"x" * 20_000)
+    hand.write(first, b"y" * 20_000)
+    hand.write(first, b"z" * 20_000)
+    files.fault = lambda operation, path: errno.EIO if operation == "pread" else 0
+    with pytest.raises(StorageError, match=r"cannot read .*0000000000000000\.log: Input/output error"):
+        first.read(0, 100)
+
+
+def test_records_damaged_in_the_middle_are_fenced_and_both_sides_stay_readable() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    for number in range(10):
+        hand.write(first, b"%d" % number * 6000)
+    hand.store.close()
+    files.kill()
+    path = ROOT / "logs" / "log" / "0" / "0000000000000000.log"
+
+    def change(data: bytearray) -> None:
+        data[20_000] ^= 1
+
+    files.damage(path, change)
+    hand = open_inline(files)
+    first = hand.store.logs["log"].partitions[0]
+    assert read_all_until_damage(first) == [b"%d" % number * 6000 for number in range(3)]
+    with pytest.raises(CorruptionError, match=r"log/0/0000000000000000\.log at byte 18132: records 3 to 3 are damaged") as caught:
+        first.read(3, 100)
+    assert (caught.value.first, caught.value.after) == (3, 4)
+    chunk = first.read(4, 100)
+    assert chunk is not None
+    assert chunk.messages[0] == b"4" * 6000
+    assert hand.write(first, b"goes on") == 10
+
+
+def read_all_until_damage(partition: Partition) -> list[bytes]:
+    """Messages from the start to the first that is refused."""
+    messages: list[bytes] = []
+    while True:
+        try:
+            chunk = partition.read(len(messages), 10_000)
+        except CorruptionError:
+            return messages
+        assert chunk is not None
+        messages += chunk.messages
+
+
+# -- sync modes
+
+
+@pytest.mark.parametrize("mode", ["interval:5", "never"])
+def test_without_a_sync_each_time_records_outlive_the_process_but_not_the_power(mode: str) -> None:
+    files = FaultyFiles()
+    hand = open_inline(files, sync=Sync.parse(mode))
+    first, *_ = _four(hand)
+    for number in range(20):
+        hand.write(first, b"%d" % number)
+    syncs = []
+    files.fault = lambda operation, path: syncs.append(path) or 0 if operation == "fdatasync" else 0  # type: ignore[func-returns-value]
+    hand.write(first, b"last")
+    assert not syncs
+    files.fault = lambda operation, path: 0
+    files.kill()
+    first = open_inline(files).store.logs["log"].partitions[0]
+    assert read_all(first) == [*[b"%d" % number for number in range(20)], b"last"]
+
+
+def test_the_interval_mode_syncs_in_time_without_being_asked(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class Watched(RealFiles):
+        def fdatasync(self, fd: int) -> None:
+            synced.append(str(Path(f"/proc/self/fd/{fd}").readlink()))
+            super().fdatasync(fd)
+            if calls:
+                calls[0](lambda: None)
+
+    calls: list[Callable[..., None]] = []
+    hand = open_real(tmp_path, sync=Sync.parse("interval:5"), files=Watched())
+    first, *_ = _four(hand)
+    calls.append(hand.loop.call)
+    synced.clear()
+    hand.write(first, b"a")
+    hand.loop.run_until(lambda: any(name.endswith(".journal") for name in synced))
+    hand.store.close()
+
+
+def test_a_failed_interval_sync_stops_the_partitions_it_was_for(tmp_path: Path) -> None:
+    failing = False
+
+    class Failing(RealFiles):
+        def fdatasync(self, fd: int) -> None:
+            if failing:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            super().fdatasync(fd)
+
+    hand = open_real(tmp_path, sync=Sync.parse("interval:5"), files=Failing(), tuning=SMALL)
+    first, second, *_ = _four(hand)
+    failing = True
+    hand.write(first, b"a")
+    hand.loop.run_until(lambda: first.facts().failure is not None)
+    assert second.facts().failure is None
+    failing = False
+    hand.store.close()
