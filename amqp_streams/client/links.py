@@ -102,6 +102,11 @@ class SenderLink(Link):
         """Events sent whose outcome is not known."""
         return len(self._in_flight)
 
+    @property
+    def credit(self) -> int:
+        """How many messages the peer lets us send."""
+        return int(lib.pn_link_credit(self.pointer)) if self.alive else 0
+
     def room(self) -> int:
         """How many messages may be sent now: the peer's credit, nothing while much is waiting for the socket."""
         if not self.alive or lib.pn_session_outgoing_bytes(self.session_pointer) >= SEND_BUFFER_BYTES_MAX:

@@ -68,6 +68,11 @@ class Outbox:
         return self.events_max - self.events if self.bytes < self._bytes_max else 0
 
     @property
+    def ready(self) -> bool:
+        """There is something to `take`."""
+        return bool(self._unsent) and not self._released
+
+    @property
     def resend_due(self) -> bool:
         """Released events wait, and nothing else is in flight: `resend` after a wait."""
         return bool(self._released) and self._in_flight_count == 0

@@ -112,7 +112,7 @@ class Producer(Endpoint):
         while True:
             chunk = events[at : at + min(max(outbox.room, 0), _TURN_MAX)]
             outbox.add([Entry(event, event if type(event) is bytes and partition is None else encode(event, partition)) for event in chunk])
-            self._pump()
+            self._pump_soon()
             at += len(chunk)
             if at >= len(events):
                 return
@@ -124,7 +124,7 @@ class Producer(Endpoint):
         self._outbox.add(entries)
         if self._failure is not None:
             self._outbox.fail(self._failure)
-        self._pump()
+        self._pump_soon()
 
     async def flush(self, *, timeout: float | None = 30.0) -> None:
         """Wait for the outcome of everything posted.
@@ -153,29 +153,33 @@ class Producer(Endpoint):
             await self._room(timeout)
             self._check()
         self._outbox.add([entry])
-        self._pump()
+        self._pump_soon()
 
     async def _room(self, timeout: float | None) -> None:
         outbox = self._outbox
         await self._signal.wait_until(lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window")
 
+    def _pump_soon(self) -> None:
+        """Send at the end of this turn of the loop, everything that was posted in it at once."""
+        if self._attachment is not None:
+            self._attachment.wire.send_soon(self._attachment)
+
     def _pump(self) -> None:
-        """Send what credit allows."""
+        """Send what credit and the buffers allow."""
         attachment, outbox = self._attachment, self._outbox
         if attachment is None:
             return
         link = attachment.link
-        while (room := link.room()) > 0:
+        while outbox.ready and (room := link.room()) > 0:
             batch = outbox.take(min(room, _TURN_MAX))
-            if not batch:
-                break
             if outbox.largest > (largest := link.message_bytes_max) > 0:
                 batch = [entry for entry in batch if self._fits(entry, largest)]
             sent = link.send(batch)
             if sent < len(batch):
                 outbox.put_back(batch[sent:])
                 break
-        attachment.wire.flush_soon()
+        if outbox.ready and link.credit > 0:
+            attachment.wire.send_later(attachment)
 
     def _fits(self, entry: Entry, largest: int) -> bool:
         if len(entry.message) <= largest:
@@ -195,7 +199,8 @@ class Producer(Endpoint):
             outbox.refused(cast("Entry", entry), error)
         if outbox.resend_due and self._resend_task is None:
             self._resend_task = asyncio.create_task(self._resend())
-        self._pump()
+        if outbox.ready:
+            self._pump_soon()
         # Waking a poster for every disposition would make it send crumbs.
         if self._signal.awaited and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
             self._signal.fire()
@@ -206,7 +211,7 @@ class Producer(Endpoint):
         self._releases += 1
         self._resend_task = None
         self._outbox.resend()
-        self._pump()
+        self._pump_soon()
 
     # -- the link's life
 
@@ -214,7 +219,7 @@ class Producer(Endpoint):
         return wire.attach_sender(self.log, self._pump, self._on_outcomes, self._properties)
 
     def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (the pump takes the current one)
-        self._pump()
+        self._pump_soon()
 
     def _suspend(self) -> None:
         self._cancel_resend()

@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.links import Link, ReceiverLink, Sendable, SenderLink
+from amqp_streams.client.links import Link, ReceiverLink, Sendable
 from amqp_streams.client.options import TlsOptions
 from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.sasl import Credentials
@@ -84,6 +84,7 @@ class Wire:
         self._loop: Final = asyncio.get_running_loop()
         self._protocol: Final = protocol
         self._attachments: dict[Link, Attachment] = {}
+        self._eager: dict[Attachment, None] = {}
         self._stream: Stream | None = None
         self._on_lost: Final = on_lost
         self._opened: asyncio.Future[Opened] = self._loop.create_future()
@@ -180,6 +181,15 @@ class Wire:
         if self._flush_handle is None:
             self._flush_handle = self._loop.call_soon(self.flush)
 
+    def send_soon(self, attachment: Attachment) -> None:
+        """Have `attachment` asked for more to send (`on_changed`) at the end of this turn."""
+        self._eager[attachment] = None
+        self.flush_soon()
+
+    def send_later(self, attachment: Attachment) -> None:
+        """The same when what it gave has gone out; that may take until the peer opens its window."""
+        self._eager[attachment] = None
+
     def flush(self) -> None:
         """Send what there is, and let producers give more as long as the stream takes it."""
         if self._flush_handle is not None:
@@ -191,13 +201,14 @@ class Wire:
         for _ in range(_TURNS_MAX):
             if stream.full:
                 return  # `writable` follows
+            if self._eager:
+                eager, self._eager = self._eager, {}
+                for attachment in eager:
+                    attachment.on_changed()
             data = self._protocol.take_output()
             if not data:
                 return
             stream.write(data)
-            for attachment in list(self._attachments.values()):
-                if isinstance(attachment.link, SenderLink):
-                    attachment.on_changed()
         self.flush_soon()
 
     def received(self, data: memoryview) -> None:

@@ -29,6 +29,7 @@ class Node:
         self.refused: dict[str, proton.Condition] = {}
         self.null_termini = True
         self.mute = False
+        self.window = 0
         self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
         self.condition: proton.Condition | None = None
         self.capabilities: list[str] = []
@@ -48,6 +49,7 @@ class Peer:
         self.node: Final = node
         self.connection = proton.Connection()
         self.transport = proton.Transport(proton.Transport.SERVER)
+        self.transport.max_frame_size = 4096
         self.collector = proton.Collector()
         self.connection.collect(self.collector)
         self.transport.bind(self.connection)
@@ -121,7 +123,20 @@ class Peer:
         self.connection.close()
         self.closed = True
 
+    def read(self) -> None:
+        """Take what was left unread because of a `window`, and open it."""
+        self.node.window = 0
+        for link in self.node.attaches:
+            while link.is_receiver and link.current is not None and not link.current.partial:
+                delivery = link.current
+                message = bytes(link.recv(delivery.pending) or b"")
+                link.advance()
+                self.settle(delivery, message, link.target.address, ACCEPTED)
+        self.work()
+
     def _session_remote_open(self, event: Any) -> None:
+        if self.node.window:
+            event.session.incoming_capacity = self.node.window
         event.session.open()
 
     def _session_remote_close(self, event: Any) -> None:
@@ -163,7 +178,7 @@ class Peer:
                 self.node.outcomes.append((int(delivery.remote_state), bool(delivery.settled)))
                 delivery.settle()
             return
-        if delivery.partial or not delivery.readable:
+        if delivery.partial or not delivery.readable or self.node.window:
             return
         message = bytes(link.recv(delivery.pending) or b"")
         link.advance()

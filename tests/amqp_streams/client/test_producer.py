@@ -77,6 +77,22 @@ async def test_the_window_bounds_what_is_on_its_way(node: MemoryNode) -> None:
     assert bodies(node) == list(range(20))
 
 
+async def test_a_node_that_does_not_read_is_waited_for_without_turning_in_circles(node: MemoryNode) -> None:
+    node.window, node.credit = 1 << 20, 1000
+    async with connect(URL) as client:
+        producer = client.producer("log", window=500)
+        await producer.open()
+        await producer.post_batch([Event(bytes(10_000))] * 400)
+        await settle_loop()
+        assert len(asyncio.get_running_loop()._ready) == 0  # type: ignore[attr-defined]  # what the loop has to do
+        assert node.stored["log"] == []
+        while len(node.stored["log"]) < 400:
+            node.peer.read()
+            node.work()
+            await settle_loop()
+        await producer.close()
+
+
 async def test_a_partition_of_one_event_goes_into_its_delivery_annotations(node: MemoryNode) -> None:
     async with connect(URL) as client, client.producer("log") as producer:
         await producer.send(Event(b"a"), partition=3)
