@@ -1,0 +1,160 @@
+"""A commit outlives the read that started it: whatever is gone by the time it is back is left alone.
+
+The hazard is C memory: a delivery's pointer is dead once its link, its session or its connection is. A fault here is no exception but a
+crash of the process, so the rounds are run in a process of their own, too.
+"""
+
+import subprocess
+import sys
+from random import Random
+
+import pytest
+
+from amqp_streams.errors import StorageError
+from amqp_streams.testing import MemoryStore
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Sent, filter_of
+
+EVENT = b"\x00\x53\x75\xa0\x05event"
+GARBAGE = b"garbage"
+
+
+def producing() -> tuple[MemoryStore, InMemoryNode, EnginePair, list[Sent]]:
+    """Events of two links in a commit that is in flight."""
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 2}, store=store)
+    pair = EnginePair(node)
+    sent = pair.send(pair.sender("temps"), EVENT, GARBAGE, EVENT) + pair.send(pair.sender("temps"), EVENT)
+    assert store.in_flight
+    return store, node, pair, sent
+
+
+def finish(store: MemoryStore, node: InMemoryNode) -> None:
+    while store.in_flight:
+        store.complete()
+        node.run()
+
+
+def events(node: InMemoryNode) -> int:
+    return sum(partition.end for partition in node.store.logs["temps"].partitions)
+
+
+def test_a_connection_that_is_lost_leaves_its_commit_alone_and_its_events_in_the_log() -> None:
+    """They were sent, so they may be there; nobody was told that they are."""
+    store, node, pair, sent = producing()
+    node.disconnect(pair)
+    finish(store, node)
+    assert events(node) == 3
+    assert [each.outcome for each in sent] == [None, "rejected", None, None]
+
+
+def test_a_link_that_detaches_leaves_its_commit_alone_and_its_neighbour_is_answered() -> None:
+    store, node, _pair, sent = producing()
+    sent[0].delivery.link.close()
+    node.run()
+    finish(store, node)
+    assert events(node) == 3
+    assert sent[3].outcome == "accepted"
+
+
+def test_a_session_that_ends_leaves_its_commit_alone() -> None:
+    store, node, pair, _ = producing()
+    pair.session.close()
+    node.run()
+    finish(store, node)
+    assert events(node) == 3
+    assert not pair.lost
+
+
+def test_a_connection_that_closes_leaves_its_commit_alone() -> None:
+    store, node, pair, _ = producing()
+    pair.connection.close()
+    node.run()
+    assert pair.lost
+    finish(store, node)
+    assert events(node) == 3
+
+
+def test_a_log_that_is_deleted_under_a_commit_answers_with_a_failure() -> None:
+    store, node, _pair, sent = producing()
+    node.store.delete("temps")
+    node.service.log_closed("temps")
+    node.run()
+    finish(store, node)
+    assert [each.outcome for each in sent] == ["modified", "rejected", "modified", "modified"]
+
+
+def test_a_commit_that_fails_for_a_connection_that_is_gone_does_no_harm() -> None:
+    store, node, pair, _ = producing()
+    for partition in node.store.logs["temps"].partitions:
+        store.fail(partition, StorageError("broken"))
+    node.disconnect(pair)
+    finish(store, node)
+    assert events(node) == 0
+
+
+def test_consumers_that_are_gone_are_not_woken() -> None:
+    store, node, _pair, _ = producing()
+    reader = EnginePair(node)
+    reader.receiver("temps", credit=10, filters=filter_of("@earliest"))
+    node.disconnect(reader)
+    finish(store, node)
+    assert events(node) == 3
+
+
+def one_round(random: Random) -> None:
+    """Links, sessions and connections die while commits are in flight, in any order."""
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 3}, store=store)
+    pairs = [EnginePair(node) for _ in range(random.randint(1, 4))]
+    senders = [(pair, pair.sender("temps")) for pair in pairs for _ in range(random.randint(1, 3))]
+    for pair in pairs:
+        pair.receiver("temps", credit=random.choice([0, 3, 1000]), filters=filter_of("@earliest"))
+    for _ in range(random.randint(5, 25)):
+        pair, sender = random.choice(senders)
+        match random.randrange(9):
+            case 0 if not pair.lost:
+                node.disconnect(pair)
+            case 1 if not pair.lost:
+                sender.link.close()
+            case 2 if not pair.lost:
+                pair.session.close()
+            case 3 if not pair.lost:
+                pair.connection.close()
+            case 4 if store.in_flight:
+                store.complete()
+            case 5:
+                store.fail(random.choice(node.store.logs["temps"].partitions), StorageError("broken"), stop=False)
+            case _ if not pair.lost and sender.link.state & sender.link.LOCAL_ACTIVE and sender.link.credit > 0:
+                for _ in range(random.randint(1, 20)):
+                    sender.send(random.choice([EVENT, EVENT, GARBAGE]), settled=random.random() < 0.2)
+        node.run()
+        if random.random() < 0.3:
+            node.advance(600)
+    finish(store, node)
+    for pair in pairs:
+        node.disconnect(pair)
+    node.advance(1000)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_dies_while_commits_are_in_flight_the_node_lives(seed: int) -> None:
+    one_round(Random(seed))
+
+
+def test_a_process_full_of_dying_connections_ends_as_it_should() -> None:
+    """With memory that is overwritten as soon as it is freed, a use after the end shows."""
+    code = (
+        "from random import Random; import structlog;"
+        "structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50));"
+        "from tests.amqp_streams.server.test_commits_in_flight import one_round;"
+        "[one_round(Random(seed)) for seed in range(1000, 1150)]; print('alive')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code],
+        env={"MALLOC_PERTURB_": "165", "PYTHONPATH": ".", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, "alive"), done.stderr[-3000:]
