@@ -4,13 +4,13 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Final, Protocol
 
 import click
 
 from amqp_streams.cli.rendering import printable
 
-_NO_TERMINAL_WIDTH = 100_000
+_WIDTH: Final = 100_000
 
 
 def say(words: str) -> None:
@@ -23,17 +23,17 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
-    """A table on stdout: numbers to the right; never cut short where stdout is no terminal."""
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on stdout: numbers to the right. Never cut or folded: what is too wide, a terminal breaks at its edge."""
     from rich.console import Console  # noqa: PLC0415  # here and below: rich takes its time to load, most commands print no table
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else _NO_TERMINAL_WIDTH)
-    table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
+    console = Console(highlight=False, width=_WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(cell(one)) for one in row))
     with console.capture() as captured:

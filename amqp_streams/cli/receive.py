@@ -14,7 +14,7 @@ from amqp_streams.cli.positions import AtTime, Bounds, Remaining, ends_of, parse
 from amqp_streams.cli.rendering import Format, Shown, render
 from amqp_streams.cli.writing import Output
 from amqp_streams.client import Client, Consumer, ReceivedEvent, Start
-from amqp_streams.errors import ConfigError
+from amqp_streams.errors import ConfigError, WireError
 
 _FAILED: Final = 1
 _BATCH_EVENTS: Final = 500
@@ -132,7 +132,7 @@ async def _copy(consumer: Consumer, wanted: Request, remaining: Remaining | None
         events = await consumer.receive(size, timeout=min(_SLICE_S, wanted.timeout_s or _SLICE_S))
         if events:
             kept = _kept(events, remaining)
-            await output.write(b"".join(render(shown(event, wanted.form), wanted.form) for event in kept))
+            await output.write(b"".join(line_of(event, wanted.form) for event in kept))
             heard = time.monotonic()
             if left is not None:
                 left -= len(kept)
@@ -144,6 +144,15 @@ async def _copy(consumer: Consumer, wanted: Request, remaining: Remaining | None
         if wanted.timeout_s is not None and time.monotonic() - heard >= wanted.timeout_s:
             say(f"nothing came for {wanted.timeout_s:g} s")
             return 0 if wanted.follow else _FAILED
+
+
+def line_of(event: ReceivedEvent, form: Format) -> bytes:
+    """What is printed for an event. One that no client can take apart must not stand in the way of those after it: it is shown whole."""
+    try:
+        return render(shown(event, form), form)
+    except WireError as error:
+        say(f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is stored")
+        return render(Shown(event.partition, event.offset, event.timestamp_ms, body=event.encode()), form)
 
 
 def shown(event: ReceivedEvent, form: Format) -> Shown:

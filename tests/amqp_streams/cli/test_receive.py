@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from amqp_streams.cli.receive import shown
+from amqp_streams.cli.receive import line_of, shown
 from amqp_streams.cli.rendering import Format, Shown
-from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Event
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Event, ReceivedEvent
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import NOW_MS, FakeNode
 
@@ -106,6 +106,14 @@ def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) 
     event = filled.stored("temps", 0, 0)
     assert shown(event, Format.RAW) == Shown(None, None, None, body=b"a0")
     assert shown(event, Format.TEXT) == Shown("0", "0000000000000000", NOW_MS, key="a", body=b"a0")
+
+
+def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+    """One broken event must not stop everybody who reads the log at its place."""
+    placed = filled.stored("temps", 0, 0).message.removesuffix(filled.logs["temps"][0][0].encode())
+    broken = b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is no UTF-8
+    assert line_of(ReceivedEvent(placed + broken), Format.RAW) == broken
+    assert capsys.readouterr().err.startswith("partition 0, offset 0000000000000000: ")
 
 
 @pytest.mark.parametrize(
