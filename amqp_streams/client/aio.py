@@ -202,7 +202,6 @@ def connect(
 
     Raises (when entered): ConnectError, AuthenticationError, TimedOutError. At once: ValueError for a URL that is none.
     """
-
     addresses = [Address.parse(one) for one in ([url] if isinstance(url, str) else url)]
     if not addresses:
         message = "no URL"

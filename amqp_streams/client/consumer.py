@@ -184,10 +184,11 @@ class Consumer(Endpoint):
                 self._attachment.wire.flush_soon()
 
     def _give_back(self, count: int) -> None:
-        """Credit goes back in portions, not one by one."""
+        """Credit goes back in portions, not one by one, but before there is none left."""
         self._owed += count
-        if self._link is not None and self._owed >= max(1, self._credit // 4):
-            self._link.grant(self._owed)
+        link = self._link
+        if link is not None and self._owed and (self._owed >= self._credit // 4 or link.credit == 0):
+            link.grant(self._owed)
             self._owed = 0
         if count and self._attachment is not None:
             self._attachment.wire.flush_soon()

@@ -83,7 +83,9 @@ class Endpoint(ABC):
 
         Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
-        assert self._task is None
+        if self._task is not None:
+            message = "it was opened before: make another"
+            raise ClosedError(message)
         self._task = asyncio.create_task(self._run())
         try:
             await self._signal.wait_until(lambda: self._started or self._failure is not None, timeout, "attaching")

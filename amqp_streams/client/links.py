@@ -76,6 +76,11 @@ class Link:
         """The link properties that the peer answered with: partition, epoch."""
         return read_map(lib.pn_link_remote_properties(self.pointer)) if self.alive else {}
 
+    @property
+    def credit(self) -> int:
+        """Messages that may still be sent (sender), or come and be taken (receiver)."""
+        return int(lib.pn_link_credit(self.pointer)) if self.alive else 0
+
     def forget(self) -> None:
         """The link or its connection is gone: touch no pointer any more."""
         self.alive = False
@@ -101,11 +106,6 @@ class SenderLink(Link):
     def in_flight(self) -> int:
         """Events sent whose outcome is not known."""
         return len(self._in_flight)
-
-    @property
-    def credit(self) -> int:
-        """How many messages the peer lets us send."""
-        return int(lib.pn_link_credit(self.pointer)) if self.alive else 0
 
     def room(self) -> int:
         """How many messages may be sent now: the peer's credit, nothing while much is waiting for the socket."""

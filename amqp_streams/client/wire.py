@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.links import Link, ReceiverLink, Sendable
+from amqp_streams.client.links import Link, Sendable
 from amqp_streams.client.options import TlsOptions
 from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.sasl import Credentials
@@ -306,6 +306,3 @@ class Wire:
         for attachment in attachments:
             attachment.end(error)
         self._on_lost(self, error)
-
-
-__all__ = ["ATTACH_S_MAX", "Attachment", "ReceiverLink", "Wire"]

@@ -147,6 +147,26 @@ async def test_manual_settling_says_what_it_is_told_and_bounds_what_is_unsettled
             await consumer.receive_raw()
 
 
+async def test_events_kept_unsettled_do_not_starve_the_others(node: MemoryNode) -> None:
+    node.outgoing["log"].extend(records(0, 60))
+    async with connect(URL) as client, client.consumer("log", credit=20, settle="manual") as consumer:
+        kept = await consumer.receive(18)
+        seen = len(kept)
+        while seen < 60:
+            events = await consumer.receive(1)
+            consumer.settle(events)
+            seen += len(events)
+        assert len(kept) == 18
+
+
+async def test_much_more_credit_than_the_window_holds_is_no_deadlock(node: MemoryNode) -> None:
+    node.outgoing["log"].extend(records(0, 5000))
+    async with connect(URL) as client, client.consumer("log", credit=100_000) as consumer:
+        seen = 0
+        while seen < 5000:
+            seen += len(await consumer.receive(700))
+
+
 async def test_without_settling_the_node_settles_as_it_sends(node: MemoryNode) -> None:
     node.outgoing["log"].extend(records(0, 3))
     async with connect(URL) as client, client.consumer("log", settle="none") as consumer:

@@ -252,6 +252,8 @@ async def test_a_closed_producer_says_so(node: MemoryNode) -> None:
         async with producer:
             pass
         with pytest.raises(ClosedError):
+            await producer.open()
+        with pytest.raises(ClosedError):
             await producer.post(Event(1))
         with pytest.raises(ClosedError):
             await producer.post_batch([Event(1)])
