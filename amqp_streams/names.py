@@ -30,6 +30,25 @@ FILTER_DELIVERY_ANNOTATIONS_CODE: Final = 0x200
 FILTER_SQL: Final = "amqp:event-streams-sql-filter"
 FILTER_SQL_CODE: Final = 0x201
 
+# -- Filter Expressions 1.0 (FILTEX): capabilities and filters (their codes are in filters/kinds.py)
+CAPABILITY_FILTEX_SQL: Final = "AMQP_FILTEX_SQL_V1_0"
+CAPABILITY_FILTEX_PROPERTIES: Final = "AMQP_FILTEX_PROP_V1_0"
+CAPABILITY_FILTEX_GROUPS: Final = "AMQP_FILTEX_GROUP_V1_0"
+FILTEX_ALL: Final = "amqp:all-filter"
+FILTEX_ANY: Final = "amqp:any-filter"
+FILTEX_NOT: Final = "amqp:not-filter"
+FILTEX_TRUE: Final = "amqp:true-filter"
+FILTEX_FALSE: Final = "amqp:false-filter"
+FILTEX_SQL: Final = "amqp:sql-filter"
+FILTEX_HEADER: Final = "amqp:header-filter"
+FILTEX_DELIVERY_ANNOTATIONS: Final = "amqp:delivery-annotations-filter"
+FILTEX_MESSAGE_ANNOTATIONS: Final = "amqp:message-annotations-filter"
+FILTEX_PROPERTIES: Final = "amqp:properties-filter"
+FILTEX_APPLICATION_PROPERTIES: Final = "amqp:application-properties-filter"
+FILTEX_FOOTER: Final = "amqp:footer-filter"
+# The JMS selector, as Apache's clients send it.
+SELECTOR: Final = "apache.org:selector-filter:string"
+
 # -- Event Streams 6: runtime information
 INFO_SUFFIX: Final = "/$info"
 INFO_PARTITIONS: Final = "partitions"

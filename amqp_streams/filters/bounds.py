@@ -1,0 +1,137 @@
+"""Where in a partition the records are that a filter can let through. Spec: Event Streams 5.1.1, 5.2; FILTEX 6.4.2.3.
+
+Laws: only what must hold as a whole bounds, so a reader that seeks to `after` and stops at `done` misses nothing. Texts compare with
+offsets as texts, whatever they are; `@earliest` and `@latest` are smaller and greater than every offset there is at the attach.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.filters.record import Record
+from amqp_streams.filters.sql import FLIPPED, is_annotation
+from amqp_streams.filters.syntax import Compare, Comparison, Constant, Predicate, Test
+from amqp_streams.filters.times import moment
+from amqp_streams.wire.offsets import OFFSET_MAX, Earliest, Latest, Position, offset_text
+
+_OFFSETS: Final = range(OFFSET_MAX + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What must hold of offset and timestamp. `after`, `after_ms`: greater than each; `before`, `before_ms`: less than each."""
+
+    after: tuple[Position, ...] = ()
+    before: tuple[int | Latest, ...] = ()
+    after_ms: int | None = None
+    before_ms: int | None = None
+
+    def narrowed(self, other: "Bounds") -> "Bounds":
+        """Both at once."""
+        lows = [low for low in (self.after_ms, other.after_ms) if low is not None]
+        highs = [high for high in (self.before_ms, other.before_ms) if high is not None]
+        return Bounds(
+            tuple(dict.fromkeys(self.after + other.after)),
+            tuple(dict.fromkeys(self.before + other.before)),
+            max(lows, default=None),
+            min(highs, default=None),
+        )
+
+    def first(self, latest: int) -> int:
+        """The first number that can be within; `latest` is the partition's end when the link attached."""
+        return max((_after(position, latest) for position in self.after), default=0)
+
+    def end(self, latest: int) -> int | None:
+        """The first number from which on none is within, None without such a bound."""
+        return min((latest if isinstance(position, Latest) else position for position in self.before), default=None)
+
+    def done(self, number: int, timestamp_ms: int, latest: int) -> bool:
+        """Whether neither this record nor any after it is within: timestamps of a partition never decrease."""
+        end = self.end(latest)
+        return (end is not None and number >= end) or (self.before_ms is not None and timestamp_ms >= self.before_ms)
+
+    def within(self, record: Record) -> bool:
+        """Whether the record is within all of them."""
+        number, timestamp_ms, latest = record.number, record.timestamp_ms, record.latest
+        later = self.after_ms is None or timestamp_ms > self.after_ms
+        return later and number >= self.first(latest) and not self.done(number, timestamp_ms, latest)
+
+    def indices(self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int) -> tuple[int, int]:
+        """Of consecutive records from number `base` on, those from `start` to `end` that are within: first index, and one past the last."""
+        low, high = max(start, self.first(latest) - base), end
+        last = self.end(latest)
+        if last is not None:
+            high = min(high, last - base)
+        if low < high and self.after_ms is not None:
+            low = bisect_right(timestamps, self.after_ms, low, high)
+        if low < high and self.before_ms is not None:
+            high = bisect_left(timestamps, self.before_ms, low, high)
+        return low, max(low, high)
+
+
+EVERYTHING: Final = Bounds()
+"""Every record is within."""
+NOTHING: Final = Bounds(before=(0,))
+"""No record is within."""
+
+
+def bounds_of(node: Predicate) -> Bounds | None:
+    """What `node` says, if it says nothing else than where: a comparison of offset or timestamp with a constant, TRUE, FALSE."""
+    if isinstance(node, Test) and isinstance(node.of, Constant):
+        return EVERYTHING if node.of.value is True else NOTHING
+    if not isinstance(node, Compare):
+        return None
+    field, constant, sign = node.left, node.right, node.operator
+    if isinstance(field, Constant):
+        field, constant, sign = constant, field, FLIPPED[sign]
+    if not isinstance(constant, Constant) or sign == "<>":
+        return None
+    value = constant.value
+    if is_annotation(field, names.OFFSET) and isinstance(value, str):
+        return _of_offset(sign, value)
+    if is_annotation(field, names.TIMESTAMP):
+        milliseconds = moment(value) if isinstance(value, str) else value
+        if isinstance(milliseconds, int) and not isinstance(milliseconds, bool):
+            return _of_timestamp(sign, milliseconds)
+    return None
+
+
+def _of_offset(sign: Comparison, text: str) -> Bounds:
+    if text == names.OFFSET_EARLIEST:
+        return Bounds(after=(Earliest(),)) if sign in (">", ">=") else NOTHING
+    if text == names.OFFSET_LATEST:
+        return NOTHING if sign == "=" else Bounds(after=(Latest(),)) if sign in (">", ">=") else Bounds(before=(Latest(),))
+    first_equal, first_greater = (find(_OFFSETS, text, key=offset_text) for find in (bisect_left, bisect_right))
+    after = {">": first_greater, ">=": first_equal, "=": first_equal}.get(sign)
+    before = {"<": first_equal, "<=": first_greater, "=": first_greater}.get(sign)
+    return Bounds(() if after is None else (_position_before(after),), () if before is None else (before,))
+
+
+def _position_before(number: int) -> Position:
+    return number - 1 if number else Earliest()
+
+
+def _of_timestamp(sign: Comparison, milliseconds: int) -> Bounds:
+    match sign:
+        case ">":
+            return Bounds(after_ms=milliseconds)
+        case ">=":
+            return Bounds(after_ms=milliseconds - 1)
+        case "<":
+            return Bounds(before_ms=milliseconds)
+        case "<=":
+            return Bounds(before_ms=milliseconds + 1)
+        case _:
+            return Bounds(after_ms=milliseconds - 1, before_ms=milliseconds + 1)
+
+
+def _after(position: Position, latest: int) -> int:
+    match position:
+        case Earliest():
+            return 0
+        case Latest():
+            return latest
+        case int(number):
+            return number + 1

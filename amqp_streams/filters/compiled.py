@@ -1,0 +1,109 @@
+"""A source's filters as one thing that picks records. Spec: AMQP 3.5.8; Event Streams 5.2; FILTEX 2.
+
+Laws: all filters of a source hold together. A filter of a kind that is not known is left out of what is in force (AMQP 3.5.3); one that
+is known but cannot be used refuses the attach. Only a record of which everything is true is picked: unknown is not true.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError
+from amqp_streams.filters.bounds import Bounds
+from amqp_streams.filters.kinds import Compiler, Part, joined, kind_of
+from amqp_streams.filters.needles import most_telling
+from amqp_streams.filters.record import Record
+from amqp_streams.filters.refusal import FilterError, Limits
+from amqp_streams.filters.sql import Condition
+from amqp_streams.wire.types import Described, Value
+
+_LIMITS: Final = Limits()
+_NAME_SHOWN: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The filters of one source. `in_force`: those that are known, as they were given, for the answer to the attach.
+
+    `bounds`: where a reader may begin and may stop; the rest is in `select`.
+    """
+
+    in_force: Mapping[str, Value]
+    bounds: Bounds
+    conditions: tuple[Condition, ...]
+    needles: tuple[bytes, ...]
+
+    @property
+    def content(self) -> bool:
+        """Whether anything but the bounds decides: without it, a reader that keeps the bounds need not ask `select`."""
+        return bool(self.conditions)
+
+    def select(
+        self,
+        messages: Sequence[bytes],
+        base: int,
+        timestamps: Sequence[int],
+        *,
+        partition: str,
+        latest: int,
+        now_ms: int | None = None,
+        start: int = 0,
+        end: int | None = None,
+    ) -> list[int]:
+        """Of consecutive stored records, the first of number `base`, the indices of those to deliver, ascending; from `start` to `end`.
+
+        `latest`: the partition's end when the link attached, which `@latest` means. `now_ms`: the time for UTC(); NULL without it.
+        Takes as long as the filters cost for all of them: pass few at a time if others wait.
+        """
+        low, high = self.bounds.indices(base, timestamps, start, len(messages) if end is None else end, latest)
+        candidates: Sequence[int] = range(low, high)
+        for needle in self.needles:
+            candidates = [index for index in candidates if needle in messages[index]]
+        if not self.conditions:
+            return list(candidates)
+        record = Record(partition=partition, latest=latest, now_ms=now_ms)
+        chosen: list[int] = []
+        for index in candidates:
+            record.message = messages[index]
+            record.number = base + index
+            record.timestamp_ms = timestamps[index]
+            if all(condition(record) is True for condition in self.conditions):
+                chosen.append(index)
+        return chosen
+
+    def matches(self, message: bytes, *, number: int, timestamp_ms: int, partition: str, latest: int, now_ms: int | None = None) -> bool:
+        """Whether one stored record is to be delivered; see `select`."""
+        return bool(self.select((message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms))
+
+
+def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -> Compiled:
+    """Read a source's filter set: names to described values (or to plain ones, described by their name).
+
+    Raises:
+        PeerError: amqp:invalid-field, with the filter's name, what is wrong with it, and where, counted from 1 (a character of a text,
+            an entry of a map, a member of a list).
+    """
+    compiler = Compiler(limits)
+    parts: list[Part] = []
+    in_force: dict[str, Value] = {}
+    for name, given in filters.items():
+        descriptor, value = (given.descriptor, given.value) if isinstance(given, Described) else (name, given)
+        kind = kind_of(descriptor)
+        if kind is None:
+            continue
+        try:
+            parts.append(compiler.part(kind, value))
+        except FilterError as error:
+            raise _refused(name, error) from error
+        in_force[name] = given
+    whole = joined(parts)
+    return Compiled(in_force, whole.bounds, whole.conditions, most_telling((*sorted(whole.values, key=len, reverse=True), *whole.keys)))
+
+
+def _refused(name: str, error: FilterError) -> PeerError:
+    info = {"field": "filter", "filter": name[:_NAME_SHOWN]}
+    if error.position is None:
+        return PeerError(names.INVALID_FIELD, f"filter {name[:_NAME_SHOWN]}: {error.reason}", info)
+    info["position"] = str(error.position)
+    return PeerError(names.INVALID_FIELD, f"filter {name[:_NAME_SHOWN]}, position {error.position}: {error.reason}", info)

@@ -1,0 +1,111 @@
+"""Sections and their well-known fields as filters name them. Spec: FILTEX 4, 6.4.4.4; AMQP 3.2.1, 3.2.4; Event Streams 5.1.
+
+Law: a name with several words may be written with hyphens (as the standards define it), underscores (as FILTEX's grammar has it) or in
+camelCase (as its examples have it); the answer is always the standard's spelling.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+from amqp_streams import names
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
+from amqp_streams.wire.types import UByte, Value
+
+HEADER_FIELDS: Final = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
+PROPERTIES_FIELDS: Final = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+POSITIONS: Final[dict[int, dict[str, int]]] = {
+    HEADER: {name: place for place, name in enumerate(HEADER_FIELDS)},
+    PROPERTIES: {name: place for place, name in enumerate(PROPERTIES_FIELDS)},
+}
+"""Sections that are lists: where each field is."""
+
+DEFAULTS: Final[dict[str, Value]] = {"durable": False, "priority": UByte(4), "first-acquirer": False, "delivery-count": 0}
+"""What an absent field of the header counts as; every other absent field is NULL."""
+
+_TEXTS: Final = (str,)
+_NUMBERS: Final = (int,)
+_IDS: Final = (str, int, bytes, UUID)
+FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "durable": (bool,),
+    "priority": _NUMBERS,
+    "ttl": _NUMBERS,
+    "first-acquirer": (bool,),
+    "delivery-count": _NUMBERS,
+    "message-id": _IDS,
+    "user-id": (bytes,),
+    "to": _TEXTS,
+    "subject": _TEXTS,
+    "reply-to": _TEXTS,
+    "correlation-id": _IDS,
+    "content-type": _TEXTS,
+    "content-encoding": _TEXTS,
+    "absolute-expiry-time": _NUMBERS,
+    "creation-time": _NUMBERS,
+    "group-id": _TEXTS,
+    "group-sequence": _NUMBERS,
+    "reply-to-group-id": _TEXTS,
+}
+"""What a reference value for a field of header or properties may be; integers of any width match, symbols and strings each other."""
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """The ways to write a hyphenated name: itself, with underscores, in camelCase."""
+    first, *rest = name.split("-")
+    return name, name.replace("-", "_"), first + "".join(word.capitalize() for word in rest)
+
+
+def _spelled(known: tuple[str, ...]) -> dict[str, str]:
+    return {written: name for name in known for written in spellings(name)}
+
+
+SECTIONS: Final[dict[str, int]] = {
+    written: code
+    for code, name, letter in (
+        (HEADER, "header", "h"),
+        (DELIVERY_ANNOTATIONS, "delivery-annotations", "d"),
+        (MESSAGE_ANNOTATIONS, "message-annotations", "m"),
+        (PROPERTIES, "properties", "p"),
+        (APPLICATION_PROPERTIES, "application-properties", "a"),
+        (FOOTER, "footer", "f"),
+    )
+    for written in (*spellings(name), letter)
+}
+
+_KNOWN: Final[dict[int, dict[str, str]]] = {
+    HEADER: _spelled(HEADER_FIELDS),
+    PROPERTIES: _spelled(PROPERTIES_FIELDS),
+    DELIVERY_ANNOTATIONS: _spelled((names.OFFSET, names.TIMESTAMP, names.SOURCE_PARTITION)),
+}
+
+
+def known_field(section: int, written: str) -> str | None:
+    """The standard's spelling of a field of `section`; None if it has no such field of its own."""
+    return _KNOWN.get(section, {}).get(written)
+
+
+def field_name(section: int, written: str) -> str | None:
+    """The name to look up in `section`: the standard's for a known field, else as written; None if the section cannot have it."""
+    known = known_field(section, written)
+    return known if known is not None or section in POSITIONS else written

@@ -1,0 +1,220 @@
+"""The kinds of filters, by symbol and by code, and what each compiles to. Spec: FILTEX 3-6; Event Streams 5.2; Apache's registry.
+
+Laws: a member of a group that is not known refuses the group, since it cannot be left out of it. A group is unknown as a whole when one
+of its members failed (3); a member that is merely not true, for want of a field, does not spoil it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.filters.bounds import EVERYTHING, NOTHING, Bounds, bounds_of
+from amqp_streams.filters.matching import property_condition
+from amqp_streams.filters.needles import required
+from amqp_streams.filters.parser import parse
+from amqp_streams.filters.record import Record
+from amqp_streams.filters.refusal import FilterError, Limits
+from amqp_streams.filters.sql import Condition, condition
+from amqp_streams.filters.syntax import And, Dialect
+from amqp_streams.filters.values import FAILED, Truth, conjunction
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    DELIVERY_ANNOTATIONS,
+    FOOTER,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+)
+from amqp_streams.wire.offsets import Position, parse_offset
+from amqp_streams.wire.types import Described, Value
+
+CODES: Final[dict[int, str]] = {
+    0x100: names.FILTEX_ALL,
+    0x101: names.FILTEX_ANY,
+    0x102: names.FILTEX_NOT,
+    0x110: names.FILTEX_TRUE,
+    0x111: names.FILTEX_FALSE,
+    0x120: names.FILTEX_SQL,
+    0x170: names.FILTEX_HEADER,
+    0x171: names.FILTEX_DELIVERY_ANNOTATIONS,
+    0x172: names.FILTEX_MESSAGE_ANNOTATIONS,
+    0x173: names.FILTEX_PROPERTIES,
+    0x174: names.FILTEX_APPLICATION_PROPERTIES,
+    0x178: names.FILTEX_FOOTER,
+    names.FILTER_DELIVERY_ANNOTATIONS_CODE: names.FILTER_DELIVERY_ANNOTATIONS,
+    names.FILTER_SQL_CODE: names.FILTER_SQL,
+    0x468C00000004: names.SELECTOR,
+}
+_GROUPS: Final = frozenset((names.FILTEX_ALL, names.FILTEX_ANY, names.FILTEX_NOT))
+_CONSTANTS: Final = {names.FILTEX_TRUE: EVERYTHING, names.FILTEX_FALSE: NOTHING}
+_TEXTS: Final = {names.FILTEX_SQL: Dialect.SQL, names.FILTER_SQL: Dialect.EVENT_STREAMS, names.SELECTOR: Dialect.SELECTOR}
+_MAPS: Final = {
+    names.FILTEX_HEADER: HEADER,
+    names.FILTEX_DELIVERY_ANNOTATIONS: DELIVERY_ANNOTATIONS,
+    names.FILTEX_MESSAGE_ANNOTATIONS: MESSAGE_ANNOTATIONS,
+    names.FILTEX_PROPERTIES: PROPERTIES,
+    names.FILTEX_APPLICATION_PROPERTIES: APPLICATION_PROPERTIES,
+    names.FILTEX_FOOTER: FOOTER,
+}
+_KNOWN: Final = frozenset(CODES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a filter compiled to: all of it must hold. `values`, `keys`: bytes that a message then has (see needles)."""
+
+    bounds: Bounds = EVERYTHING
+    conditions: tuple[Condition, ...] = ()
+    values: tuple[bytes, ...] = ()
+    keys: tuple[bytes, ...] = ()
+
+    def joined(self, other: "Part") -> "Part":
+        """Both at once."""
+        return Part(
+            self.bounds.narrowed(other.bounds), self.conditions + other.conditions, self.values + other.values, self.keys + other.keys
+        )
+
+    def condition(self) -> Condition:
+        """All of it as one closure, for groups that let through what a part of them rejects."""
+        bounds, conditions = self.bounds, self.conditions
+
+        def holds(record: Record) -> Truth:
+            result: Truth = bounds.within(record)
+            for each in conditions:
+                if result is False:
+                    break
+                result = conjunction(result, each(record))
+            return result
+
+        return holds
+
+
+def kind_of(descriptor: Value) -> str | None:
+    """The symbol of the kind that a descriptor, symbol or code, means; None if it is not known."""
+    if isinstance(descriptor, str):
+        return descriptor.strip() if descriptor.strip() in _KNOWN else None  # FILTEX prints one of them with a blank
+    return CODES.get(descriptor) if isinstance(descriptor, int) and not isinstance(descriptor, bool) else None
+
+
+class Compiler:
+    """Compiles the filters of one source; counts them."""
+
+    __slots__ = ("_count", "_limits")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._count = 0
+
+    def part(self, kind: str, value: Value, depth: int = 0) -> Part:
+        """What a filter of this kind means; `depth`: groups around it.
+
+        Raises:
+            FilterError: it is malformed, ill-typed or beyond a limit.
+        """
+        self._count += 1
+        if self._count > self._limits.filters:
+            reason = f"more than {self._limits.filters} filters, those in groups included"
+            raise FilterError(reason)
+        if kind in _GROUPS:
+            return self._group(kind, value, depth)
+        if kind in _CONSTANTS:
+            if value is not None and not isinstance(value, bool):
+                reason = f"{kind} holds a {type(value).__name__}, not a boolean"
+                raise FilterError(reason)
+            return Part(_CONSTANTS[kind])
+        if kind in _TEXTS:
+            return _text(_TEXTS[kind], value, self._limits)
+        if kind in _MAPS:
+            holds, values, keys = property_condition(_MAPS[kind], value, self._limits)
+            return Part(conditions=(holds,), values=tuple(values), keys=tuple(keys))
+        return _position(value)
+
+    def _group(self, kind: str, value: Value, depth: int) -> Part:
+        if not isinstance(value, list) or not value:
+            reason = f"{kind} holds {'an empty list' if value == [] else f'a {type(value).__name__}'}, not a list of filters"
+            raise FilterError(reason)
+        if depth >= self._limits.depth:
+            reason = f"groups nested more than {self._limits.depth} levels deep"
+            raise FilterError(reason)
+        members = [self._member(place, member, depth + 1) for place, member in enumerate(value, 1)]
+        if kind == names.FILTEX_ALL and depth == 0:  # all of them as if they were the source's own: what bounds one bounds the link
+            whole = Part()
+            for member in members:
+                whole = whole.joined(member)
+            return whole
+        return Part(conditions=(_grouped(kind, [member.condition() for member in members]),))
+
+    def _member(self, place: int, member: Value, depth: int) -> Part:
+        kind = kind_of(member.descriptor) if isinstance(member, Described) else None
+        if not isinstance(member, Described) or kind is None:
+            reason = f"member {place} of the group is no filter known here"
+            raise FilterError(reason, place)
+        try:
+            return self.part(kind, member.value, depth)
+        except FilterError as error:
+            reason = f"member {place}: {error.reason}"
+            raise FilterError(reason, error.position) from error
+
+
+def _grouped(kind: str, conditions: list[Condition]) -> Condition:
+    def holds(record: Record) -> Truth:
+        truths = [each(record) for each in conditions]
+        if FAILED in truths:
+            return FAILED
+        matching = truths.count(True)
+        if kind == names.FILTEX_ALL:
+            return matching == len(truths)
+        return matching > 0 if kind == names.FILTEX_ANY else matching == 0
+
+    return holds
+
+
+def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
+    while isinstance(value, Described):  # 0x201 is defined as a restriction of 0x120
+        value = value.value
+    if not isinstance(value, str):
+        reason = f"it holds a {type(value).__name__}, not a text"
+        raise FilterError(reason)
+    node = parse(value, dialect, limits)
+    unlike: Truth = False if dialect is Dialect.SELECTOR else FAILED
+    whole = Part()
+    for conjunct in node.operands if isinstance(node, And) else (node,):
+        bounds = bounds_of(conjunct)
+        if bounds is not None:
+            whole = whole.joined(Part(bounds))
+        else:
+            values, keys = required(conjunct)
+            whole = whole.joined(Part(EVERYTHING, (condition(conjunct, unlike),), tuple(values), tuple(keys)))
+    return whole
+
+
+def _position(value: Value) -> Part:
+    if not isinstance(value, dict):
+        reason = f"it holds a {type(value).__name__}, not a map"
+        raise FilterError(reason)
+    after: list[Position] = []
+    after_ms: int | None = None
+    for place, (key, wanted) in enumerate(value.items(), 1):
+        if key == names.OFFSET and isinstance(wanted, str):  # a symbol, or the string that many clients send
+            try:
+                after.append(parse_offset(wanted))
+            except ValueError as error:
+                raise FilterError(str(error), place) from error
+        elif key == names.TIMESTAMP and isinstance(wanted, int) and not isinstance(wanted, bool):
+            after_ms = int(wanted)
+        elif key in (names.OFFSET, names.TIMESTAMP):
+            reason = f"{key} is of the wrong type: an offset is a symbol, a timestamp a timestamp"
+            raise FilterError(reason, place)
+        else:
+            reason = f"{str(key)[:64]!r} cannot be filtered on here: only {names.OFFSET} and {names.TIMESTAMP} (5.2.1)"
+            raise FilterError(reason, place)
+    return Part(Bounds(after=tuple(after), after_ms=after_ms))
+
+
+def joined(parts: Iterable[Part]) -> Part:
+    """All of them at once."""
+    whole = Part()
+    for part in parts:
+        whole = whole.joined(part)
+    return whole

@@ -1,0 +1,189 @@
+"""Property filters: a map of reference values -> a closure. Spec: FILTEX 4.1, 4.2.
+
+Laws: every entry must match; a NULL reference matches whatever is there, a header field that is absent has its default; what header and
+properties do not define, or define with another type, refuses the filter.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from amqp_streams.filters.fields import FIELD_TYPES, POSITIONS, field_name
+from amqp_streams.filters.needles import key_needle, text_needle
+from amqp_streams.filters.record import Found, Getter, Record, whole_map, with_default
+from amqp_streams.filters.refusal import FilterError, Limits
+from amqp_streams.filters.sql import Condition
+from amqp_streams.filters.values import FAILED, KINDS, Kind, Missing, Truth
+from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, NAMES
+from amqp_streams.wire.types import Array, Described, Value
+
+Matcher: TypeAlias = Callable[[Value], bool]
+_SUFFIX: Final = "&s:"
+_PREFIX: Final = "&p:"
+_ESCAPE: Final = "&&"
+_INTEGERS: Final = frozenset((Kind.NUMBER, Kind.TIME))
+
+
+def property_condition(section: int, reference: Value, limits: Limits) -> tuple[Condition, list[bytes], list[bytes]]:
+    """What says of a record whether a section matches the reference map, and the bytes of values and of keys that it then has.
+
+    Raises:
+        FilterError: it is no map, names what the section cannot have, or goes beyond `limits`; with the entry's number, from 1.
+    """
+    if not isinstance(reference, dict):
+        reason = f"the filter of {NAMES[section]} holds a {type(reference).__name__}, not a map"
+        raise FilterError(reason)
+    _check_size(reference, limits)
+    checks: list[tuple[Getter, Matcher]] = []
+    values: list[bytes] = []
+    keys: list[bytes] = []
+    for place, (key, wanted) in enumerate(reference.items(), 1):
+        try:
+            get, name = _getter(section, key, wanted)
+            match = matcher(wanted)
+        except FilterError as error:
+            raise FilterError(error.reason, place) from error
+        if wanted is None:
+            continue
+        checks.append((get, match))
+        if section != DELIVERY_ANNOTATIONS:  # those are not in the stored bytes
+            keys += key_needle(section, name) if name is not None else ()
+            values += _needle(wanted)
+    return _all_match(checks), values, keys
+
+
+def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
+    """What says whether the value of a field matches the reference value.
+
+    Raises:
+        FilterError: a text begins with `&` and no modifier that is known.
+    """
+    while isinstance(reference, Described):
+        reference = reference.value
+    if reference is None:
+        return lambda _value: True
+    if isinstance(reference, dict):
+        inner = {key: matcher(value) for key, value in reference.items() if value is not None}
+        return lambda value: isinstance(value, dict) and all(key in value and match(_plain(value[key])) for key, match in inner.items())
+    if isinstance(reference, list):
+        items = [matcher(item) for item in reference]
+        return lambda value: isinstance(value, list) and len(value) >= len(items) and _pairwise(items, value)
+    if isinstance(reference, Array):
+        elements = [matcher(item) for item in reference.items]
+        return lambda value: isinstance(value, Array) and len(value.items) == len(elements) and _pairwise(elements, value.items)
+    if type(reference) is str and reference.startswith("&"):
+        return _modified(reference)
+    kind = KINDS.get(type(reference))
+    if kind in _INTEGERS:
+        assert isinstance(reference, int | float)
+        return _number(reference)
+    if kind is Kind.TEXT:
+        return lambda value: value == reference and KINDS.get(type(value)) is Kind.TEXT
+    same = type(reference)
+    return lambda value: type(value) is same and value == reference
+
+
+def _pairwise(matchers: list[Matcher], values: "list[Value] | tuple[Value, ...]") -> bool:
+    return all(match(_plain(value)) for match, value in zip(matchers, values, strict=False))
+
+
+def _plain(value: Value) -> Value:
+    while isinstance(value, Described):
+        value = value.value
+    return value
+
+
+def _modified(reference: str) -> Matcher:
+    rest = reference[len(_SUFFIX) :]
+    if reference.startswith(_SUFFIX):
+        return lambda value: KINDS.get(type(value)) is Kind.TEXT and str(value).endswith(rest)
+    if reference.startswith(_PREFIX):
+        return lambda value: KINDS.get(type(value)) is Kind.TEXT and str(value).startswith(rest)
+    if reference.startswith(_ESCAPE):
+        literal = reference[1:]
+        return lambda value: value == literal and KINDS.get(type(value)) is Kind.TEXT
+    reason = f"{reference[:16]!r} begins with no modifier that is known: '&s:' suffix, '&p:' prefix, '&&' for a text that begins with '&'"
+    raise FilterError(reason)
+
+
+def _number(reference: float) -> Matcher:
+    as_float = float(reference)
+    whole = isinstance(reference, int)
+
+    def matches(value: Value) -> bool:
+        if KINDS.get(type(value)) not in _INTEGERS or not isinstance(value, int | float):
+            return False
+        return int(value) == reference if whole and isinstance(value, int) else float(value) == as_float
+
+    return matches
+
+
+def _all_match(checks: list[tuple[Getter, Matcher]]) -> Condition:
+    def holds(record: Record) -> Truth:
+        result: Truth = True
+        for get, match in checks:
+            found = get(record)
+            if found is FAILED:
+                result = FAILED
+            elif isinstance(found, Missing) or found is None or not match(_plain(found)):
+                return False
+        return result
+
+    return holds
+
+
+def _getter(section: int, key: Value, wanted: Value) -> tuple[Getter, str | None]:
+    if not isinstance(key, str):
+        if section in POSITIONS or section == APPLICATION_PROPERTIES or not isinstance(key, int):
+            reason = f"a {type(key).__name__} is no name of a field of {NAMES[section]}"
+            raise FilterError(reason)
+        return _numbered(section, int(key)), None
+    name = field_name(section, key)
+    if name is None:
+        reason = f"{NAMES[section]} has no field {key[:64]!r}"
+        raise FilterError(reason)
+    if section in POSITIONS and wanted is not None and not _fits(name, _plain(wanted)):
+        reason = f"{name} cannot be a {type(wanted).__name__}"
+        raise FilterError(reason)
+    return with_default(section, name), name
+
+
+def _numbered(section: int, key: int) -> Getter:
+    """Annotations may have numbers as keys, too."""
+    entries = whole_map(section)
+
+    def found(record: Record) -> Found:
+        whole = entries(record)
+        return whole.get(key) if isinstance(whole, dict) else None
+
+    return found
+
+
+def _fits(name: str, wanted: Value) -> bool:
+    types = FIELD_TYPES[name]
+    return isinstance(wanted, types) and (isinstance(wanted, bool) is (bool in types)) and KINDS.get(type(wanted)) is not Kind.CHAR
+
+
+def _needle(wanted: Value) -> list[bytes]:
+    plain = _plain(wanted)
+    if not isinstance(plain, str) or KINDS.get(type(plain)) is not Kind.TEXT or not plain:
+        return []
+    if type(plain) is str and plain.startswith("&"):
+        return [text_needle(plain[1:])] if plain.startswith(_ESCAPE) else [plain[len(_SUFFIX) :].encode()]
+    return [text_needle(plain)]
+
+
+def _check_size(reference: dict[Value, Value], limits: Limits) -> None:
+    pending: list[Value] = [reference]
+    count = 0
+    while pending:
+        value = _plain(pending.pop())
+        inner: list[Value] = []
+        if isinstance(value, dict):
+            inner = list(value.values())
+        elif isinstance(value, list | Array):
+            inner = list(value.items if isinstance(value, Array) else value)
+        pending += inner
+        count += len(inner)
+    if count > limits.entries:
+        reason = f"the filter has {count} entries; {limits.entries} are allowed"
+        raise FilterError(reason, limits.entries + 1)

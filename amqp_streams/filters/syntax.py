@@ -1,0 +1,175 @@
+"""What a filter text says, as a tree. Spec: FILTEX 6.4; Event Streams 5.2.2; Jakarta Messaging 3.8 (selectors).
+
+Law: a tree is one of three dialects' but means the same in all: `Expression`s have values, `Predicate`s are true, false or unknown.
+Equality ignores where in the text a node began.
+"""
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
+from typing import Literal, TypeAlias
+
+
+class Dialect(Enum):
+    """Which grammar a text follows: FILTEX 6, the subset of Event Streams 5.2.2, or a JMS selector."""
+
+    SQL = "sql"
+    EVENT_STREAMS = "event-streams-sql"
+    SELECTOR = "selector"
+
+
+Literally: TypeAlias = bool | int | float | Decimal | str | bytes | None
+Comparison: TypeAlias = Literal["=", "<>", ">", ">=", "<", "<="]
+Operator: TypeAlias = Literal["+", "-", "*", "/", "%"]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value as written. Never negative: a sign is an operation."""
+
+    value: Literally
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`.name`: into a map."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """`[expression]`: into a list or array, counted from 0."""
+
+    at: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a section (its code as in wire.layout), or what is inside it along `path`."""
+
+    section: int
+    name: str
+    path: "tuple[Key | Index, ...]" = ()
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function; its name in capitals if it is FILTEX's, otherwise as written."""
+
+    name: str
+    arguments: "tuple[Expression, ...]"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """`-operand`."""
+
+    operand: "Expression"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """`+operand`: the same number, but a number it must be."""
+
+    operand: "Expression"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Two operands and what is done to them."""
+
+    operator: Operator
+    left: "Expression"
+    right: "Expression"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """`left = right` and its kin; `!=` is written `<>`."""
+
+    operator: Comparison
+    left: "Expression"
+    right: "Expression"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull:
+    """`operand IS [NOT] NULL`."""
+
+    operand: "Expression"
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """`operand [NOT] IN (members)`."""
+
+    operand: "Expression"
+    members: "tuple[Expression, ...]"
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """`operand [NOT] LIKE pattern [ESCAPE escape]`."""
+
+    operand: "Expression"
+    pattern: "Expression"
+    escape: "Expression | None" = None
+    negated: bool = False
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """`EXISTS(field)`."""
+
+    of: Field
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """An expression that stands where a predicate is due, and so must be a boolean."""
+
+    of: "Expression"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """`NOT operand`."""
+
+    operand: "Predicate"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Two or more predicates that must all hold."""
+
+    operands: "tuple[Predicate, ...]"
+    position: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Two or more predicates of which one must hold."""
+
+    operands: "tuple[Predicate, ...]"
+    position: int = field(default=0, compare=False)
+
+
+Expression: TypeAlias = Constant | Field | Call | Negative | Positive | Operation
+Predicate: TypeAlias = Compare | IsNull | In | Like | Exists | Test | Not | And | Or
+Node: TypeAlias = Expression | Predicate

@@ -1,0 +1,198 @@
+"""The values of filter texts, and what comparing them says. Spec: FILTEX 2.1, 6.2, 6.3, 6.4.2.3.
+
+    value     NULL is None; numbers are int, float, Decimal; anything that could not be worked out is FAILED
+    truth     True, False, None (unknown), FAILED (unknown because something failed: a group of filters asks, 3)
+
+Laws: NULL and not-a-number make a comparison unknown; values of unlike types make it fail (in a selector: false). What fails never
+raises: FAILED goes through every operation as NULL does, and a definite FALSE of AND or TRUE of OR outweighs both.
+"""
+
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from amqp_streams.filters.syntax import Comparison
+from amqp_streams.filters.times import moment
+from amqp_streams.wire.types import (
+    Array,
+    Byte,
+    Char,
+    Decimal32,
+    Decimal64,
+    Decimal128,
+    Described,
+    Float,
+    Int,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+    Value,
+)
+
+
+class Failed(Enum):
+    """The one thing that stands for every value and truth that could not be worked out."""
+
+    FAILED = "failed"
+
+
+class Missing(Enum):
+    """The one thing that stands for a field that is not in the message (a NULL that is there is None)."""
+
+    MISSING = "missing"
+
+
+FAILED: Final = Failed.FAILED
+MISSING: Final = Missing.MISSING
+
+Outcome: TypeAlias = "Value | Decimal | Failed"
+Truth: TypeAlias = bool | Failed | None
+Test: TypeAlias = Callable[[Any, Any], bool]
+
+
+class Kind(Enum):
+    """Types that compare with each other. What has none (list, map, array) compares with nothing."""
+
+    NUMBER = "number"
+    TEXT = "text"
+    TIME = "timestamp"
+    BOOLEAN = "boolean"
+    BINARY = "binary"
+    UUID = "uuid"
+    CHAR = "char"
+
+
+KINDS: Final[dict[type, Kind]] = {
+    **dict.fromkeys((int, UByte, UShort, UInt, ULong, Byte, Short, Int, float, Float, Decimal), Kind.NUMBER),
+    **dict.fromkeys((str, Symbol), Kind.TEXT),
+    Timestamp: Kind.TIME,
+    bool: Kind.BOOLEAN,
+    bytes: Kind.BINARY,
+    UUID: Kind.UUID,
+    Char: Kind.CHAR,
+}
+
+TESTS: Final[dict[Comparison, Test]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+
+
+def compare(test: Test, left: Outcome, right: Outcome, unlike: Truth = FAILED) -> Truth:
+    """What `test` says of two values; `unlike` when their types cannot be compared."""
+    if left is FAILED or right is FAILED or left is None or right is None:
+        return FAILED if left is FAILED or right is FAILED else None
+    kind, other = KINDS.get(type(left)), KINDS.get(type(right))
+    if kind is Kind.NUMBER is other:
+        return _compare_numbers(test, left, right)
+    if kind is other and kind is not None:
+        return test(left, right)
+    if kind is Kind.TIME or other is Kind.TIME:
+        return _compare_moments(test, left, right, unlike)
+    return unlike
+
+
+def _compare_numbers(test: Test, left: object, right: object) -> Truth:
+    if left != left or right != right:  # noqa: PLR0124 - this is how not-a-number is told
+        return None
+    if isinstance(left, Decimal):
+        return test(left, _exact(right))
+    if isinstance(right, Decimal):
+        return test(_exact(left), right)
+    if isinstance(left, float) is not isinstance(right, float):  # both as doubles, so that 2^53 + 1 equals 2.0^53
+        return test(float(left), float(right))  # type: ignore[arg-type]  # numbers both
+    return test(left, right)
+
+
+def _exact(number: object) -> Decimal:
+    """A number as the decimal that people would write for it: 0.1 is 0.1, as a double and as a 32-bit float."""
+    if isinstance(number, Float):
+        for digits in range(6, 10):
+            written = f"{float(number):.{digits}g}"
+            if Float(float(written)) == number:
+                return Decimal(written)
+    if isinstance(number, float):
+        return Decimal(repr(float(number)))
+    return number if isinstance(number, Decimal) else Decimal(int(number))  # type: ignore[call-overload]  # an integer
+
+
+def _compare_moments(test: Test, left: object, right: object, unlike: Truth) -> Truth:
+    left_ms, right_ms = _milliseconds(left), _milliseconds(right)
+    return unlike if left_ms is None or right_ms is None else test(left_ms, right_ms)
+
+
+def _milliseconds(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return int(value)
+    return moment(value) if isinstance(value, str) and type(value) is not Char else None
+
+
+def conjunction(left: Truth, right: Truth) -> Truth:
+    """AND."""
+    if left is False or right is False:
+        return False
+    if left is FAILED or right is FAILED:
+        return FAILED
+    return None if left is None or right is None else True
+
+
+def disjunction(left: Truth, right: Truth) -> Truth:
+    """OR."""
+    if left is True or right is True:
+        return True
+    if left is FAILED or right is FAILED:
+        return FAILED
+    return None if left is None or right is None else False
+
+
+def negation(truth: Truth) -> Truth:
+    """NOT."""
+    return not truth if truth is True or truth is False else truth
+
+
+def simple(value: Value) -> Outcome:
+    """A value of a message as expressions see it: without what describes it, decimals as numbers."""
+    while isinstance(value, Described):
+        value = value.value
+    return decimal(value) if isinstance(value, Decimal32 | Decimal64 | Decimal128) else value
+
+
+_DECIMALS: Final = {4: (8, 101, 7), 8: (10, 398, 16), 16: (14, 6176, 34)}  # bytes: bits of the exponent, its bias, digits
+
+
+def decimal(encoded: bytes) -> Decimal:
+    """The number that a decimal of AMQP stands for (IEEE 754-2008, binary integer form); a not-a-number is quiet."""
+    width, bias, digits = _DECIMALS[len(encoded)]
+    bits = int.from_bytes(encoded)
+    top = 8 * len(encoded) - 1
+    sign = bits >> top
+    special = (bits >> (top - 5)) & 0x1F
+    if special >= 0x1E:
+        return Decimal("NaN") if special == 0x1F else Decimal("-Infinity" if sign else "Infinity")
+    tail = top - width - 2
+    if special >> 3 == 3:
+        exponent, significand = bits >> tail, (4 << tail) | (bits & ((1 << tail) - 1))
+    else:
+        exponent, significand = bits >> (tail + 2), bits & ((1 << (tail + 2)) - 1)
+    exponent = (exponent & ((1 << width) - 1)) - bias
+    if significand >= 10**digits:
+        significand = 0  # not canonical: the standard reads a zero
+    return Decimal((sign, tuple(map(int, str(significand))), exponent))
+
+
+def is_compound(value: Outcome) -> bool:
+    """Whether `value` has values inside: no expression may yield one (6.4.4.4)."""
+    return isinstance(value, list | dict | Array)
