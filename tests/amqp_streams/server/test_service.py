@@ -1,0 +1,242 @@
+"""The service joins store, node and connections: one commit a turn, short turns, and a true picture of the moment."""
+
+import asyncio
+from pathlib import Path
+
+import proton
+import pytest
+
+from amqp_streams import names
+from amqp_streams.config import Limits, NodeSettings
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.service import PUMPS_A_TURN, EventService
+from amqp_streams.storage.ports import CommitDone
+from amqp_streams.testing import MemoryStore
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of
+
+EVENT = b"\x00\x53\x75\xa0\x05event"
+
+
+def service_on(loop: asyncio.AbstractEventLoop, store: MemoryStore | None = None) -> EventService:
+    return EventService(NodeSettings(data_dir=Path("unused")), store or MemoryStore(), loop)
+
+
+# -- a picture of the moment
+
+
+def test_the_status_counts_what_is_there() -> None:
+    node = InMemoryNode({"temps": 2, "idle": 1})
+    pair = EnginePair(node, container="app")
+    pair.send(pair.sender("temps"), EVENT, EVENT, EVENT)
+    receiver = pair.receiver("temps", credit=2, filters=filter_of("@earliest"), name="reader")
+    pair.receiver("idle/$info")
+    ScriptedPeer(node)
+    status = node.service.status()
+    assert (status.ready, status.connections, status.producer_links, status.consumer_links, status.pending_bytes) == (False, 2, 1, 1, 0)
+    temps = next(log for log in status.logs if log.name == "temps")
+    assert (temps.events_in, temps.events_out, temps.bytes_in) == (3, 2, 3 * len(EVENT))
+    assert temps.bytes_out == sum(len(each.raw) for each in receiver.arrived)
+    assert [facts.end for facts in temps.partitions] == [2, 1]
+    lags = {(each.container, each.link, each.partition): each.lag for each in status.consumers}
+    assert set(lags) == {("app", "reader", 0), ("app", "reader", 1)}
+    assert sum(lags.values()) == 1
+
+
+def test_what_a_failed_commit_lost_is_not_counted() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store)
+    pair = EnginePair(node)
+    pair.send(pair.sender("temps"), EVENT)
+    store.fail(store.logs["temps"].partitions[0], StorageError("broken"), stop=False)
+    store.complete()
+    node.run()
+    assert node.service.status().logs[0].events_in == 0
+
+
+def test_what_came_for_a_log_that_is_deleted_meanwhile_is_counted_nowhere() -> None:
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store)
+    pair = EnginePair(node)
+    pair.send(pair.sender("temps"), EVENT)
+    node.service.node.counters.pop("temps")
+    store.complete()
+    node.run()
+    store.delete("temps")
+    assert node.service.status().logs == ()
+
+
+def test_each_commit_is_told_to_who_asked() -> None:
+    node = InMemoryNode({"temps": 1})
+    told: list[CommitDone] = []
+    node.service.on_commit = told.append
+    pair = EnginePair(node)
+    pair.send(pair.sender("temps"), EVENT, EVENT)
+    assert [(done.events, done.bytes) for done in told] == [(2, 2 * len(EVENT))]
+
+
+# -- turns
+
+
+def test_no_turn_serves_more_consumers_than_it_may() -> None:
+    node = InMemoryNode({"temps": 1})
+    pairs = [EnginePair(node) for _ in range(3)]
+    receivers = [pair.receiver("temps", credit=10) for pair in pairs for _ in range(PUMPS_A_TURN)]
+    node.append("temps", b"a")
+    node.loop.run_ready()
+    node.loop.run_ready()
+    assert len(node.service._pumps) == 3 * PUMPS_A_TURN - 2 * PUMPS_A_TURN
+    node.run()
+    assert [receiver.bodies for receiver in receivers] == [[b"a"]] * (3 * PUMPS_A_TURN)
+
+
+def test_idle_consumers_cost_an_append_nothing_but_their_waking() -> None:
+    node = InMemoryNode({"temps": 2})
+    pair = EnginePair(node)
+    for _ in range(200):
+        pair.receiver("temps", properties={names.PARTITION: proton.symbol("1")}, credit=5)
+    node.append("temps", b"a", partition=0)
+    assert len(node.service._pumps) == 0
+    node.append("temps", b"a", partition=1)
+    assert len(node.service._pumps) == 200
+    node.run()
+
+
+def test_a_consumer_that_reads_a_long_log_gives_others_their_turn() -> None:
+    node = InMemoryNode({"long": 1, "short": 1})
+    for _ in range(60):
+        node.append("long", *[b"x"] * 100)
+    long_pair, short_pair = EnginePair(node), EnginePair(node)
+    presettled = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
+    long = long_pair.receiver("long", filters=filter_of("@earliest"), settle=presettled)
+    short = short_pair.receiver("short", credit=10)
+    long.link.flow(10_000)
+    node._wires[0].exchange()
+    node.append("short", b"a")
+    node.loop.run_ready()
+    node._wires[1].exchange()
+    assert short.bodies == [b"a"]
+    assert len(long.arrived) < 6000
+    node.run()
+    assert len(long.arrived) == 6000
+
+
+# -- time
+
+
+def test_a_tick_lets_idle_readers_give_their_memory_back() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", *[b"x"] * 100)
+    pair = EnginePair(node)
+    receiver = pair.receiver("temps", credit=10, filters=filter_of("@earliest"))
+    (consumer,) = node.service.node.consumers()
+    cursor = consumer.reader._cursors[0]
+    node.advance(500)
+    assert cursor.chunk is not None, "it was read since the last tick"
+    node.advance(500)
+    assert cursor.chunk is None
+    pair.flow(receiver, 10)
+    assert len(receiver.arrived) == 20
+
+
+def test_retention_runs_by_itself() -> None:
+    node = InMemoryNode()
+    node.create("short", retention_ms=1000, segment_ms=1000)
+    node.append("short", b"a")
+    node.advance(20_000)
+    assert node.store.logs["short"].partitions[0].start == 1
+
+
+def test_a_service_that_stopped_ticks_no_more() -> None:
+    node = InMemoryNode()
+    node.service.stop()
+    node.advance(5000)
+    assert node.loop.next_timer_s() is None
+    assert not node.service.ready
+    InMemoryNode().service.stop()
+
+
+async def test_calls_from_other_threads_come_to_the_loop_and_later_ones_later() -> None:
+    loop = asyncio.get_running_loop()
+    service = service_on(loop)
+    first, second = asyncio.Event(), asyncio.Event()
+    await asyncio.to_thread(service.on_loop, first.set)
+    await asyncio.wait_for(first.wait(), 5)
+    service.later(1, second.set)
+    await asyncio.wait_for(second.wait(), 5)
+
+
+async def test_clocks_run() -> None:
+    service = service_on(asyncio.get_running_loop())
+    assert service.now_ms() > 1_700_000_000_000
+    assert service.monotonic_ms() <= service.monotonic_ms()
+
+
+async def test_a_service_is_stopped_before_it_ever_started() -> None:
+    service_on(asyncio.get_running_loop()).stop()
+
+
+# -- endings
+
+
+def test_a_node_waits_for_the_commit_in_flight_before_it_stops() -> None:
+    """Producers learn what became of what they sent last."""
+
+    async def stopping() -> None:
+        store = MemoryStore(auto=False)
+        node = InMemoryNode({"temps": 1}, store=store)
+        pair = EnginePair(node)
+        sent = pair.send(pair.sender("temps"), EVENT)
+        quiet = asyncio.ensure_future(node.service.quiet(5))
+        await asyncio.sleep(0)
+        assert not quiet.done()
+        assert not pair.channel.reading
+        store.complete()
+        node.run()
+        await asyncio.wait_for(quiet, 5)
+        assert sent[0].outcome == "accepted"
+
+    asyncio.run(stopping())
+
+
+def test_a_node_that_waits_for_nothing_is_quiet_at_once() -> None:
+    asyncio.run(InMemoryNode().service.quiet(5))
+
+
+def test_a_commit_that_never_comes_back_holds_nobody_for_ever() -> None:
+    node = InMemoryNode({"temps": 1}, store=MemoryStore(auto=False))
+    pair = EnginePair(node)
+    pair.send(pair.sender("temps"), EVENT)
+    asyncio.run(node.service.quiet(0.01))
+
+
+def test_links_of_a_deleted_log_are_closed_on_every_connection() -> None:
+    node = InMemoryNode({"temps": 1, "other": 1})
+    pairs = [EnginePair(node) for _ in range(3)]
+    gone = [pair.sender("temps") for pair in pairs]
+    stay = [pair.sender("other") for pair in pairs]
+    node.store.delete("temps")
+    node.service.log_closed("temps")
+    node.run()
+    assert [link.refused for link in gone] == [names.RESOURCE_DELETED] * 3
+    assert [link.refused for link in stay] == [None] * 3
+
+
+def test_memory_held_for_unfinished_messages_is_counted_to_the_byte() -> None:
+    node = InMemoryNode({"temps": 1}, limits=Limits(pending_bytes=1 << 20, message_bytes=1 << 20))
+    assert node.service.hold(1 << 20)
+    assert not node.service.hold(1)
+    node.service.hold(-1)
+    assert node.service.hold(0)
+
+
+@pytest.mark.parametrize("loopback", [True, False])
+def test_connections_are_known_while_they_live(loopback: bool) -> None:
+    node = InMemoryNode(anonymous="always")
+    peer = ScriptedPeer(node, loopback=loopback)
+    peer.open()
+    (connection,) = node.service.connections
+    assert isinstance(connection, AmqpConnection)
+    connection.shut(PeerError(names.CONNECTION_FORCED, "bye"))
+    node.run()
+    assert not node.service.connections
