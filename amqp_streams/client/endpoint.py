@@ -39,7 +39,7 @@ class Signal:
                 future.set_result(None)
 
     @property
-    def awaited(self) -> bool:
+    def has_waiters(self) -> bool:
         """Somebody waits."""
         return bool(self._waiting)
 

@@ -44,7 +44,10 @@ class Hub:
             ConnectError: no address answers; with `retry.first_connect`: as often as the policy says.
         """
         if self.retry.first_connect:
-            await self.wire()
+            try:
+                await self.wire()
+            except ConnectionLostError as error:
+                raise ConnectError(error.description) from error
             return
         failures: list[ConnectError] = []
         for _ in self._addresses:

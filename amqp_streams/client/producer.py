@@ -202,7 +202,7 @@ class Producer(Endpoint):
         if outbox.ready:
             self._pump_soon()
         # Waking a poster for every disposition would make it send crumbs.
-        if self._signal.awaited and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
+        if self._signal.has_waiters and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
             self._signal.fire()
 
     async def _resend(self) -> None:

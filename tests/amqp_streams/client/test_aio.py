@@ -35,6 +35,10 @@ async def test_the_first_connection_is_not_retried_unless_asked_for(node: Memory
     assert len(node.asked) == 1
     async with connect(URL, retry=RetryPolicy(first_connect=True, first_ms=0)):
         assert len(node.asked) == 3
+    node.unreachable = 9
+    with pytest.raises(ConnectError, match="gave up: amqp://node:5672: refused"):
+        async with connect(URL, retry=RetryPolicy(first_connect=True, first_ms=0, attempts_max=3)):
+            pass
 
 
 async def test_each_address_is_tried_in_turn(node: MemoryNode) -> None:
