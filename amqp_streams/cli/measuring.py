@@ -110,35 +110,41 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
     message = Event(body=b"x" * load.size).encode()
     batch_max = max(1, min(_BATCH_MAX, load.window // 4))
     started, sent = time.perf_counter(), 0
-    pending: set[asyncio.Future[Receipt]] = set()
-    while sent < events:
-        elapsed = time.perf_counter() - started
-        due = pace.due(elapsed)
-        size = min(batch_max, events - sent, events if due is None else due - sent)
-        if size <= 0:
-            await asyncio.sleep(max(0.0, pace.due_at(sent) - elapsed))
-            continue
-        was_due = time.perf_counter() if load.rate is None else started + pace.due_at(sent + size - 1)
-        if size > 1:
-            await producer.post_batch([message] * (size - 1))
-        outcome = asyncio.ensure_future(_timed(await producer.post(message), was_due, course, size, latencies))
-        pending.add(outcome)
-        outcome.add_done_callback(pending.discard)
-        sent += size
+    pending: set[asyncio.Task[None]] = set()
     try:
-        await producer.flush(timeout=None)
-    except SendError as error:
-        course.refused += error.count
-    await asyncio.gather(*pending, return_exceptions=True)
+        while sent < events:
+            elapsed = time.perf_counter() - started
+            due = pace.due(elapsed)
+            size = min(batch_max, events - sent, events if due is None else due - sent)
+            if size <= 0:
+                await asyncio.sleep(max(0.0, pace.due_at(sent) - elapsed))
+                continue
+            was_due = time.perf_counter() if load.rate is None else started + pace.due_at(sent + size - 1)
+            if size > 1:
+                await producer.post_batch([message] * (size - 1))
+            outcome = asyncio.create_task(_timed(await producer.post(message), was_due, course, size, latencies))
+            pending.add(outcome)
+            outcome.add_done_callback(pending.discard)
+            sent += size
+        try:
+            await producer.flush(timeout=None)
+        except SendError as error:
+            course.refused += error.count
+        await asyncio.gather(*pending)
+    finally:
+        for one in pending:  # some are left only when this was interrupted
+            one.cancel()
 
 
-async def _timed(outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies) -> Receipt:
+async def _timed(outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies) -> None:
     """The batch's last event tells for the batch: outcomes of one producer come in order."""
-    receipt = await outcome
+    try:
+        await outcome
+    except AmqpStreamsError:
+        return  # flush counts what was refused, and raises what ends a producer
     if course.done >= course.load.warmup:
         latencies.record(time.perf_counter() - was_due)
     course.count(events, events * course.load.size)
-    return receipt
 
 
 async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Result:

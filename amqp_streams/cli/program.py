@@ -68,6 +68,7 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> NoReturn:
         """Run the command that was named, and end with its status; only misuse that click finds passes through to it."""
+        _open_standard_descriptors()
         try:
             status = super().invoke(ctx)
             sys.stdout.flush()
@@ -96,6 +97,17 @@ def main() -> None:
 
     Commands that talk to a node find it by --url or AMQP_STREAMS_URL (amqp://127.0.0.1:5672 if neither is set).
     """
+
+
+def _open_standard_descriptors() -> None:
+    """Whoever closed one of them (`>&-`) gets a hole there: otherwise a socket or a file of ours would be taken for it."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            assert nowhere == descriptor, "the lowest free descriptor is the one that was closed"
+            setattr(sys, name, os.fdopen(nowhere, mode))
 
 
 def _abandon_stdout() -> None:

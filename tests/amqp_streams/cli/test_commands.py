@@ -233,6 +233,26 @@ def test_a_measurement_has_figures(node: Node, kind: str) -> None:
     assert set(figures["latency_ms"]) == (set() if kind == "consume" else {"p50", "p95", "p99", "p99.9", "max"})
 
 
+def wait_for(what: Callable[[], bool]) -> None:
+    """Until it is so."""
+    end = time.monotonic() + PATIENCE_S
+    while not what():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_measurement_can_be_interrupted_without_a_word(node: Node) -> None:
+    node.run("log", "create", "endless")
+    measuring = subprocess.Popen(
+        [*PROGRAM, "bench", "produce", "endless", "--events", "1000000000", "--rate", "500"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url),
+    )  # fmt: skip
+    wait_for(lambda: '"event_count": 0' not in node.run("info", "endless", "--json").stdout)
+    measuring.send_signal(signal.SIGINT)
+    out, err = measuring.communicate(timeout=PATIENCE_S)
+    assert (measuring.returncode, out, err) == (130, "", "")
+
+
 def test_events_are_there_again_after_a_stop_and_after_a_kill(tmp_path: Path) -> None:
     directory = tmp_path / "data"
     with serving(directory, "--log", "temps:2") as node:
@@ -289,14 +309,6 @@ def test_a_file_configures_a_node(tmp_path: Path) -> None:
         refused = node.run("send", "small", stdin="x" * 5000)
         assert refused.returncode == 1
         assert "message-size" in refused.stderr
-
-
-def wait_for(what: Callable[[], bool]) -> None:
-    """Until it is so."""
-    end = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_the_ready_file_is_there_while_the_node_is(tmp_path: Path) -> None:

@@ -119,3 +119,12 @@ def test_help_does_not_load_the_server_nor_the_client() -> None:
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_descriptor_does_not_matter(closed: str) -> None:
+    """What a program opens next would get the number of stdout, and be written to."""
+    command = f'"{sys.executable}" -m amqp_streams.cli receive amqp://127.0.0.1:1/temps {closed}'
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr in {"", "amqp-streams: amqp://127.0.0.1:1: [Errno 111] Connection refused\n"}
