@@ -1,6 +1,7 @@
 """A consumer's link: a log's records, as far as credit goes. Spec: Event Streams 4.3, 4.4, 5.1; AMQP 2.6.7, 2.6.12."""
 
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +18,7 @@ from amqp_streams.streams import outcome
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.reader import Run
 from amqp_streams.wire.annotations import AnnotationWriter, assemble, section
+from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.sections import with_delivery_count
 from amqp_streams.wire.types import Array, Symbol, Timestamp
 
@@ -36,7 +38,7 @@ class _Redelivery:
 class ConsumerLink(Link[Consuming]):
     """Delivers a log's records, as far as credit goes."""
 
-    __slots__ = ("again", "container", "presettled", "scheduled", "used", "writers")
+    __slots__ = ("again", "container", "presettled", "scheduled", "size_max", "used", "writers")
 
     def __init__(
         self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
@@ -45,6 +47,8 @@ class ConsumerLink(Link[Consuming]):
         grant.carrier = self
         self.container = container
         self.presettled = presettled
+        self.size_max: int = lib.pn_link_remote_max_message_size(pointer)
+        """The largest message that the peer takes; 0: any."""
         self.writers = {each.index: AnnotationWriter(str(each.index)) for each in grant.partitions}
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
@@ -111,21 +115,36 @@ class ConsumerLink(Link[Consuming]):
         if start == stop:
             return
         annotations = self.writers[run.partition.index].runs(chunk.base + start, chunk.timestamps[start:stop])
+        messages = assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop])
+        fitting = self._fitting(messages) if self.size_max else len(messages)
+        first = chunk.base + start
         sent = transfers.send(
             self.pointer,
             partition=run.partition.index,
-            first=chunk.base + start,
-            messages=assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop]),
+            first=first,
+            messages=messages if fitting == len(messages) else messages[:fitting],
             settled=self.presettled,
         )
         counters = self.service.node.counters[self.grant.log.name]
-        counters.events_out += stop - start
+        counters.events_out += fitting
         counters.bytes_out += sent
+        if fitting < len(messages):
+            raise self._too_large(run, first + fitting, messages[fitting])
+
+    def _fitting(self, messages: Sequence[bytes]) -> int:
+        """How many of the messages, from the first, the peer takes."""
+        return next((index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages))
+
+    def _too_large(self, run: Run, number: int, message: bytes) -> PeerError:
+        place = f"offset {offset_text(number)} of partition {run.partition.index}"
+        return PeerError(
+            names.LINK_MESSAGE_SIZE_EXCEEDED, f"the event at {place} has {len(message)} bytes, this link takes {self.size_max} (AMQP 2.7.3)"
+        )
 
     def _send_announced(self, run: Run) -> None:
         """The first record of a run with what there is to tell beside its place: associations (4.6.5), events skipped."""
         annotations: dict[str, object] = {
-            names.OFFSET: Symbol(f"{run.first:016d}"),
+            names.OFFSET: Symbol(offset_text(run.first)),
             names.TIMESTAMP: Timestamp(run.chunk.timestamps[run.start]),
             names.SOURCE_PARTITION: Symbol(str(run.partition.index)),
         }
@@ -145,6 +164,8 @@ class ConsumerLink(Link[Consuming]):
                 stored = with_delivery_count(stored, header_size, delivery_count)
             header_size = len(stored) - rest
         message = stored[:header_size] + annotations + stored[header_size:]
+        if self.size_max and len(message) > self.size_max:
+            raise self._too_large(run, run.chunk.base + index, message)
         transfers.send_one(
             self.pointer,
             attempt=delivery_count,

@@ -386,6 +386,34 @@ def test_damaged_records_close_the_link_that_came_to_them_and_no_other(monkeypat
     assert numbers(bound) == [1, 3]
 
 
+@pytest.mark.parametrize("large", [0, 2, 3])
+def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(large: int) -> None:
+    """AMQP 2.7.3: no message beyond the receiver's max-message-size. What is before it arrives."""
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", *(b"y" * (250 if number == large else 5) for number in range(5)))
+    pair = EnginePair(node)
+
+    def at_most(link: Any) -> None:
+        link.max_message_size = 400
+
+    fine = pair.receiver("temps", filters=EARLIEST, credit=10)
+    bound = {names.PARTITION: proton.symbol("0")}
+    small = pair.receiver("temps", filters=EARLIEST, credit=10, prepare=at_most, properties=bound)
+    assert len(fine.arrived) == 5
+    assert len(small.arrived) == 5, "header and annotations are counted, and all fit"
+
+    def very_little(link: Any) -> None:
+        link.max_message_size = 240
+
+    for properties in (None, bound):
+        small = pair.receiver("temps", filters=EARLIEST, credit=10, prepare=very_little, properties=properties)
+        assert len(small.arrived) == large
+        assert small.refused == names.LINK_MESSAGE_SIZE_EXCEEDED
+        condition = small.link.remote_condition
+        assert condition is not None
+        assert f"{large:016d}" in condition.description
+
+
 def test_a_link_that_is_gone_or_closing_is_not_pumped() -> None:
     node, pair = with_events(3)
     receiver = pair.receiver("temps", filters=EARLIEST)
