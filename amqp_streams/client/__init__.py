@@ -21,7 +21,7 @@ from amqp_streams.client.errors import (
     SessionError,
     TimedOutError,
 )
-from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams.client.events import Event
 from amqp_streams.client.info import LogInfo, LogSummary, PartitionInfo
 from amqp_streams.client.options import (
     ACCEPTED,
@@ -40,6 +40,7 @@ from amqp_streams.client.options import (
     Start,
     TlsOptions,
 )
+from amqp_streams.client.received import ReceivedEvent
 
 # Whoever wants the client's warnings configures logging; unasked, a library writes nothing.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -12,11 +12,11 @@ from typing import Final, Self
 from amqp_streams.client import aio
 from amqp_streams.client.background import Background, Pending
 from amqp_streams.client.errors import TimedOutError
-from amqp_streams.client.events import ReceivedEvent
 from amqp_streams.client.info import LogInfo, LogSummary
 from amqp_streams.client.options import ACCEPTED, LATEST, Outcome, RetryPolicy, Settle, Start, TlsOptions
 from amqp_streams.client.outbox import Entry
 from amqp_streams.client.producer import Receipt, Sent, encode
+from amqp_streams.client.received import ReceivedEvent
 
 
 class Producer:

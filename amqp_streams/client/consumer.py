@@ -14,11 +14,11 @@ from amqp_streams import names
 from amqp_streams.client.cursor import Cursor
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, LinkError, LinkRefusedError
-from amqp_streams.client.events import ReceivedEvent
 from amqp_streams.client.hub import Hub
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
 from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
+from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError

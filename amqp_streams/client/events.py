@@ -1,26 +1,14 @@
-"""An event as a producer gives it and as a consumer gets it; the bytes between are an AMQP message (AMQP 1.0 core 3.2).
+"""An event as a producer gives it; on its way it is an AMQP message (AMQP 1.0 core 3.2).
 
 message annotations (key, annotations) | properties | application properties | data (bytes) or amqp-value (all else)
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
 from amqp_streams import names
-from amqp_streams.client.message import Place, bare, decoded, place_of
-from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Symbol, Timestamp, encode, encode_list
-from amqp_streams.wire.layout import (
-    APPLICATION_PROPERTIES,
-    DATA,
-    DELIVERY_ANNOTATIONS,
-    MESSAGE_ANNOTATIONS,
-    PROPERTIES,
-    SEQUENCE,
-    VALUE,
-    sections,
-)
 
 _KEY: Final = encode(Symbol(names.GROUP_KEY)) + b"\xa1"
 _KEY_HEAD: Final = b"\x00\x53\x72\xc1"
@@ -130,136 +118,3 @@ def _application_properties(properties: Mapping[str, object]) -> bytes:
     if len(inside) < _SHORT_MAX and count <= _SHORT_MAX:
         return b"\x00\x53\x74\xc1" + _LENGTHS[len(inside) + 1] + _LENGTHS[count] + inside
     return b"\x00\x53\x74\xd1" + (len(inside) + 4).to_bytes(4) + count.to_bytes(4) + inside
-
-
-class ReceivedEvent:
-    """An event as it came. Everything but `message` is decoded when asked for; what a broken message has not raises WireError.
-
-    `message`: the AMQP message, delivery annotations included. Fields are those of `Event`, besides `offset`, `partition`,
-    `timestamp_ms` (when it was stored) and `delivery_annotations`.
-    """
-
-    __slots__ = ("_delivery", "_link", "_place", "_sections", "message")
-
-    def __init__(self, message: bytes, delivery: Any = None, link: Any = None) -> None:
-        self.message: Final = message
-        self._delivery = delivery
-        self._link = link
-        self._place: Place | None = None
-        self._sections: dict[int, object] | None = None
-
-    def __repr__(self) -> str:
-        place = self._found()
-        return f"<ReceivedEvent {place.partition}:{place.offset}, {len(self.message)} bytes>"
-
-    def encode(self) -> bytes:
-        """The message as its producer sent it, to send it on."""
-        return bare(self.message)
-
-    @property
-    def offset(self) -> str | None:
-        """Its place in its partition; later events have greater ones. None: the peer is no event log."""
-        return self._found().offset
-
-    @property
-    def partition(self) -> str | None:
-        """The partition it comes from."""
-        return self._found().partition
-
-    @property
-    def timestamp_ms(self) -> int | None:
-        """When it was stored, in milliseconds since 1970 UTC."""
-        return self._found().timestamp_ms
-
-    @property
-    def body(self) -> object:
-        """bytes of the data sections, the value, or a list of sequences' items; None when there is no body."""
-        return self._decode().get(DATA)
-
-    @property
-    def key(self) -> str | None:
-        """The group key its producer gave."""
-        key = self.annotations.get(names.GROUP_KEY)
-        return str(key) if isinstance(key, str) else None
-
-    @property
-    def properties(self) -> Mapping[str, object]:
-        """Application properties."""
-        return self._map(APPLICATION_PROPERTIES)
-
-    @property
-    def annotations(self) -> Mapping[str, object]:
-        """Message annotations."""
-        return self._map(MESSAGE_ANNOTATIONS)
-
-    @property
-    def delivery_annotations(self) -> Mapping[str, object]:
-        """Delivery annotations: what the engine says of this delivery."""
-        return self._map(DELIVERY_ANNOTATIONS)
-
-    @property
-    def message_id(self) -> object:
-        """As given: str, int, UUID or bytes."""
-        return self._property(0)
-
-    @property
-    def to(self) -> str | None:
-        """The address it was sent to, if its producer said so."""
-        return cast("str | None", self._property(2))
-
-    @property
-    def subject(self) -> str | None:
-        """What it is about."""
-        return cast("str | None", self._property(3))
-
-    @property
-    def reply_to(self) -> str | None:
-        """Where answers go."""
-        return cast("str | None", self._property(4))
-
-    @property
-    def correlation_id(self) -> object:
-        """The message id it answers."""
-        return self._property(5)
-
-    @property
-    def content_type(self) -> str | None:
-        """Media type of the body."""
-        return cast("str | None", self._property(6))
-
-    @property
-    def creation_time_ms(self) -> int | None:
-        """When its producer made it, in milliseconds since 1970 UTC."""
-        return cast("int | None", self._property(9))
-
-    def _found(self) -> Place:
-        if self._place is None:
-            self._place = place_of(self.message)
-        return self._place
-
-    def _map(self, code: int) -> Mapping[str, object]:
-        return cast("Mapping[str, object]", self._decode().get(code) or {})
-
-    def _property(self, index: int) -> object:
-        fields = self._decode().get(PROPERTIES)
-        return fields[index] if isinstance(fields, list) and index < len(fields) else None
-
-    def _decode(self) -> dict[int, object]:
-        if self._sections is None:
-            self._sections = _decode(self.message)
-        return self._sections
-
-
-def _decode(message: bytes) -> dict[int, object]:
-    """Values by section code; the body, whatever it is, under DATA."""
-    found: dict[int, object] = {}
-    for section in sections(message):
-        value = decoded(message, section.start)
-        if section.code == PROPERTIES and not isinstance(value, list):
-            error = "the properties section is no list"
-            raise WireError(error)
-        place = DATA if section.code in {SEQUENCE, VALUE} else section.code
-        if section.code in {DATA, SEQUENCE} and place in found:
-            value = cast("Any", found[place]) + value  # sections() lets only like bodies follow each other
-        found[place] = value
-    return found

@@ -11,11 +11,12 @@ from typing import Final, cast
 from amqp_streams import names
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, EndpointError, RejectedError, SendError, TimedOutError
-from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams.client.events import Event
 from amqp_streams.client.hub import Hub
 from amqp_streams.client.links import Sendable
 from amqp_streams.client.message import with_target_partition
 from amqp_streams.client.outbox import Entry, LoneEntry, Outbox
+from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.wire.codec import Symbol

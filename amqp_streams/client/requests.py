@@ -7,11 +7,12 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.errors import EndpointError, LinkError, ManagementError
-from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams.client.events import Event
 from amqp_streams.client.info import LogInfo, PartitionInfo
 from amqp_streams.client.links import Sendable
 from amqp_streams.client.options import ACCEPTED
 from amqp_streams.client.outbox import Entry
+from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.wire import Attachment, Wire
 
 _SUCCESS: Final = range(200, 300)

@@ -14,7 +14,7 @@ from amqp_streams.client import (
     TimedOutError,
     blocking,
 )
-from amqp_streams.client.events import ReceivedEvent
+from amqp_streams.client.received import ReceivedEvent
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.conftest import MemoryNode
 from tests.amqp_streams.client.peer import REJECTED

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.client.events import Event, ReceivedEvent
+from amqp_streams.client.events import Event
+from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.errors import WireError
 from amqp_streams.names import GROUP_KEY
-from amqp_streams.wire.annotations import AnnotationWriter
-from amqp_streams.wire.codec import Described, Symbol, ULong, encode
 
 texts = st.text(max_size=300)
 simple = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | texts | st.binary(max_size=300)
@@ -84,40 +83,3 @@ def test_what_has_no_amqp_type_is_a_wire_error() -> None:
         Event(object()).encode()
     with pytest.raises(WireError):
         Event(properties={"a": object()}).encode()
-
-
-def test_the_place_in_the_log_is_read_from_the_delivery_annotations() -> None:
-    annotations = AnnotationWriter("2").run(41, 1_700_000_000_123, 1)[0]
-    sent = Event(b"x", key="k").encode()
-    received = ReceivedEvent(annotations + sent)
-    assert (received.partition, received.offset, received.timestamp_ms) == ("2", "0000000000000041", 1_700_000_000_123)
-    assert received.delivery_annotations["event-streams-offset"] == "0000000000000041"
-    assert received.key == "k"
-    assert received.encode() == sent
-    assert "2:0000000000000041" in repr(received)
-
-
-def test_an_event_from_elsewhere_has_no_place() -> None:
-    received = ReceivedEvent(Event(b"x").encode())
-    assert (received.partition, received.offset, received.timestamp_ms) == (None, None, None)
-    assert received.message_id is None
-
-
-def test_several_data_sections_are_one_body_and_sequences_one_list() -> None:
-    assert ReceivedEvent(b"\x00\x53\x75\xa0\x01a\x00\x53\x75\xa0\x01b").body == b"ab"
-    sequence = encode(Described(ULong(0x76), [1, 2])) + encode(Described(ULong(0x76), [3]))
-    assert ReceivedEvent(sequence).body == [1, 2, 3]
-
-
-def test_sections_described_by_name_are_understood() -> None:
-    assert ReceivedEvent(encode(Described(Symbol("amqp:amqp-value:*"), "hello"))).body == "hello"
-
-
-@given(st.binary(max_size=60))
-def test_garbage_is_a_wire_error_and_nothing_else(garbage: bytes) -> None:
-    received = ReceivedEvent(garbage)
-    for name in ("body", "key", "properties", "subject", "offset", "delivery_annotations"):
-        try:
-            getattr(received, name)
-        except WireError:
-            continue

@@ -19,7 +19,7 @@ from amqp_streams.client import (
     TimedOutError,
     connect,
 )
-from amqp_streams.client.events import ReceivedEvent
+from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.wire.sections import target_partition
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.peer import ACCEPTED, MODIFIED, REJECTED, RELEASED

@@ -16,7 +16,7 @@ from amqp_streams.client import (
     TimedOutError,
     connect,
 )
-from amqp_streams.client.events import ReceivedEvent
+from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.requests import log_info
 from amqp_streams.wire.codec import Array, Symbol, Timestamp
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode

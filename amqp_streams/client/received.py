@@ -1,0 +1,197 @@
+"""An event as a consumer gets it: the bytes of its message, read where and when somebody looks (AMQP 1.0 core 3.2)."""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from amqp_streams.client.message import Place, bare, decoded, place_of
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import decode
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    DELIVERY_ANNOTATIONS,
+    MESSAGE_ANNOTATIONS,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Section,
+    sections,
+)
+from amqp_streams.wire.sections import group_key
+
+_DATA_LONG: Final = b"\x00\x53\x75\xb0"
+
+
+class ReceivedEvent:
+    """An event as it came. Everything but `message` is decoded when asked for; what a broken message has not raises WireError.
+
+    `message`: the AMQP message, delivery annotations included. Fields are those of `Event`, besides `offset`, `partition`,
+    `timestamp_ms` (when it was stored) and `delivery_annotations`.
+    """
+
+    __slots__ = ("_delivery", "_link", "_place", "_sections", "_values", "message")
+
+    def __init__(self, message: bytes, delivery: Any = None, link: Any = None) -> None:
+        self.message: Final = message
+        self._delivery = delivery
+        self._link = link
+        self._place: Place | None = None
+        self._sections: dict[int, list[Section]] | None = None
+        self._values: dict[int, object]
+
+    def __repr__(self) -> str:
+        place = self._found()
+        return f"<ReceivedEvent {place.partition}:{place.offset}, {len(self.message)} bytes>"
+
+    def encode(self) -> bytes:
+        """The message as its producer sent it, to send it on."""
+        return bare(self.message)
+
+    @property
+    def offset(self) -> str | None:
+        """Its place in its partition; later events have greater ones. None: the peer is no event log."""
+        return self._found().offset
+
+    @property
+    def partition(self) -> str | None:
+        """The partition it comes from."""
+        return self._found().partition
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """When it was stored, in milliseconds since 1970 UTC."""
+        return self._found().timestamp_ms
+
+    @property
+    def body(self) -> object:
+        """bytes of the data sections, the value, or a list of sequences' items; None when there is no body."""
+        return self._value(DATA)
+
+    @property
+    def key(self) -> str | None:
+        """The group key its producer gave."""
+        return group_key(self.message)
+
+    @property
+    def properties(self) -> Mapping[str, object]:
+        """Application properties."""
+        return self._map(APPLICATION_PROPERTIES)
+
+    @property
+    def annotations(self) -> Mapping[str, object]:
+        """Message annotations."""
+        return self._map(MESSAGE_ANNOTATIONS)
+
+    @property
+    def delivery_annotations(self) -> Mapping[str, object]:
+        """Delivery annotations: what the engine says of this delivery."""
+        return self._map(DELIVERY_ANNOTATIONS)
+
+    @property
+    def message_id(self) -> object:
+        """As given: str, int, UUID or bytes."""
+        return self._property(0)
+
+    @property
+    def to(self) -> str | None:
+        """The address it was sent to, if its producer said so."""
+        return cast("str | None", self._property(2))
+
+    @property
+    def subject(self) -> str | None:
+        """What it is about."""
+        return cast("str | None", self._property(3))
+
+    @property
+    def reply_to(self) -> str | None:
+        """Where answers go."""
+        return cast("str | None", self._property(4))
+
+    @property
+    def correlation_id(self) -> object:
+        """The message id it answers."""
+        return self._property(5)
+
+    @property
+    def content_type(self) -> str | None:
+        """Media type of the body."""
+        return cast("str | None", self._property(6))
+
+    @property
+    def creation_time_ms(self) -> int | None:
+        """When its producer made it, in milliseconds since 1970 UTC."""
+        return cast("int | None", self._property(9))
+
+    def _found(self) -> Place:
+        if self._place is None:
+            self._place = place_of(self.message)
+        return self._place
+
+    def _map(self, code: int) -> Mapping[str, object]:
+        value = self._value(code)
+        return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+    def _property(self, index: int) -> object:
+        fields = self._value(PROPERTIES)
+        return fields[index] if isinstance(fields, list) and index < len(fields) else None
+
+    def _value(self, code: int) -> object:
+        """Value of a section, decoded once; the body, whatever it is, is under DATA."""
+        if self._sections is None:
+            self._sections = _layout(self.message)
+            self._values = {}
+        if code not in self._values:
+            found = self._sections.get(code)
+            self._values[code] = None if found is None else _read(self.message, found)
+        return self._values[code]
+
+
+def _layout(message: bytes) -> dict[int, list[Section]]:
+    """The sections by code; those of the body, whatever it is, under DATA."""
+    found: dict[int, list[Section]] = {}
+    for section in sections(message):
+        found.setdefault(DATA if section.code in {SEQUENCE, VALUE} else section.code, []).append(section)
+    return found
+
+
+def _read(message: bytes, found: list[Section]) -> object:
+    if found[0].code == APPLICATION_PROPERTIES:
+        return _texts(message, found[0])
+    values = [_data(message, section) if section.code == DATA else decoded(message, section.start) for section in found]
+    if len(values) == 1:
+        return values[0]
+    if found[0].code == DATA:
+        return b"".join(cast("list[bytes]", values))
+    return [item for value in cast("list[list[object] | None]", values) for item in value or ()]
+
+
+def _data(message: bytes, section: Section) -> object:
+    """Bytes of a data section, as nearly everybody writes it."""
+    head = message[section.start : section.start + 4]
+    if head == b"\x00\x53\x75\xa0":
+        return message[section.start + 5 : section.end]
+    return message[section.start + 8 : section.end] if head == _DATA_LONG else decoded(message, section.start)
+
+
+def _texts(message: bytes, section: Section) -> object:
+    """Application properties: mostly short strings, read where they stand; whatever else is left to the decoder, errors included."""
+    at = section.start + 3
+    wide = message[at] == 0xD1
+    if message[section.start : at] != b"\x00\x53\x74" or not (wide or message[at] == 0xC1):
+        return decoded(message, section.start)
+    count = int.from_bytes(message[at + 5 : at + 9]) if wide else message[at + 2]
+    at += 9 if wide else 3
+    items: list[Any] = []
+    try:
+        for _ in range(count):
+            if message[at] == 0xA1:
+                end = at + 2 + message[at + 1]
+                items.append(message[at + 2 : end].decode())
+                at = end
+            else:
+                value, at = decode(message, at)
+                items.append(value)
+        entries = dict(zip(items[::2], items[1::2], strict=True))
+    except (IndexError, ValueError, TypeError, WireError):
+        return decoded(message, section.start)
+    return entries if at == section.end and 2 * len(entries) == count else decoded(message, section.start)
