@@ -98,3 +98,6 @@ LINK_TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 LINK_MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 LINK_REDIRECT: Final = "amqp:link:redirect"
 LINK_STOLEN: Final = "amqp:link:stolen"
+
+# -- AMQP 1.0 core 3.4: outcomes
+OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")

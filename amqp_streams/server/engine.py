@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
+from amqp_streams import names
 from amqp_streams.errors import AmqpStreamsError, PeerError, WireError
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Array, Symbol
@@ -62,13 +63,13 @@ def read_data(data: Pointer) -> object:
     if size <= 0:
         return None
     if size > _DATA_BYTES_MAX:
-        raise PeerError("amqp:resource-limit-exceeded", f"a map of {size} bytes in a performative; at most {_DATA_BYTES_MAX}")
+        raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"a map of {size} bytes in a performative; at most {_DATA_BYTES_MAX}")
     buffer = ffi.new("char[]", size)
     lib.pn_data_encode(data, buffer, size)
     try:
         return decode(bytes(ffi.buffer(buffer)))[0]
     except WireError as error:
-        raise PeerError("amqp:decode-error", str(error)) from error
+        raise PeerError(names.DECODE_ERROR, str(error)) from error
 
 
 def write_data(data: Pointer, value: object) -> None:

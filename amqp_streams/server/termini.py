@@ -15,9 +15,7 @@ from amqp_streams.server.engine import Pointer, data_size, read_data, text, writ
 from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Relaying, Replying, answered_properties
 from amqp_streams.wire.types import Array, Symbol, Value
 
-_OUTCOMES: Final = Array(
-    Symbol, tuple(map(Symbol, ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")))
-)
+_OUTCOMES: Final = Array(Symbol, tuple(map(Symbol, names.OUTCOMES)))
 
 
 def attach_request(link: Pointer, container: str, filter_bytes_max: int) -> AttachRequest:
