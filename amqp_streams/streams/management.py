@@ -31,7 +31,7 @@ _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
 _VALUE: Final = 0x77
 _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
-_SETTINGS: Final = frozenset({"partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms"})
+_SETTINGS: Final = frozenset({names.INFO_PARTITIONS, names.INFO_RETENTION_MS, names.INFO_RETENTION_BYTES, "segment-bytes", "segment-ms"})
 
 
 @dataclass(frozen=True, slots=True)

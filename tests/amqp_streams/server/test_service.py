@@ -166,7 +166,7 @@ async def test_calls_from_other_threads_come_to_the_loop_and_later_ones_later() 
     await asyncio.wait_for(second.wait(), 5)
 
 
-async def test_clocks_run() -> None:
+async def test_the_clocks_of_a_service_run() -> None:
     service = service_on(asyncio.get_running_loop())
     assert service.now_ms() > 1_700_000_000_000
     assert service.monotonic_ms() <= service.monotonic_ms()

@@ -1,0 +1,48 @@
+"""What the client of Proton's shows is what it got."""
+
+import proton
+
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
+
+
+def test_a_delivery_shows_its_bytes_its_message_and_its_annotations() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", b"body")
+    pair = EnginePair(node)
+    (arrived,) = pair.receiver("temps", credit=1, filters=filter_of("@earliest")).take()
+    assert arrived.raw.endswith(b"\x00\x53\x75\xa0\x04body")
+    assert arrived.body == b"body"
+    assert arrived.annotations["event-streams-offset"] == "0000000000000000"
+    assert arrived.message is arrived.message
+    assert not arrived.settled
+
+
+def test_messages_and_bytes_are_sent_alike() -> None:
+    node = InMemoryNode({"temps": 1})
+    pair = EnginePair(node)
+    sender = pair.sender("temps")
+    assert sender.refused is None
+    sent = pair.send(sender, proton.Message(body="a"), b"\x00\x53\x77\xa1\x01b", b"garbage")
+    assert [(each.outcome, each.condition) for each in sent] == [
+        ("accepted", None),
+        ("accepted", None),
+        ("rejected", "amqp:decode-error"),
+    ]
+    receiver = pair.receiver("temps", credit=10, filters=filter_of("@earliest"))
+    assert receiver.bodies == ["a", "b"]
+    assert len(receiver.take()) == 2
+    assert receiver.take() == []
+
+
+def test_a_connection_may_be_left_unopened_and_given_limits() -> None:
+    node = InMemoryNode()
+    pair = EnginePair(node, opened=False, max_frame=1024, idle_timeout_s=30, desired=["X"])
+    node.run()
+    assert pair.connection.state & proton.Endpoint.REMOTE_UNINIT
+    pair.connection.open()
+    node.run()
+    assert pair.connection.remote_container == "amqp-streams"
+    assert pair.transport.remote_idle_timeout == 30
+    assert not pair.lost
+    node.disconnect(pair)
+    assert pair.lost
