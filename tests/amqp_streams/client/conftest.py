@@ -1,9 +1,11 @@
 """A node in memory that clients connect to without a network, and the real one in a process of its own."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
+import uvloop
 
 from amqp_streams.client import RetryPolicy, wire
 from amqp_streams.client.address import Address
@@ -11,6 +13,14 @@ from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import TlsOptions
 from amqp_streams.client.stream import Listener, Stream
 from tests.amqp_streams.client.peer import Node, Peer
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """A module that says BOTH_LOOPS runs its tests on asyncio's loop and on uvloop's."""
+    if getattr(getattr(item, "module", None), "BOTH_LOOPS", False):
+        return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
+    return {"asyncio": asyncio.new_event_loop}
+
 
 AT_ONCE = RetryPolicy(first_ms=0, jitter=lambda: 0.0)
 """Retries without waiting."""

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -29,6 +30,8 @@ from amqp_streams.client import (
 from amqp_streams.client.aio import Consumer
 from tests.amqp_streams.client.running import RunningNode
 from tests.amqp_streams.server.peers import Authority
+
+BOTH_LOOPS = True
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,11 @@ def node(folder: Path, authority: Authority) -> Iterator[RunningNode]:
     )
     yield running.start()
     running.stop()
+
+
+def fresh(name: str) -> str:
+    """A log's name that no other test has."""
+    return f"{name}-{uuid4().hex}"
 
 
 async def drain(consumer: Consumer, count: int) -> list[ReceivedEvent]:
@@ -140,37 +148,39 @@ async def test_unknown_logs_and_partitions_are_refused_with_words(node: RunningN
 
 
 async def test_events_are_read_from_every_kind_of_start(node: RunningNode) -> None:
+    log = fresh("starts")
     async with connect(node.url) as client:
-        await client.management.create_log("starts", partitions=2)
-        async with client.producer("starts") as producer:
+        await client.management.create_log(log, partitions=2)
+        async with client.producer(log) as producer:
             await producer.post_batch([Event(number) for number in range(10)], partition=0)
             await producer.post_batch([Event(number) for number in range(5)], partition=1)
             await producer.flush()
-            info = await client.info("starts")
+            info = await client.info(log)
             assert [(entry.event_count, entry.latest_offset) for entry in info.partitions] == [(10, f"{9:016d}"), (5, f"{4:016d}")]
             last_ms = max(entry.last_timestamp_ms or 0 for entry in info.partitions)
             while time.time_ns() // 1_000_000 <= last_ms:
-                await client.info("starts")
+                await client.info(log)
             await producer.send(Event("late"), partition=1)
-        async with client.consumer("starts", start=EARLIEST) as consumer:
+        async with client.consumer(log, start=EARLIEST) as consumer:
             assert len(await drain(consumer, 16)) == 16
             assert consumer.positions == {"0": f"{9:016d}", "1": f"{5:016d}"}
-        async with client.consumer("starts", partition=0, start=AfterOffset(6)) as consumer:
+        async with client.consumer(log, partition=0, start=AfterOffset(6)) as consumer:
             assert [(event.body, event.offset) for event in await drain(consumer, 3)] == [(n, f"{n:016d}") for n in (7, 8, 9)]
-        async with client.consumer("starts", start=AfterTime(last_ms)) as consumer:
+        async with client.consumer(log, start=AfterTime(last_ms)) as consumer:
             [event] = await drain(consumer, 1)
             assert (event.body, event.partition) == ("late", "1")
             assert await consumer.receive(timeout=0) == []
 
 
 async def test_one_key_goes_to_one_partition_in_order(node: RunningNode) -> None:
+    log = fresh("keys")
     async with connect(node.url) as client:
-        await client.management.create_log("keys", partitions=4)
-        async with client.producer("keys") as producer:
+        await client.management.create_log(log, partitions=4)
+        async with client.producer(log) as producer:
             await producer.post_batch([Event(number, key=f"key {number % 7}") for number in range(700)])
         places: dict[str, set[str]] = {}
         bodies: dict[str, list[object]] = {}
-        async with client.consumer("keys", start=EARLIEST) as consumer:
+        async with client.consumer(log, start=EARLIEST) as consumer:
             for event in await drain(consumer, 700):
                 places.setdefault(event.key or "", set()).add(event.partition or "")
                 bodies.setdefault(event.key or "", []).append(event.body)
@@ -179,11 +189,12 @@ async def test_one_key_goes_to_one_partition_in_order(node: RunningNode) -> None
 
 
 async def test_released_events_come_again(node: RunningNode) -> None:
+    log = fresh("released")
     async with connect(node.url) as client:
-        await client.management.create_log("released")
-        async with client.producer("released") as producer:
+        await client.management.create_log(log)
+        async with client.producer(log) as producer:
             await producer.post_batch([Event(number) for number in range(4)])
-        async with client.consumer("released", start=EARLIEST, settle="manual") as consumer:
+        async with client.consumer(log, start=EARLIEST, settle="manual") as consumer:
             events = await drain(consumer, 4)
             consumer.settle(events[:2])
             consumer.settle(events[2:], RELEASED)
@@ -194,11 +205,12 @@ async def test_released_events_come_again(node: RunningNode) -> None:
 
 async def test_thousands_go_through_a_small_window_and_little_credit(node: RunningNode) -> None:
     message = Event(bytes(100)).encode()
+    log = fresh("thousands")
     async with connect(node.url) as client:
-        await client.management.create_log("thousands", partitions=3)
-        async with client.producer("thousands", window=50) as producer:
+        await client.management.create_log(log, partitions=3)
+        async with client.producer(log, window=50) as producer:
             await producer.post_batch([message] * 5000)
-        async with client.consumer("thousands", start=EARLIEST, credit=30, settle="none") as consumer:
+        async with client.consumer(log, start=EARLIEST, credit=30, settle="none") as consumer:
             count = 0
             while count < 5000:
                 count += len(await consumer.receive_raw(100))

@@ -11,6 +11,8 @@ from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.stream import WRITE_BYTES_MAX, open_stream
 
+BOTH_LOOPS = True
+
 
 class Heard:
     """A listener that keeps what it is told."""
