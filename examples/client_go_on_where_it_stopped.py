@@ -1,6 +1,6 @@
 """Read a partition in batches and keep the position in a file, so that the next run goes on behind it.
 
-    python examples/client_go_on_where_it_stopped.py amqp://127.0.0.1:5672 temps position.json
+python examples/client_go_on_where_it_stopped.py amqp://127.0.0.1:5672 temps position.json
 """
 
 import json

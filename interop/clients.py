@@ -79,15 +79,15 @@ def _go_amqp() -> Command:
     return Command([str(program)])
 
 
-def _qpid_jms() -> Command:
+def _protonj2() -> Command:
     java, maven = _tool("java", "default-jre"), _tool("mvn", "maven")
-    folder = BUILD / "qpid-jms"
+    folder = BUILD / "protonj2"
     if not (folder / "classes").is_dir() or not (folder / "lib").is_dir():
-        _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "java", "qpid-jms from Maven")
-    return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "Client"])
+        _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "java", "protonj2 from Maven")
+    return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "InteropClient"])
 
 
-CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "qpid-jms": _qpid_jms}
+CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "protonj2": _protonj2}
 
 
 def _tool(name: str, package: str) -> str:
