@@ -250,6 +250,7 @@ class AmqpConnection(LiveConnection):
                 link.close(PeerError(names.LINK_DETACH_FORCED, error.description))
             self._engine.close(error)
             self.flush()
+        self._sasl = None
         self._channel.close()
 
     def lost(self) -> None:

@@ -69,7 +69,14 @@ def source_filters(filters: Mapping[str, Value]) -> SourceFilters:
         in_force[name] = given
     if not in_force:
         return SourceFilters(NEW_EVENTS, {})
-    return SourceFilters(Start(tuple(after), max(times, default=None)), in_force)
+    return SourceFilters(Start(_strongest(after), max(times, default=None)), in_force)
+
+
+def _strongest(after: list[Position]) -> tuple[Position, ...]:
+    """The conditions that decide: however many a peer sends, each partition of a log is asked about two at most."""
+    numbers = [each for each in after if isinstance(each, int)]
+    latest = [each for each in after if isinstance(each, Latest)]
+    return (*latest[:1], *([max(numbers)] if numbers else []))
 
 
 def _read_delivery_annotations(name: str, value: Value, after: list[Position], times: list[int]) -> None:

@@ -6,6 +6,7 @@ import pytest
 from amqp_streams import __version__, names
 from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
+from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.frames import SASL, frame, read_frame
@@ -35,7 +36,11 @@ def sasl_frames(data: bytes) -> list[tuple[int, list[Value]]]:
 class Users:
     """One user."""
 
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
     def verify(self, name: str, password: str) -> bool:
+        self.asked.append(name)
         return (name, password) == ("ada", "secret")
 
 
@@ -226,6 +231,19 @@ def test_a_stopping_server_tells_its_links_and_its_connections() -> None:
     assert (condition.name, condition.description) == (names.CONNECTION_FORCED, "the server is shutting down")
     assert pair.lost
     assert silent.lost
+
+
+def test_a_peer_that_is_still_logging_in_when_the_server_stops_is_not_listened_to_any_more() -> None:
+    """The threads that check passwords have ended by then."""
+    node, users = InMemoryNode(anonymous="never"), Users()
+    peer = ScriptedPeer(node, header=SASL_HEADER, users=users)
+    node.run()
+    (connection,) = node.service.connections
+    assert isinstance(connection, AmqpConnection)
+    connection.shut(PeerError(names.CONNECTION_FORCED, "the server is shutting down"))
+    connection.received(memoryview(sasl_init("PLAIN", b"\0ada\0secret")))
+    node.run()
+    assert (peer.lost, users.asked) == (True, [])
 
 
 def test_a_frame_that_cannot_be_closes_the_connection_and_no_other() -> None:

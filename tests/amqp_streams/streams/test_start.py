@@ -8,9 +8,9 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
-from amqp_streams.streams.start import NEW_EVENTS, source_filters
+from amqp_streams.streams.start import NEW_EVENTS, Start, source_filters
 from amqp_streams.testing import MemoryStore
-from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.offsets import Earliest, offset_text
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
 from tests.amqp_streams.streams.conftest import NOW, Append
 
@@ -70,6 +70,15 @@ def test_filters_of_one_source_hold_together(partition: Partition) -> None:
     assert found.start.position(partition) == 3
     assert found.start.after_ms == NOW
     assert found.in_force == filters
+
+
+def test_a_thousand_filters_are_as_quick_as_the_strongest_of_them(partition: Partition) -> None:
+    """Each partition of a log is asked about each condition."""
+    offsets = [Symbol(offset_text(number)) for number in range(1000)] + [Symbol("@latest"), Symbol("@earliest")]
+    start = source_filters({f"f{index}": Described(SYMBOL, {names.OFFSET: offset}) for index, offset in enumerate(offsets)}).start
+    assert len(start.after) == 2
+    assert start.position(partition) == 1000
+    assert Start(after=(Earliest(),)).position(partition) == 0
 
 
 def test_a_map_that_is_not_described_counts_under_the_filters_own_name(partition: Partition) -> None:
