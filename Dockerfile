@@ -1,6 +1,6 @@
 # An event log node. Two stages: the compiler that Qpid Proton's binding needs stays in the first.
 FROM python:3.13-slim-bookworm AS build
-RUN apt-get update && apt-get install --yes --no-install-recommends gcc libc6-dev libffi-dev pkg-config libssl-dev cmake make \
+RUN apt-get update && apt-get install --yes --no-install-recommends gcc g++ libc6-dev libffi-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md ./
