@@ -22,9 +22,9 @@ def field_value(node: Field, evaluation: Evaluator) -> Evaluation:
 
     def value(record: Record) -> Outcome:
         found = raw(record)
-        if found.__class__ is str or found is None:
-            return found
-        if isinstance(found, Missing):
+        if found.__class__ in KINDS:
+            return found  # type: ignore[return-value]  # a simple value
+        if isinstance(found, Missing) or found is None:
             return None
         if isinstance(found, Failed):
             return FAILED

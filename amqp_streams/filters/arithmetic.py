@@ -10,7 +10,7 @@ from math import inf, isinf, isnan, nan
 from typing import Final
 
 from amqp_streams.filters.syntax import Operator
-from amqp_streams.filters.values import FAILED, KINDS, Kind, Outcome
+from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, Kind, Outcome
 from amqp_streams.wire.types import LONG_MAX, LONG_MIN, Timestamp
 
 _ULONG_MAX: Final = (1 << 64) - 1
@@ -22,6 +22,8 @@ def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # 
     """The value of `left operator right`: NULL with a NULL, FAILED with types that cannot be calculated with."""
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
+    if type(left) in INTEGERS and type(right) in INTEGERS and operator != "%":
+        return _integers(operator, int(left), int(right), moment=False)  # type: ignore[arg-type]  # integers both
     kinds = KINDS.get(type(left)), KINDS.get(type(right))
     if kinds == (Kind.TEXT, Kind.TEXT) and operator == "+":
         return f"{left!s}{right!s}"

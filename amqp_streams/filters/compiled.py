@@ -12,7 +12,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.filters.bounds import Bounds
 from amqp_streams.filters.kinds import Compiler, Part, joined, kind_of
-from amqp_streams.filters.needles import most_telling
+from amqp_streams.filters.needles import Clause
 from amqp_streams.filters.record import Record
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.sql import Condition
@@ -32,7 +32,7 @@ class Compiled:
     in_force: Mapping[str, Value]
     bounds: Bounds
     conditions: tuple[Condition, ...]
-    needles: tuple[bytes, ...]
+    needles: tuple[Clause, ...]
 
     @property
     def content(self) -> bool:
@@ -58,8 +58,8 @@ class Compiled:
         """
         low, high = self.bounds.indices(base, timestamps, start, len(messages) if end is None else end, latest)
         candidates: Sequence[int] = range(low, high)
-        for needle in self.needles:
-            candidates = [index for index in candidates if needle in messages[index]]
+        for clause in self.needles:
+            candidates = _having(clause, candidates, messages)
         if not self.conditions:
             return list(candidates)
         record = Record(partition=partition, latest=latest, now_ms=now_ms)
@@ -68,7 +68,10 @@ class Compiled:
             record.message = messages[index]
             record.number = base + index
             record.timestamp_ms = timestamps[index]
-            if all(condition(record) is True for condition in self.conditions):
+            for condition in self.conditions:
+                if condition(record) is not True:
+                    break
+            else:
                 chosen.append(index)
         return chosen
 
@@ -98,7 +101,14 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
             raise _refused(name, error) from error
         in_force[name] = given
     whole = joined(parts)
-    return Compiled(in_force, whole.bounds, whole.conditions, most_telling((*sorted(whole.values, key=len, reverse=True), *whole.keys)))
+    return Compiled(in_force, whole.bounds, whole.conditions, whole.needles.most_telling())
+
+
+def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:
+    if len(clause) == 1:
+        (needle,) = clause
+        return [index for index in candidates if needle in messages[index]]
+    return sorted({index for needle in clause for index in candidates if needle in messages[index]})
 
 
 def _refused(name: str, error: FilterError) -> PeerError:

@@ -11,7 +11,7 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.filters.bounds import EVERYTHING, NOTHING, Bounds, bounds_of
 from amqp_streams.filters.matching import property_condition
-from amqp_streams.filters.needles import required
+from amqp_streams.filters.needles import NOTHING_REQUIRED, Required, either, required
 from amqp_streams.filters.parser import parse
 from amqp_streams.filters.record import Record
 from amqp_streams.filters.refusal import FilterError, Limits
@@ -62,22 +62,21 @@ _KNOWN: Final = frozenset(CODES.values())
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a filter compiled to: all of it must hold. `values`, `keys`: bytes that a message then has (see needles)."""
+    """What a filter compiled to: all of it must hold. `needles`: what a message then has."""
 
     bounds: Bounds = EVERYTHING
     conditions: tuple[Condition, ...] = ()
-    values: tuple[bytes, ...] = ()
-    keys: tuple[bytes, ...] = ()
+    needles: Required = NOTHING_REQUIRED
 
     def joined(self, other: "Part") -> "Part":
         """Both at once."""
-        return Part(
-            self.bounds.narrowed(other.bounds), self.conditions + other.conditions, self.values + other.values, self.keys + other.keys
-        )
+        return Part(self.bounds.narrowed(other.bounds), self.conditions + other.conditions, self.needles.both(other.needles))
 
     def condition(self) -> Condition:
         """All of it as one closure, for groups that let through what a part of them rejects."""
         bounds, conditions = self.bounds, self.conditions
+        if bounds == EVERYTHING and len(conditions) == 1:
+            return conditions[0]
 
         def holds(record: Record) -> Truth:
             result: Truth = bounds.within(record)
@@ -126,8 +125,8 @@ class Compiler:
         if kind in _TEXTS:
             return _text(_TEXTS[kind], value, self._limits)
         if kind in _MAPS:
-            holds, values, keys = property_condition(_MAPS[kind], value, self._limits)
-            return Part(conditions=(holds,), values=tuple(values), keys=tuple(keys))
+            holds, needles = property_condition(_MAPS[kind], value, self._limits)
+            return Part(conditions=(holds,), needles=needles)
         return _position(value)
 
     def _group(self, kind: str, value: Value, depth: int) -> Part:
@@ -139,11 +138,9 @@ class Compiler:
             raise FilterError(reason)
         members = [self._member(place, member, depth + 1) for place, member in enumerate(value, 1)]
         if kind == names.FILTEX_ALL and depth == 0:  # all of them as if they were the source's own: what bounds one bounds the link
-            whole = Part()
-            for member in members:
-                whole = whole.joined(member)
-            return whole
-        return Part(conditions=(_grouped(kind, [member.condition() for member in members]),))
+            return joined(members)
+        needles = either([member.needles for member in members]) if kind == names.FILTEX_ANY else NOTHING_REQUIRED
+        return Part(conditions=(_grouped(kind, [member.condition() for member in members]),), needles=needles)
 
     def _member(self, place: int, member: Value, depth: int) -> Part:
         kind = kind_of(member.descriptor) if isinstance(member, Described) else None
@@ -184,8 +181,7 @@ def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
         if bounds is not None:
             whole = whole.joined(Part(bounds))
         else:
-            values, keys = required(conjunct)
-            whole = whole.joined(Part(EVERYTHING, (condition(conjunct, unlike),), tuple(values), tuple(keys)))
+            whole = whole.joined(Part(EVERYTHING, (condition(conjunct, unlike),), required(conjunct)))
     return whole
 
 

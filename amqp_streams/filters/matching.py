@@ -8,23 +8,23 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from amqp_streams.filters.fields import FIELD_TYPES, POSITIONS, field_name
-from amqp_streams.filters.needles import key_needle, text_needle
+from amqp_streams.filters.needles import Required, key_needle, text_needle, value_needle
 from amqp_streams.filters.record import Found, Getter, Record, whole_map, with_default
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.sql import Condition
-from amqp_streams.filters.values import FAILED, KINDS, Kind, Missing, Truth
+from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, Kind, Missing, Truth
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, NAMES
-from amqp_streams.wire.types import Array, Described, Value
+from amqp_streams.wire.types import Array, Described, Timestamp, Value
 
 Matcher: TypeAlias = Callable[[Value], bool]
 _SUFFIX: Final = "&s:"
 _PREFIX: Final = "&p:"
 _ESCAPE: Final = "&&"
-_INTEGERS: Final = frozenset((Kind.NUMBER, Kind.TIME))
+_NUMERIC: Final = frozenset((Kind.NUMBER, Kind.TIME))
 
 
-def property_condition(section: int, reference: Value, limits: Limits) -> tuple[Condition, list[bytes], list[bytes]]:
-    """What says of a record whether a section matches the reference map, and the bytes of values and of keys that it then has.
+def property_condition(section: int, reference: Value, limits: Limits) -> tuple[Condition, Required]:
+    """What says of a record whether a section matches the reference map, and what its message then has.
 
     Raises:
         FilterError: it is no map, names what the section cannot have, or goes beyond `limits`; with the entry's number, from 1.
@@ -34,8 +34,7 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
         raise FilterError(reason)
     _check_size(reference, limits)
     checks: list[tuple[Getter, Matcher]] = []
-    values: list[bytes] = []
-    keys: list[bytes] = []
+    needles = Required()
     for place, (key, wanted) in enumerate(reference.items(), 1):
         try:
             get, name = _getter(section, key, wanted)
@@ -46,9 +45,10 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
             continue
         checks.append((get, match))
         if section != DELIVERY_ANNOTATIONS:  # those are not in the stored bytes
-            keys += key_needle(section, name) if name is not None else ()
-            values += _needle(wanted)
-    return _all_match(checks), values, keys
+            needles = needles.both(_needle(wanted))
+            if name is not None:
+                needles = needles.both(key_needle(section, name))
+    return _all_match(checks), needles
 
 
 def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
@@ -73,7 +73,7 @@ def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
     if type(reference) is str and reference.startswith("&"):
         return _modified(reference)
     kind = KINDS.get(type(reference))
-    if kind in _INTEGERS:
+    if kind in _NUMERIC:
         assert isinstance(reference, int | float)
         return _number(reference)
     if kind is Kind.TEXT:
@@ -110,9 +110,10 @@ def _number(reference: float) -> Matcher:
     whole = isinstance(reference, int)
 
     def matches(value: Value) -> bool:
-        if KINDS.get(type(value)) not in _INTEGERS or not isinstance(value, int | float):
-            return False
-        return int(value) == reference if whole and isinstance(value, int) else float(value) == as_float
+        kind = value.__class__
+        if whole and (kind in INTEGERS or kind is Timestamp):
+            return value == reference
+        return isinstance(value, int | float) and not isinstance(value, bool) and float(value) == as_float
 
     return matches
 
@@ -163,13 +164,13 @@ def _fits(name: str, wanted: Value) -> bool:
     return isinstance(wanted, types) and (isinstance(wanted, bool) is (bool in types)) and KINDS.get(type(wanted)) is not Kind.CHAR
 
 
-def _needle(wanted: Value) -> list[bytes]:
+def _needle(wanted: Value) -> Required:
     plain = _plain(wanted)
     if not isinstance(plain, str) or KINDS.get(type(plain)) is not Kind.TEXT or not plain:
-        return []
+        return Required()
     if type(plain) is str and plain.startswith("&"):
-        return [text_needle(plain[1:])] if plain.startswith(_ESCAPE) else [plain[len(_SUFFIX) :].encode()]
-    return [text_needle(plain)]
+        return value_needle(text_needle(plain[1:]) if plain.startswith(_ESCAPE) else plain[len(_SUFFIX) :].encode())
+    return value_needle(text_needle(plain))
 
 
 def _check_size(reference: dict[Value, Value], limits: Limits) -> None:

@@ -5,8 +5,9 @@ it string or symbol, short or long, an item of an array or described; so these b
 makes nothing true but IS NULL, NOT EXISTS and what OR saves: so its key is there.
 """
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from amqp_streams.filters.functions import function
 from amqp_streams.filters.like import pattern_parts
@@ -24,6 +25,7 @@ from amqp_streams.filters.syntax import (
     Negative,
     Not,
     Operation,
+    Or,
     Positive,
     Predicate,
     Test,
@@ -33,8 +35,12 @@ from amqp_streams.wire.layout import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANN
 
 _MAPS: Final = frozenset((MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER))
 _STORED: Final = _MAPS | {PROPERTIES}
-NEEDLES_MAX: Final = 4
-"""More of them than this cost more than the decoding they save."""
+CLAUSES_MAX: Final = 4
+ALTERNATIVES_MAX: Final = 8
+"""More of them than this cost more than the decoding that they save."""
+
+Clause: TypeAlias = tuple[bytes, ...]
+"""Bytes of which one at least is in the message."""
 
 
 def text_needle(text: str) -> bytes:
@@ -43,83 +49,119 @@ def text_needle(text: str) -> bytes:
     return bytes((len(encoded) & 0xFF,)) + encoded
 
 
-def key_needle(section: int, name: str) -> tuple[bytes, ...]:
-    """What is in every message that has this field: nothing for lists, whose fields have no names on the wire."""
-    return (text_needle(name),) if section in _MAPS else ()
+@dataclass(frozen=True, slots=True)
+class Required:
+    """Clauses that all hold for a message: those with bytes of values, which tell more, and those with keys."""
+
+    values: tuple[Clause, ...] = ()
+    keys: tuple[Clause, ...] = ()
+
+    def both(self, other: "Required") -> "Required":
+        """What holds if both do."""
+        return Required(self.values + other.values, self.keys + other.keys)
+
+    def most_telling(self) -> tuple[Clause, ...]:
+        """The best clauses, long values first, each once."""
+        ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
+        return tuple(dict.fromkeys(clause for clause in ordered if all(clause)))[:CLAUSES_MAX]
 
 
-def most_telling(needles: Iterable[bytes]) -> tuple[bytes, ...]:
-    """The best of them, values before keys as they were given, none that another one contains."""
-    kept: list[bytes] = []
-    for needle in needles:
-        if needle and not any(needle in other for other in kept):
-            kept.append(needle)
-    return tuple(kept[:NEEDLES_MAX])
+NOTHING_REQUIRED: Final = Required()
 
 
-def required(node: Predicate) -> tuple[list[bytes], list[bytes]]:  # noqa: PLR0911 - a row a node
-    """Values and keys that a message has if `node` is true of it."""
+def value_needle(needle: bytes) -> Required:
+    """That these bytes are there; nothing if there are none."""
+    return Required(values=((needle,),)) if needle else Required()
+
+
+def key_needle(section: int, name: str) -> Required:
+    """That a field is there: nothing of it for lists, whose fields have no names on the wire."""
+    return Required(keys=((text_needle(name),),)) if section in _MAPS else Required()
+
+
+def either(branches: Sequence[Required]) -> Required:
+    """What holds if one of them does."""
+    chosen = [next(iter(branch.most_telling()), ()) for branch in branches]
+    clause = tuple(dict.fromkeys(needle for each in chosen for needle in each))
+    if not all(chosen) or not 0 < len(clause) <= ALTERNATIVES_MAX:
+        return Required()
+    return Required(values=(clause,)) if all(branch.values for branch in branches) else Required(keys=(clause,))
+
+
+def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
+    """What a message has if `node` is true of it."""
     match node:
         case And(operands=operands):
-            pairs = [required(operand) for operand in operands]
-            return [value for values, _ in pairs for value in values], [key for _, keys in pairs for key in keys]
+            whole = Required()
+            for operand in operands:
+                whole = whole.both(required(operand))
+            return whole
+        case Or(operands=operands):
+            return either([required(operand) for operand in operands])
         case Compare(operator="=", left=left, right=right):
-            return _equal(left, right) + _equal(right, left), _keys(left) + _keys(right)
+            return _equal(left, right).both(_equal(right, left)).both(_keys(left)).both(_keys(right))
+        case In(operand=Field(section=section) as field, members=members, negated=False) if section in _STORED:
+            return either([_equal(field, member) for member in members]).both(_keys(field))
         case Like(operand=Field(section=section) as field, pattern=Constant(value=str(pattern)), negated=False) if section in _STORED:
-            escape = node.escape.value if isinstance(node.escape, Constant) else None
-            if node.escape is None or isinstance(escape, str):
-                return _literals(pattern, escape if isinstance(escape, str) else None), _keys(field)
+            escape = node.escape.value if isinstance(node.escape, Constant) else ""
+            return (_literal(pattern, escape or None) if isinstance(escape, str) else Required()).both(_keys(field))
         case Exists(of=field):
-            return [], list(key_needle(field.section, field.name))
-        case Test(of=expression):
-            return [], _keys(expression)
+            return key_needle(field.section, field.name)
         case IsNull(operand=operand, negated=True):
-            return [], _keys(operand)
+            return _keys(operand)
         case Not(operand=Compare() | In() | Like() | Test() as operand):
-            return [], _definite(operand)
-        case Compare() | In() | Like():
-            return [], _definite(node)
+            return _definite(operand)
+        case Compare() | In() | Like() | Test():
+            return _definite(node)
         case _:
-            pass
-    return [], []
+            return Required()
 
 
-def _definite(node: Compare | In | Like | Test) -> list[bytes]:
-    """Keys without which the predicate is neither true nor false."""
+def _definite(node: Compare | In | Like | Test) -> Required:
+    """What there is if the predicate is true or false, not unknown."""
     match node:
         case Compare(left=left, right=right):
-            return _keys(left) + _keys(right)
-        case In(operand=operand) | Like(operand=operand):
+            return _keys(left).both(_keys(right))
+        case In(operand=operand) | Like(operand=operand) | Test(of=operand):
             return _keys(operand)
-        case Test(of=of):
-            return _keys(of)
 
 
-def _equal(field: Expression, other: Expression) -> list[bytes]:
+def _equal(field: Expression, other: Expression) -> Required:
     if isinstance(field, Field) and field.section in _STORED and isinstance(other, Constant) and isinstance(other.value, str):
         # A text that is a date equals a timestamp, too.
-        return [text_needle(other.value)] if other.value and moment(other.value) is None else []
-    return []
+        return value_needle(text_needle(other.value)) if other.value and moment(other.value) is None else Required()
+    return Required()
 
 
-def _literals(pattern: str, escape: str | None) -> list[bytes]:
-    pieces: list[str] = []
-    for part in pattern_parts(pattern, escape) or []:
-        pieces += "".join("\0" if character is None else character for character in part).split("\0")
-    longest = max(pieces, key=len, default="")
-    return [longest.encode()] if longest else []
+def _literal(pattern: str, escape: str | None) -> Required:
+    """The longest piece of a pattern without a wildcard."""
+    pieces = [piece for part in pattern_parts(pattern, escape) or [] for piece in _runs(part)]
+    return value_needle(max(pieces, key=len, default="").encode())
 
 
-def _keys(node: Expression) -> list[bytes]:
+def _runs(part: list[str | None]) -> list[str]:
+    runs = [""]
+    for character in part:
+        if character is None:
+            runs.append("")
+        else:
+            runs[-1] += character
+    return runs
+
+
+def _keys(node: Expression) -> Required:
     """Keys of the fields whose NULL makes the whole expression NULL or fail."""
     match node:
         case Field(section=section, name=name):
-            return list(key_needle(section, name))
+            return key_needle(section, name)
         case Negative(operand=operand) | Positive(operand=operand):
             return _keys(operand)
         case Operation(left=left, right=right):
-            return _keys(left) + _keys(right)
+            return _keys(left).both(_keys(right))
         case Call(name=name, arguments=arguments) if function(name):
-            return [key for argument in arguments for key in _keys(argument)]
+            whole = Required()
+            for argument in arguments:
+                whole = whole.both(_keys(argument))
+            return whole
         case _:
-            return []
+            return Required()

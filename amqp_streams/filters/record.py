@@ -46,13 +46,15 @@ def getter(section: int, name: str) -> Getter:
 
 
 def with_default(section: int, name: str) -> Getter:
-    """As `getter`, but what is missing has its default, or else is NULL."""
+    """As `getter`, but a field that is missing and has a default has that."""
     get = getter(section, name)
     default = DEFAULTS.get(name) if section in POSITIONS else None
+    if default is None:
+        return get
 
     def found(record: Record) -> Found:
         value = get(record)
-        return default if value is MISSING or value is None else value
+        return default if value is MISSING else value
 
     return found
 
@@ -111,8 +113,7 @@ def _listed(section: int, place: int) -> Getter:
 
 def _mapped(section: int, name: str) -> Getter:
     key = name.encode()
-    length = len(key)
-    needle = bytes((length & 0xFF,)) + key
+    needle = bytes((len(key) & 0xFF,)) + key
 
     def found(record: Record) -> Found:
         message = record.message
@@ -126,9 +127,8 @@ def _mapped(section: int, name: str) -> Getter:
                 end, at = start + 5 + int.from_bytes(message[start + 1 : start + 5]), start + 9
             else:
                 return FAILED
-            if message.find(needle, at, end) < 0:  # without its size and text there is no such key
-                return MISSING
-            value_at = _entry(message, at, end, key)
+            last = message.rfind(needle, at, end)
+            value_at = _entry(message, at, last, key) if last >= 0 else None
             return MISSING if value_at is None else decode(message, value_at)[0]
         except (WireError, IndexError):
             return FAILED
@@ -136,11 +136,15 @@ def _mapped(section: int, name: str) -> Getter:
     return found
 
 
-def _entry(message: bytes, at: int, end: int, key: bytes) -> int | None:
-    """Where the value of the last entry with this key begins, the entries being from `at` to `end`."""
+_WIDTHS: Final = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) for code in range(256))
+"""Bytes of a value whose constructor tells its size, the constructor included; 0 for the others."""
+
+
+def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
+    """Where the value of the last entry with this key begins, the entries being from `at` on. Behind `last` no key is the one."""
     found: int | None = None
     length = len(key)
-    while at < end:
+    while at < last:
         code = message[at]
         if code in {0xA1, 0xA3}:
             size = message[at + 1]
@@ -155,10 +159,8 @@ def _entry(message: bytes, at: int, end: int, key: bytes) -> int | None:
         if same:
             found = value_at
         code = message[value_at]
-        at = value_at + 2 + message[value_at + 1] if code in {0xA1, 0xA3} else skip(message, value_at)
-    if at != end:
-        text = f"a map ends at byte {at} by its entries and at byte {end} by its size"
-        raise WireError(text)
+        width = _WIDTHS[code]
+        at = value_at + width if width else value_at + 2 + message[value_at + 1] if code in {0xA1, 0xA3} else skip(message, value_at)
     return found
 
 

@@ -36,6 +36,7 @@ from amqp_streams.filters.syntax import (
 from amqp_streams.filters.times import moment
 from amqp_streams.filters.values import (
     FAILED,
+    INTEGERS,
     KINDS,
     MISSING,
     TESTS,
@@ -157,6 +158,8 @@ def _comparison(node: Compare, unlike: Truth) -> Condition:
         if is_annotation(left, names.OFFSET) and right.value in (names.OFFSET_EARLIEST, names.OFFSET_LATEST):
             return _reserved_offset(sign, right.value)
         return _with_text(sign, evaluation(left), right.value, unlike)
+    if isinstance(right, Constant) and type(right.value) is int:
+        return _with_integer(sign, evaluation(left), right.value, unlike)
     test, one, other = TESTS[sign], evaluation(left), evaluation(right)
     return lambda record: compare(test, one(record), other(record), unlike)
 
@@ -174,6 +177,18 @@ def _with_text(sign: Comparison, value: Evaluation, text: str, unlike: Truth) ->
         if found.__class__ is str or found.__class__ is Symbol:
             return test(found, text)
         return compare(test, found, text, unlike)
+
+    return holds
+
+
+def _with_integer(sign: Comparison, value: Evaluation, number: int, unlike: Truth) -> Condition:
+    test = TESTS[sign]
+
+    def holds(record: Record) -> Truth:
+        found = value(record)
+        if found.__class__ in INTEGERS:
+            return test(found, number)
+        return compare(test, found, number, unlike)
 
     return holds
 

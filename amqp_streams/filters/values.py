@@ -69,8 +69,9 @@ class Kind(Enum):
     CHAR = "char"
 
 
+INTEGERS: Final = frozenset((int, UByte, UShort, UInt, ULong, Byte, Short, Int))
 KINDS: Final[dict[type, Kind]] = {
-    **dict.fromkeys((int, UByte, UShort, UInt, ULong, Byte, Short, Int, float, Float, Decimal), Kind.NUMBER),
+    **dict.fromkeys((*INTEGERS, float, Float, Decimal), Kind.NUMBER),
     **dict.fromkeys((str, Symbol), Kind.TEXT),
     Timestamp: Kind.TIME,
     bool: Kind.BOOLEAN,

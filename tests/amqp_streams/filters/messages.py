@@ -1,0 +1,65 @@
+"""Messages made of values, and single answers of filters about them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from amqp_streams.filters.parser import parse
+from amqp_streams.filters.record import Record
+from amqp_streams.filters.refusal import Limits
+from amqp_streams.filters.sql import condition
+from amqp_streams.filters.syntax import Dialect
+from amqp_streams.filters.values import FAILED, Truth
+from amqp_streams.wire.encoder import encode
+from amqp_streams.wire.types import Value
+
+LIMITS = Limits()
+NOW_MS = 1_700_000_000_000
+LATEST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A record by its sections: lists for header and properties, maps for the others; None where there is none."""
+
+    header: Sequence[Value] | None = None
+    message_annotations: Mapping[Value, Value] | None = None
+    properties: Sequence[Value] | None = None
+    application_properties: Mapping[Value, Value] | None = field(default_factory=dict)
+    footer: Mapping[Value, Value] | None = None
+    number: int = 7
+    timestamp_ms: int = 1000
+
+    def encoded(self) -> bytes:
+        """As it is stored."""
+        parts = (
+            (0x70, self.header),
+            (0x72, self.message_annotations),
+            (0x73, self.properties),
+            (0x74, self.application_properties),
+            (0x77, "body"),
+            (0x78, self.footer),
+        )
+        return b"".join(bytes((0, 0x53, code)) + encode(_plain(value)) for code, value in parts if value is not None)
+
+    def record(self) -> Record:
+        """As filters see it."""
+        record = Record(partition="3", latest=LATEST, now_ms=NOW_MS)
+        record.message, record.number, record.timestamp_ms = self.encoded(), self.number, self.timestamp_ms
+        return record
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, str):
+        return value
+    return dict(value) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
+
+
+def application(**properties: Value) -> Sample:
+    """A record with these application properties; a `_` in a name stays."""
+    return Sample(application_properties=dict(properties))
+
+
+def truth(text: str, sample: Sample, dialect: Dialect = Dialect.SQL) -> Truth:
+    """What a filter text says of a record."""
+    unlike: Truth = False if dialect is Dialect.SELECTOR else FAILED
+    return condition(parse(text, dialect, LIMITS), unlike)(sample.record())
