@@ -150,6 +150,7 @@ class SenderLink(Link):
         lib.pn_delivery_settle(delivery)
 
     def forget(self) -> None:
+        """The same, for the deliveries too."""
         super().forget()
         self._in_flight.clear()
 
@@ -239,6 +240,7 @@ class ReceiverLink(Link):
             settle(delivery)
 
     def forget(self) -> None:
+        """The same, and what was half received."""
         super().forget()
         self._partial.clear()
 

@@ -68,6 +68,11 @@ class Outbox:
         return self.events_max - self.events if self.bytes < self._bytes_max else 0
 
     @property
+    def bytes_left(self) -> int:
+        """Bytes that may be added now; an event that is larger may be, too, as the last."""
+        return self._bytes_max - self.bytes
+
+    @property
     def ready(self) -> bool:
         """There is something to `take`."""
         return bool(self._unsent) and not self._released

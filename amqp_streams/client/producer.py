@@ -111,10 +111,16 @@ class Producer(Endpoint):
         self._check()
         outbox, at = self._outbox, 0
         while True:
-            chunk = events[at : at + min(max(outbox.room, 0), _TURN_MAX)]
-            outbox.add([Entry(event, event if type(event) is bytes and partition is None else encode(event, partition)) for event in chunk])
+            entries, bytes_left = [], outbox.bytes_left
+            for event in events[at : at + min(max(outbox.room, 0), _TURN_MAX)]:
+                message = event if type(event) is bytes and partition is None else encode(event, partition)
+                entries.append(Entry(event, message))
+                bytes_left -= len(message)
+                if bytes_left <= 0:
+                    break
+            outbox.add(entries)
             self._pump_soon()
-            at += len(chunk)
+            at += len(entries)
             if at >= len(events):
                 return
             await self._room(timeout)

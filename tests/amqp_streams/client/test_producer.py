@@ -77,6 +77,23 @@ async def test_the_window_bounds_what_is_on_its_way(node: MemoryNode) -> None:
     assert bodies(node) == list(range(20))
 
 
+async def test_bytes_bound_the_window_too(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("amqp_streams.client.producer.WINDOW_BYTES_MAX", 10_000)
+    node.outcome = lambda message: None
+    async with connect(URL) as client:
+        producer = client.producer("log", window=500)
+        await producer.open()
+        posting = asyncio.create_task(producer.post_batch([Event(bytes(3000))] * 20))
+        await settle_loop()
+        assert len(node.peer.held) == 4
+        node.outcome = lambda message: ACCEPTED
+        node.peer.settle_held()
+        node.work()
+        await posting
+        await producer.close()
+    assert len(node.stored["log"]) == 20
+
+
 async def test_a_node_that_does_not_read_is_waited_for_without_turning_in_circles(node: MemoryNode) -> None:
     node.window, node.credit = 1 << 20, 1000
     async with connect(URL) as client:
