@@ -9,6 +9,8 @@ import asyncio
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -204,7 +206,9 @@ def check_link(link: Link, events: list[ReceivedEvent]) -> None:
 
 
 def restart(node: NodeProcess, chance: random.Random) -> int:
-    """Start it, sometimes killing it once or twice while it recovers; how often."""
+    """Start it, sometimes in another sync mode, sometimes killing it once or twice while it recovers; how often."""
+    # A killed process takes nothing with it that was written, synced or not.
+    node.options[:] = ["--sync", chance.choice(("always", "always", "interval:20", "never"))]
     again = chance.choice((0, 0, 1, 2))
     for _ in range(again):
         node.launch()
@@ -228,6 +232,7 @@ async def test_nothing_accepted_is_lost_doubled_or_moved_by_kills(node: NodeProc
     async with connect(node.url) as client:
         await client.management.create_log(LOG, partitions=PARTITIONS, segment_bytes=64 << 10)
     for number in range(ROUNDS):
+        mode = tuple(node.options)
         links = await one_round(node, number, chance, history)
         again = await asyncio.to_thread(restart, node, chance)
         whole = number % WHOLE_EVERY == WHOLE_EVERY - 1 or number == ROUNDS - 1
@@ -236,11 +241,14 @@ async def test_nothing_accepted_is_lost_doubled_or_moved_by_kills(node: NodeProc
         events = await read(node, history.ends)
         sent, accepted = sum(len(link.sent) for link in links), sum(len(link.accepted) for link in links)
         print(
-            f"round {number}: {sent} sent, {accepted} accepted, {sent - accepted} in flight; killed {again} times in recovery; "
-            f"{len(events)} read{' from the earliest on' if whole else ''}"
+            f"round {number}: {' '.join(mode)} {sent} sent, {accepted} accepted, {sent - accepted} in flight; "
+            f"killed {again} times in recovery; {len(events)} read{' from the earliest on' if whole else ''}"
         )
         check(events, links, history)
     assert len(history.accepted) > 100 * ROUNDS, "the kills came before anything happened"
     assert len(history.sent) - len(history.accepted) > 50 * ROUNDS, "nothing was in flight"
     assert node.stop() == 0, node.words
     assert "Traceback" not in node.words, node.words
+    verify = [str(Path(sys.executable).parent / "amqp-streams"), "verify", str(node.data_dir)]
+    verified = await asyncio.to_thread(subprocess.run, verify, capture_output=True, text=True, timeout=60, check=False)
+    assert verified.returncode == 0, verified.stdout
