@@ -129,20 +129,25 @@ class Server:
         log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
 
     def _make_logs(self, store: Store) -> None:
+        """Make the configured logs that are not there; change those that are where the configuration says something else."""
         assert self.service is not None
         for name, wanted in self.settings.logs.items():
             found = store.logs.get(name)
             if found is None:
                 self.service.node.create(name, wanted)
                 log.info("log_created", log=name, partitions=wanted.partitions)
-            elif found.settings.partitions != wanted.partitions:
+                continue
+            said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
+            if said.get("partitions", found.settings.partitions) != found.settings.partitions:
                 message = (
                     f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir}, the configuration says "
                     f"{wanted.partitions}: the number is fixed when a log is created. Change the configuration, or delete the log"
                 )
                 raise ConfigError(message)
-            elif found.settings != wanted and "logs" in self.settings.model_fields_set:
-                store.update(name, wanted)
+            changed = found.settings.model_copy(update=said)
+            if changed != found.settings:
+                store.update(name, changed)
+                log.info("log_updated", log=name)
 
     async def stop(self) -> None:
         """Tell everyone, let go, commit and sync what is pending. Safe after a start that failed half-way."""
