@@ -60,6 +60,7 @@ class Consumer(Endpoint):
         self._cursor: Final = Cursor(start, partition, redelivers=settle == "manual")
         self._from_now: Final = isinstance(start, Latest)
         self._link: ReceiverLink | None = None
+        self._asked: frozenset[str] = frozenset()
         self._owed = 0
         self._unsettled: list[Delivery] = []
         self._taken: deque[ReceivedEvent] = deque()
@@ -217,12 +218,19 @@ class Consumer(Endpoint):
                 raise
             return None  # it may be read all the same
 
+    def _inspect(self, attachment: Attachment) -> None:
+        if left_out := self._asked - attachment.link.filters:
+            description = f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
+
     def _open(self, wire: Wire, position: Mapping[str, object]) -> Attachment:
+        filters = {**self._filters, **position}
+        self._asked = frozenset(filters)
         return wire.attach_receiver(
             self.log,
             self._signal.fire,
             properties=self._properties,
-            filters={**self._filters, **position},
+            filters=filters,
             presettled=self._settle == "none",
         )
 

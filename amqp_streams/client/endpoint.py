@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from amqp_streams import names
-from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, TimedOutError
+from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, LinkRefusedError, TimedOutError
 from amqp_streams.client.hub import Hub
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
@@ -116,6 +116,10 @@ class Endpoint(ABC):
         """Start a link on this connection."""
 
     @abstractmethod
+    def _inspect(self, attachment: Attachment) -> None:
+        """Look at what the peer answered. Raises LinkRefusedError if it is not what was asked for."""
+
+    @abstractmethod
     def _resume(self, attachment: Attachment) -> None:
         """The link is attached: go on with it."""
 
@@ -172,6 +176,11 @@ class Endpoint(ABC):
         """One link's life. Always ends with what ended it."""
         attachment = await self._attach(wire)
         await attachment.wait()
+        try:
+            self._inspect(attachment)
+        except LinkRefusedError:
+            attachment.close()
+            raise
         self._attachment = attachment
         self._started = True
         self._resume(attachment)

@@ -164,6 +164,11 @@ class ReceiverLink(Link):
         self._partial = bytearray()
         self.oversized = False
 
+    @property
+    def filters(self) -> frozenset[str]:
+        """Names of the filters that the peer says are in force (AMQP 1.0 core 3.5.3)."""
+        return frozenset(read_map(lib.pn_terminus_filter(lib.pn_link_remote_source(self.pointer)))) if self.alive else frozenset()
+
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more."""
         if self.alive and not self.detached and credit > 0:

@@ -225,6 +225,9 @@ class Producer(Endpoint):
     async def _attach(self, wire: Wire) -> Attachment:
         return wire.attach_sender(self.log, self._pump, self._on_outcomes, self._properties)
 
+    def _inspect(self, attachment: Attachment) -> None:
+        """Nothing that a producer asks for may be left out silently."""
+
     def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (the pump takes the current one)
         self._pump_soon()
 

@@ -29,6 +29,7 @@ class Node:
         self.refused: dict[str, proton.Condition] = {}
         self.null_termini = True
         self.mute = False
+        self.keeps_filters = True
         self.window = 0
         self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
         self.condition: proton.Condition | None = None
@@ -155,6 +156,8 @@ class Peer:
             link.close()
             return
         link.source.copy(link.remote_source)
+        if not self.node.keeps_filters:
+            link.source.filter.clear()
         link.target.copy(link.remote_target)
         link.properties = {proton.symbol(key): value for key, value in self.node.link_properties.items()} or None
         if self.node.max_message_size:

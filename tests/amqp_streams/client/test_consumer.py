@@ -283,3 +283,16 @@ async def test_the_nodes_link_properties_and_ones_own_are_passed(node: MemoryNod
     [link] = node.attaches
     assert link.remote_properties == {"event-streams-consumer-group": "g", "event-streams-partition": "2"}
     assert decode(bytes(link.remote_source.filter.encode()))[0] == {Symbol("sql"): extra["sql"]}
+
+
+async def test_a_node_that_leaves_a_filter_out_is_not_read_unfiltered(node: MemoryNode) -> None:
+    node.keeps_filters = False
+    node.outgoing["log"].append(record(0))
+    async with connect(URL, retry=AT_ONCE) as client:
+        with pytest.raises(LinkRefusedError, match="does not know the filter event-streams-start"):
+            async with client.consumer("log", start=EARLIEST):
+                pass
+        await settle_loop()
+        assert node.peer.senders == []
+        async with client.consumer("log") as consumer:
+            assert numbers(await consumer.receive()) == [0]
