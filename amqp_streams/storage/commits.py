@@ -99,6 +99,7 @@ class Committer:
         journaled = [partition for partition in able if partition not in direct]
         if journaled and not self._room(journaled):
             if not self._flusher.space.full:
+                self._flusher.hurry()
                 self._flusher.grow_journal()
                 return  # a full journal file waits for its segments
             for partition in journaled:
@@ -200,7 +201,7 @@ class Committer:
                 self._flusher.keep(part.partition, part.size)
                 if part.staged:
                     self._flusher.settle(part.partition, part.staged.closed)
-        self._flusher.evict()
+        self._flusher.pace()
         self._done(CommitDone(commit.sequence, commit.events, commit.bytes, perf_counter() - commit.began, commit.failures))
 
     def _journal_ended(self, commit: _Commit, slot: Slot, work: Work) -> None:

@@ -20,6 +20,8 @@ from amqp_streams.storage.space import FULL, Space
 from amqp_streams.storage.work import Call, Executor, Step, SyncFile, SyncFolder, Task, Work
 
 _JOURNAL_FILES_MAX: Final = 8
+_DUE_SHARE: Final = 16
+"""With so many partitions due, one more is written after each commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Flusher:
         self._freed: Final = freed
         self._recent: deque[tuple[PartitionLog, int]] = deque()
         self._recent_bytes = 0
+        self._due: dict[PartitionLog, None] = {}
         self._held_back: set[PartitionLog] = set()
         self._growing = False
 
@@ -106,9 +109,22 @@ class Flusher:
         self._recent.append((partition, size))
         self._recent_bytes += size
         if partition.unflushed_bytes >= self._tuning.flush_bytes:
+            self._due[partition] = None
+
+    def pace(self) -> None:
+        """A commit ended: write some of what is due. Partitions filled evenly are due all at once; commits must not wait for all."""
+        for partition in list(self._due)[: 1 + len(self._due) // _DUE_SHARE]:
+            del self._due[partition]
+            self.flush(partition)
+        self._evict()
+
+    def hurry(self) -> None:
+        """Commits wait for a journal file: write everything that is due."""
+        for partition in list(self._due):
+            del self._due[partition]
             self.flush(partition)
 
-    def evict(self) -> None:
+    def _evict(self) -> None:
         """Let go of the oldest runs in memory, beyond the bound; those that no segment has are written first."""
         while self._recent_bytes > self._tuning.recent_bytes and self._recent:
             partition, size = self._recent[0]
@@ -141,7 +157,7 @@ class Flusher:
         else:
             self._held_back.discard(partition)
             self.settle(partition, partition.flushed(staged, synced=False))
-            self.evict()
+            self._evict()
         self._freed()
 
     def _not_flushed(self, partition: PartitionLog, error: OSError, *, again: bool) -> None:
@@ -167,10 +183,14 @@ class Flusher:
             self._outstanding.submit(self._keeper, [Work(steps)], _ignore)
         needed = self._journal.needs(partition)
         if needed > partition.flushed_end:
-            self.flush(partition)
+            self._due[partition] = None
         active = partition.segments.active
         grown = active.bytes - active.covered
-        if needed > partition.synced_end or grown >= self._tuning.index_bytes or partition.unsynced_bytes >= self._tuning.sync_bytes:
+        if (
+            partition.synced_end < min(needed, partition.flushed_end)
+            or grown >= self._tuning.index_bytes
+            or partition.unsynced_bytes >= self._tuning.sync_bytes
+        ):
             self.sync(partition, with_index=grown >= self._tuning.index_bytes)
 
     def sync(self, partition: PartitionLog, *, with_index: bool) -> None:
@@ -212,7 +232,7 @@ class Flusher:
         return True
 
     def catch_up(self) -> None:
-        """A journal file is full: bring its partitions' segments up to date, one small task each, between the commits."""
+        """A journal file is full: bring its partitions' segments up to date, a few after each commit."""
         for partition in self._journal.waiting():
             self.settle(partition)
 
