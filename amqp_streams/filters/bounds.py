@@ -12,7 +12,7 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.filters.record import Record
 from amqp_streams.filters.sql import FLIPPED, is_annotation
-from amqp_streams.filters.syntax import Compare, Comparison, Constant, Predicate, Test
+from amqp_streams.filters.syntax import Compare, Comparison, Constant, Holds, Predicate
 from amqp_streams.filters.times import moment
 from amqp_streams.wire.offsets import OFFSET_MAX, Earliest, Latest, Position, offset_text
 
@@ -79,7 +79,7 @@ NOTHING: Final = Bounds(before=(0,))
 
 def bounds_of(node: Predicate) -> Bounds | None:
     """What `node` says, if it says nothing else than where: a comparison of offset or timestamp with a constant, TRUE, FALSE."""
-    if isinstance(node, Test) and isinstance(node.of, Constant):
+    if isinstance(node, Holds) and isinstance(node.of, Constant):
         return EVERYTHING if node.of.value is True else NOTHING
     if not isinstance(node, Compare):
         return None

@@ -18,6 +18,7 @@ from amqp_streams.filters.syntax import (
     Constant,
     Expression,
     Field,
+    Holds,
     Like,
     Literally,
     Negative,
@@ -26,7 +27,6 @@ from amqp_streams.filters.syntax import (
     Or,
     Positive,
     Predicate,
-    Test,
 )
 from amqp_streams.filters.times import date_ms, moment
 from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS
@@ -81,7 +81,7 @@ def check_subset(given: Sequence[Token] | Predicate) -> None:
         case Compare(left=left, right=right):
             for expression in (left, right):
                 _check_subset_expression(expression)
-        case Test(of=Constant(value=bool())):
+        case Holds(of=Constant(value=bool())):
             pass
         case _:
             raise _beyond("anything but comparisons, AND, OR, TRUE and FALSE", given.position)

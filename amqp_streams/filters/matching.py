@@ -12,7 +12,7 @@ from amqp_streams.filters.needles import Required, key_needle, text_needle, valu
 from amqp_streams.filters.record import Found, Getter, Record, whole_map, with_default
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.sql import Condition
-from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, Kind, Missing, Truth
+from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, MISSING, Kind, Missing, Truth
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, NAMES
 from amqp_streams.wire.types import Array, Described, Timestamp, Value
 
@@ -154,7 +154,7 @@ def _numbered(section: int, key: int) -> Getter:
 
     def found(record: Record) -> Found:
         whole = entries(record)
-        return whole.get(key) if isinstance(whole, dict) else None
+        return whole.get(key, MISSING) if isinstance(whole, dict) else FAILED
 
     return found
 

@@ -19,6 +19,7 @@ from amqp_streams.filters.syntax import (
     Exists,
     Expression,
     Field,
+    Holds,
     In,
     IsNull,
     Like,
@@ -28,7 +29,6 @@ from amqp_streams.filters.syntax import (
     Or,
     Positive,
     Predicate,
-    Test,
 )
 from amqp_streams.filters.times import moment
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANNOTATIONS, PROPERTIES
@@ -109,20 +109,20 @@ def required(node: Predicate) -> Required:  # noqa: PLR0911 - a row a node
             return key_needle(field.section, field.name)
         case IsNull(operand=operand, negated=True):
             return _keys(operand)
-        case Not(operand=Compare() | In() | Like() | Test() as operand):
+        case Not(operand=Compare() | In() | Like() | Holds() as operand):
             return _definite(operand)
-        case Compare() | In() | Like() | Test():
+        case Compare() | In() | Like() | Holds():
             return _definite(node)
         case _:
             return Required()
 
 
-def _definite(node: Compare | In | Like | Test) -> Required:
+def _definite(node: Compare | In | Like | Holds) -> Required:
     """What there is if the predicate is true or false, not unknown."""
     match node:
         case Compare(left=left, right=right):
             return _keys(left).both(_keys(right))
-        case In(operand=operand) | Like(operand=operand) | Test(of=operand):
+        case In(operand=operand) | Like(operand=operand) | Holds(of=operand):
             return _keys(operand)
 
 

@@ -22,6 +22,7 @@ from amqp_streams.filters.syntax import (
     Exists,
     Expression,
     Field,
+    Holds,
     In,
     Index,
     IsNull,
@@ -35,7 +36,6 @@ from amqp_streams.filters.syntax import (
     Or,
     Positive,
     Predicate,
-    Test,
 )
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, NAMES
 
@@ -278,7 +278,7 @@ def _expression(node: Node) -> Expression:
 
 def _predicate(node: Node) -> Predicate:
     if isinstance(node, Field | Call) or (isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool))):
-        return Test(node, node.position)
+        return Holds(node, node.position)
     if isinstance(node, Constant | Negative | Positive | Operation):
         reason = "a value that is no boolean stands where a condition is due"
         raise FilterError(reason, node.position + 1)

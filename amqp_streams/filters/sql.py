@@ -22,6 +22,7 @@ from amqp_streams.filters.syntax import (
     Exists,
     Expression,
     Field,
+    Holds,
     In,
     IsNull,
     Like,
@@ -31,7 +32,6 @@ from amqp_streams.filters.syntax import (
     Or,
     Positive,
     Predicate,
-    Test,
 )
 from amqp_streams.filters.times import moment
 from amqp_streams.filters.values import (
@@ -76,7 +76,7 @@ def condition(node: Predicate, unlike: Truth) -> Condition:  # noqa: PLR0911 - a
             return _negatable(_nullness(node), node.negated)
         case Exists(of=of):
             return _existence(of)
-        case Test(of=of):
+        case Holds(of=of):
             value = evaluation(of)
             return lambda record: _as_truth(value(record))
         case _:

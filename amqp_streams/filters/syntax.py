@@ -139,7 +139,7 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
-class Test:
+class Holds:
     """An expression that stands where a predicate is due, and so must be a boolean."""
 
     of: "Expression"
@@ -171,5 +171,5 @@ class Or:
 
 
 Expression: TypeAlias = Constant | Field | Call | Negative | Positive | Operation
-Predicate: TypeAlias = Compare | IsNull | In | Like | Exists | Test | Not | And | Or
+Predicate: TypeAlias = Compare | IsNull | In | Like | Exists | Holds | Not | And | Or
 Node: TypeAlias = Expression | Predicate

@@ -13,6 +13,7 @@ from amqp_streams.filters.syntax import (
     Constant,
     Exists,
     Field,
+    Holds,
     In,
     IsNull,
     Key,
@@ -23,7 +24,6 @@ from amqp_streams.filters.syntax import (
     Operation,
     Or,
     Positive,
-    Test,
 )
 from amqp_streams.filters.values import FAILED, KINDS, TESTS, Kind, Truth, compare, simple
 from amqp_streams.wire.types import Array, Symbol, Timestamp
@@ -74,7 +74,7 @@ def holds(node: Node, sample: Sample) -> Truth:
         case Exists(of=field):
             found = within(field, sample) if field.path else section(field, sample, {})
             return FAILED if found is FAILED else found is not ABSENT
-        case Test(of=of):
+        case Holds(of=of):
             found = value(of, sample)
             return found if found is None or isinstance(found, bool) else FAILED
         case Like(operand=operand, pattern=pattern, escape=escape, negated=negated):

@@ -12,6 +12,7 @@ from amqp_streams.filters.syntax import (
     Constant,
     Exists,
     Field,
+    Holds,
     In,
     Index,
     IsNull,
@@ -23,7 +24,6 @@ from amqp_streams.filters.syntax import (
     Operation,
     Or,
     Positive,
-    Test,
 )
 
 LETTERS = {0x70: "h", 0x71: "d", 0x72: "m", 0x73: "p", 0x74: "a", 0x78: "f"}
@@ -51,7 +51,7 @@ def printed(node: Node) -> str:
             return f"({printed(operand)} {'NOT ' * negated}LIKE {printed(pattern)}{f' ESCAPE {printed(escape)}' if escape else ''})"
         case Exists(of=of):
             return f"EXISTS({printed(of)})"
-        case Test(of=of):
+        case Holds(of=of):
             return printed(of)
         case Not(operand=operand):
             return f"(NOT {printed(operand)})"

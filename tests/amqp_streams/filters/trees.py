@@ -11,6 +11,7 @@ from amqp_streams.filters.syntax import (
     Constant,
     Exists,
     Field,
+    Holds,
     In,
     Index,
     IsNull,
@@ -21,7 +22,6 @@ from amqp_streams.filters.syntax import (
     Operation,
     Or,
     Positive,
-    Test,
 )
 from amqp_streams.wire.types import Array, Char, Decimal64, Described, Float, Int, Symbol, Timestamp, UByte, UInt, ULong
 from tests.amqp_streams.filters.messages import Sample
@@ -81,8 +81,8 @@ leaves = st.one_of(
     st.builds(Like, subjects, patterns, st.just(None), st.booleans()),
     st.builds(Like, fields(constants), patterns.filter(lambda p: not p.value.endswith("!")), st.just(Constant("!")), st.booleans()),
     st.builds(Exists, fields(constants)),
-    st.builds(Test, fields(constants)),
-    st.builds(Test, st.sampled_from([True, False, None]).map(Constant)),
+    st.builds(Holds, fields(constants)),
+    st.builds(Holds, st.sampled_from([True, False, None]).map(Constant)),
 )
 predicates = st.recursive(
     leaves,
@@ -157,7 +157,7 @@ _telling_leaves = st.one_of(
     st.builds(Like, _FIELDS, st.sampled_from(["al%m", "%la%", "_", "a", "%-01-%"]).map(Constant), st.just(None), st.booleans()),
     st.builds(IsNull, _FIELDS, st.booleans()),
     st.builds(Exists, _FIELDS),
-    st.builds(Test, _FIELDS),
+    st.builds(Holds, _FIELDS),
 )
 telling_predicates = st.recursive(
     _telling_leaves,

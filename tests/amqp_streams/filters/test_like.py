@@ -1,0 +1,43 @@
+"""LIKE against a regular expression of the same meaning, and within its time."""
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.filters.like import SUBJECT_MAX, matcher, pattern_parts
+
+_LETTERS = st.text("ab%_!\n", max_size=8)
+
+
+@given(_LETTERS, _LETTERS, st.sampled_from([None, "!", "%", "_", "a"]))
+def test_a_pattern_matches_what_its_regular_expression_matches(pattern, subject, escape):
+    """FILTEX 6.4.3.2."""
+    expression, characters, broken = "", iter(pattern), False
+    for character in characters:
+        if character == escape:
+            escaped = next(characters, None)
+            broken = escaped is None
+            expression += re.escape(escaped or "")
+        else:
+            expression += {"%": ".*?", "_": "."}.get(character, re.escape(character))
+    match = matcher(pattern, escape)
+    assert (match is None) is broken
+    if match is not None:
+        assert match(subject) is (re.fullmatch(expression, subject, re.DOTALL) is not None)
+
+
+def test_pieces_are_told_with_their_wildcards():
+    assert pattern_parts("a_%b!%", "!") == [["a", None], ["b", "%"]]
+    assert pattern_parts("a!", "!") is None
+
+
+def test_many_wildcards_over_a_long_text_take_no_time_to_speak_of():
+    """With backtracking this would take longer than the universe has been there."""
+    match = matcher("%a" * 100 + "%b", None)
+    assert match is not None
+    assert not match("a" * 50_000)
+    single = matcher("%_a" * 100 + "%b", None)
+    assert single is not None
+    assert not single("a" * 50_000)
+    assert not single("b" * (SUBJECT_MAX + 1))
