@@ -76,6 +76,7 @@ class Partition(Protocol):
     def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int) -> int:
         """Take records into the next commit; returns the number of the first.
 
+        `messages` belongs to the store from now on: it is not copied, and must not change any more. At least one.
         A clock that went back does not count: timestamps never decrease.
 
         Raises:
