@@ -6,10 +6,10 @@ from typing import Final
 from cproton_ffi import lib
 
 from amqp_streams import names
-from amqp_streams.errors import PeerError, WireError
+from amqp_streams.errors import WireError
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import Link, Owner, Service
+from amqp_streams.server.links import IncomingLink, Link, Owner, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 
@@ -49,15 +49,14 @@ class InfoLink(Link[Informing]):
             self.owner.flush()
 
 
-class ManagementLink(Link[Managing]):
+class ManagementLink(IncomingLink[Managing]):
     """Requests to `$management`."""
 
-    __slots__ = ("partial", "size_max")
+    __slots__ = ()
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Managing) -> None:
-        super().__init__(service, owner, pointer, name, grant)
-        self.partial = bytearray()
-        self.size_max = min(service.limits.message_bytes, REQUEST_BYTES_MAX)
+        size_max = min(service.limits.message_bytes, REQUEST_BYTES_MAX)
+        super().__init__(service, owner, pointer, name, grant, size_max=size_max)
 
     def top_up(self) -> None:
         """Keep a small credit up: requests are few."""
@@ -67,17 +66,10 @@ class ManagementLink(Link[Managing]):
 
     def take(self) -> None:
         """Carry out the requests that have arrived."""
-        if self.closing:
-            transfers.discard(self.pointer)
-            return
-        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
+        arrivals = self.arrived()
         for delivery, message in zip(arrivals.deliveries, arrivals.messages, strict=True):
             self._serve(delivery, message)
-        if arrivals.oversized:
-            self.partial.clear()
-            self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, f"a request is larger than {self.size_max} bytes"))
-        else:
-            self.top_up()
+        self.top_up()
 
     def _serve(self, delivery: Pointer, message: bytes) -> None:
         try:

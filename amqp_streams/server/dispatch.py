@@ -233,6 +233,8 @@ class Dispatch:
         link.alive = False
         del self.links[link.pointer]
         match link:
+            case ManagementLink():
+                link.let_go()
             case ProducerLink():
                 link.let_go()
                 self._producers.remove(link)

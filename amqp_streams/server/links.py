@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from cproton_ffi import lib
 
+from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
+from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer, close_link
 from amqp_streams.streams.attach import Grant
 from amqp_streams.streams.intake import Receipt
@@ -101,6 +103,42 @@ class Link(Generic[G_co]):
         if self.alive and not self.closing:
             self.closing = True
             close_link(self.pointer, error)
+
+
+class IncomingLink(Link[G_co]):
+    """A link that takes messages of at most `size_max` bytes. `partial` holds what has arrived of one that is not complete."""
+
+    __slots__ = ("partial", "size_max")
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co, *, size_max: int) -> None:
+        super().__init__(service, owner, pointer, name, grant)
+        self.partial = bytearray()
+        self.size_max = size_max
+
+    def arrived(self) -> transfers.Arrivals:
+        """Whole messages that have arrived; closes the link when there is too much of one that is not."""
+        if self.closing:
+            transfers.discard(self.pointer)
+            return transfers.Arrivals()
+        held = len(self.partial)
+        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
+        room = len(self.partial) == held or self.service.hold(len(self.partial) - held)
+        if arrivals.oversized:
+            description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
+            self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
+        elif not room:
+            self.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many unfinished large messages at once: send this one later"))
+        return arrivals
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach, and let go of what was not complete."""
+        self.let_go()
+        super().close(error)
+
+    def let_go(self) -> None:
+        """Drop the bytes of a message that is not complete."""
+        self.service.hold(-len(self.partial))
+        self.partial = bytearray()
 
 
 AnyLink = Link[Any]

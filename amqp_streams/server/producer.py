@@ -7,22 +7,20 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import storage_refusal
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import Link, Owner, Service
+from amqp_streams.server.links import IncomingLink, Owner, Service
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Receipt
 
 
-class ProducerLink(Link[Producing | Relaying]):
+class ProducerLink(IncomingLink[Producing | Relaying]):
     """Takes transfers into a log (or, with a null target, into the logs that they name)."""
 
-    __slots__ = ("partial", "second", "size_max")
+    __slots__ = ("second",)
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Producing | Relaying, *, second: bool) -> None:
-        super().__init__(service, owner, pointer, name, grant)
-        self.partial = bytearray()
+        super().__init__(service, owner, pointer, name, grant, size_max=service.limits.message_bytes)
         self.second = second
-        self.size_max = service.limits.message_bytes
 
     def top_up(self) -> None:
         """Top the credit up, so that a producer never starves; withheld while the disk is behind."""
@@ -52,13 +50,7 @@ class ProducerLink(Link[Producing | Relaying]):
 
     def take(self) -> int:
         """Take all that has arrived; how many messages that were."""
-        if self.closing:
-            transfers.discard(self.pointer)
-            return 0
-        held = len(self.partial)
-        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
-        if len(self.partial) != held and not self.service.hold(len(self.partial) - held):
-            self.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many unfinished large messages at once: send this one later"))
+        arrivals = self.arrived()
         deliveries = arrivals.deliveries
         if deliveries:
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
@@ -67,9 +59,6 @@ class ProducerLink(Link[Producing | Relaying]):
             if receipt.parts:
                 self.service.await_commit(self, deliveries, receipt)
             self.top_up()
-        if arrivals.oversized:
-            description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
-            self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
         return len(deliveries)
 
     def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
@@ -82,16 +71,6 @@ class ProducerLink(Link[Producing | Relaying]):
             transfers.accept_unsettled(deliveries)
         else:
             transfers.accept(deliveries)
-
-    def close(self, error: PeerError | None = None) -> None:
-        """Detach, and let go of what was not complete."""
-        self.let_go()
-        super().close(error)
-
-    def let_go(self) -> None:
-        """Drop the bytes of a message that is not complete."""
-        self.service.hold(-len(self.partial))
-        self.partial = bytearray()
 
     def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
         """Those deliveries whose records are safe; the others are answered here."""

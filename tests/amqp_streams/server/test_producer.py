@@ -129,14 +129,15 @@ def test_a_connection_that_was_paused_and_lost_is_left_alone() -> None:
     assert not pair.channel.reading
 
 
-def test_unfinished_large_messages_of_many_links_are_bounded_together() -> None:
+@pytest.mark.parametrize("target", ["temps", "$management", None])
+def test_unfinished_large_messages_of_many_links_are_bounded_together(target: str | None) -> None:
     """Each is within its own limit; all together they are not."""
     node = InMemoryNode({"temps": 1}, limits=Limits(pending_bytes=1 << 20, message_bytes=1 << 20))
     peer = ScriptedPeer(node)
     peer.open()
     closed = 0
     for handle in range(10):
-        peer.attach(handle, target="temps")
+        peer.attach(handle, target=target)
         peer.transfer(handle, handle, bytes(200_000), more=True)
         closed += len(peer.take("detach"))
     assert closed == 5
