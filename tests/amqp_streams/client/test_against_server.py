@@ -253,7 +253,7 @@ def test_kill_9_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(tmp_pat
 async def _kills(node: RunningNode) -> None:
     total = 3000
     received: list[ReceivedEvent] = []
-    retry = RetryPolicy(first_ms=5, wait_max_ms=50)
+    retry = RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)  # a busy machine takes seconds to start a node
     async with connect(node.url, retry=retry) as client, client.consumer("log", credit=100) as consumer:
 
         async def produce() -> None:
