@@ -13,9 +13,9 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.address import Address
+from amqp_streams.client.connector import Connector
 from amqp_streams.client.consumer import Consumer
 from amqp_streams.client.errors import ConnectionLostError, TimedOutError
-from amqp_streams.client.hub import Hub
 from amqp_streams.client.info import LogInfo, LogSummary
 from amqp_streams.client.options import LATEST, RetryPolicy, Settle, Start, TlsOptions
 from amqp_streams.client.producer import Pending, Producer, Receipt
@@ -44,8 +44,8 @@ class Management:
     None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
     """
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub: Final = hub
+    def __init__(self, connector: Connector) -> None:
+        self._connector: Final = connector
 
     async def create_log(
         self,
@@ -93,7 +93,7 @@ class Management:
 
     async def _ask(self, operation: str, name: str | None, body: Mapping[str, object], timeout: float | None) -> dict[str, object]:
         async def ask() -> dict[str, object]:
-            return await manage(await self._hub.wire(), operation, name, body)
+            return await manage(await self._connector.wire(), operation, name, body)
 
         return await _within(timeout, f"{operation} of {name or 'the logs'}", ask())
 
@@ -107,16 +107,16 @@ def _summary(entry: Mapping[str, object]) -> LogSummary:
 class Client:
     """One connection to an event log node, made again when it is lost. Made by `connect`."""
 
-    def __init__(self, hub: Hub, timeout: float | None) -> None:
-        self._hub: Final = hub
+    def __init__(self, connector: Connector, timeout: float | None) -> None:
+        self._connector: Final = connector
         self._timeout: Final = timeout
-        self.management: Final = Management(hub)
+        self.management: Final = Management(connector)
 
     def producer(
         self, log: str, *, partition: str | int | None = None, window: int = 1000, properties: Mapping[str, object] | None = None
     ) -> Producer:
         """A producer for `log`; attached when entered with `async with`. `window` bounds events whose outcome is not known yet."""
-        return Producer(self._hub, log, partition=_partition(partition), window=window, properties=properties)
+        return Producer(self._connector, log, partition=_partition(partition), window=window, properties=properties)
 
     def consumer(
         self,
@@ -135,7 +135,7 @@ class Client:
         `event-streams-epoch`), `filters` further filters: name -> Described(descriptor, value).
         """
         return Consumer(
-            self._hub,
+            self._connector,
             log,
             partition=_partition(partition),
             start=start,
@@ -154,11 +154,11 @@ class Client:
 
     async def connect(self) -> None:
         """Make the first connection, as `async with` does."""
-        await _within(self._timeout, "connecting", self._hub.connect())
+        await _within(self._timeout, "connecting", self._connector.connect())
 
     async def close(self) -> None:
         """Close the connection. Producers and consumers are best closed before: they end with ClosedError."""
-        await self._hub.close()
+        await self._connector.close()
 
     async def __aenter__(self) -> Self:
         try:
@@ -174,7 +174,7 @@ class Client:
     async def _again(self, ask: Callable[[Wire], Awaitable[_T]]) -> _T:
         """A question without effect is asked again on the next connection."""
         while True:
-            wire = await self._hub.wire()
+            wire = await self._connector.wire()
             try:
                 return await ask(wire)
             except ConnectionLostError:
@@ -208,11 +208,11 @@ def connect(
         raise ValueError(message)
     if user is not None:
         addresses = [replace(address, user=user, password=password) for address in addresses]
-    hub = Hub(
+    connector = Connector(
         addresses,
         tls=tls,
         retry=retry if retry is not None else RetryPolicy(),
         container_id=container_id or f"amqp-streams-{uuid4().hex}",
         idle_timeout_ms=idle_timeout_ms,
     )
-    return Client(hub, timeout)
+    return Client(connector, timeout)

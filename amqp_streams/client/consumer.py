@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from amqp_streams import names
+from amqp_streams.client.connector import Connector
 from amqp_streams.client.cursor import Cursor
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, LinkError, LinkRefusedError
-from amqp_streams.client.hub import Hub
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
 from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
@@ -37,7 +37,7 @@ class Consumer(Endpoint):
 
     def __init__(
         self,
-        hub: Hub,
+        connector: Connector,
         log: str,
         *,
         partition: str | None,
@@ -47,7 +47,7 @@ class Consumer(Endpoint):
         properties: Mapping[str, object] | None,
         filters: Mapping[str, object] | None,
     ) -> None:
-        super().__init__(hub)
+        super().__init__(connector)
         assert credit > 0
         self.log: Final = log
         self.partition: Final = partition

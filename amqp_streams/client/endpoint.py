@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from amqp_streams import names
+from amqp_streams.client.connector import Connector
 from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, LinkRefusedError, TimedOutError
-from amqp_streams.client.hub import Hub
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
 
@@ -69,8 +69,8 @@ class Signal:
 class Endpoint(ABC):
     """A producer or a consumer: one link at a time, made again when it is lost."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub: Final = hub
+    def __init__(self, connector: Connector) -> None:
+        self._connector: Final = connector
         self._attachment: Attachment | None = None
         self._failure: AmqpStreamsError | None = None
         self._signal: Final = Signal()
@@ -154,17 +154,17 @@ class Endpoint(ABC):
         attempt = 0
         try:
             while True:
-                wire = await self._hub.wire()
+                wire = await self._connector.wire()
                 try:
                     await self._live(wire)
                 except ConnectionLostError:
-                    continue  # the hub waits, and gives up when it is time to
+                    continue  # the connector waits, and gives up when it is time to
                 except (EndpointError, TimedOutError) as error:
                     attempt = 0 if self._progress else attempt
-                    if not self._worth_another(error) or attempt >= self._hub.retry.attempts_max:
+                    if not self._worth_another(error) or attempt >= self._connector.retry.attempts_max:
                         raise
                     self._progress = False
-                    await asyncio.sleep(self._hub.retry.wait_s(attempt))
+                    await asyncio.sleep(self._connector.retry.wait_s(attempt))
                     attempt += 1
         except AmqpStreamsError as error:
             self._stop(error)

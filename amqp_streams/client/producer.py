@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from amqp_streams import names
+from amqp_streams.client.connector import Connector
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, EndpointError, RejectedError, SendError, TimedOutError
 from amqp_streams.client.events import Event
-from amqp_streams.client.hub import Hub
 from amqp_streams.client.links import Sendable
 from amqp_streams.client.message import with_target_partition
 from amqp_streams.client.outbox import Entry, LoneEntry, Outbox
@@ -63,14 +63,16 @@ class Pending(Awaitable[Receipt]):
 class Producer(Endpoint):
     """Sends events to one log (or to one partition of it). Made by `Client.producer`; use it with `async with`, which flushes."""
 
-    def __init__(self, hub: Hub, log: str, *, partition: str | None, window: int, properties: Mapping[str, object] | None) -> None:
-        super().__init__(hub)
+    def __init__(
+        self, connector: Connector, log: str, *, partition: str | None, window: int, properties: Mapping[str, object] | None
+    ) -> None:
+        super().__init__(connector)
         self.log: Final = log
         self.partition: Final = partition
         self._properties = dict(properties or {})
         if partition is not None:
             self._properties[names.PARTITION] = Symbol(partition)
-        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=hub.retry.attempts_max)
+        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=connector.retry.attempts_max)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
 
@@ -214,7 +216,7 @@ class Producer(Endpoint):
 
     async def _resend(self) -> None:
         """Released events go again after a wait that grows as long as nothing is accepted."""
-        await asyncio.sleep(self._hub.retry.wait_s(self._releases))
+        await asyncio.sleep(self._connector.retry.wait_s(self._releases))
         self._releases += 1
         self._resend_task = None
         self._outbox.resend()

@@ -18,7 +18,7 @@ _STABLE_S: Final = 5.0
 """A connection that lived this long was a success: the next loss starts with short waits again."""
 
 
-class Hub:
+class Connector:
     """The connection of a client, whichever it is just now."""
 
     def __init__(
