@@ -3,6 +3,8 @@
 from itertools import count
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
@@ -10,10 +12,10 @@ from amqp_streams.errors import CorruptionError, DiskFullError, PeerError, Stora
 from amqp_streams.node import LogCounters, Node, skipped_text, storage_refusal
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
-from amqp_streams.streams.management import Request
+from amqp_streams.streams.management import Request, answer_message, parse_request
 from amqp_streams.streams.reader import Run
 from amqp_streams.testing import MemoryStore
-from amqp_streams.wire.codec import decode
+from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Described, Symbol, ULong, Value
 
 NOW = 1_700_000_000_000
@@ -331,6 +333,31 @@ def test_each_request_has_its_status(  # noqa: PLR0917  a table has columns
     bench: Bench, operation: str, name: str, type_: str, body: dict[str, Value], status: int
 ) -> None:
     assert bench.manage(operation, name, type_, **body)[0] == status
+
+
+_VALUES: st.SearchStrategy[Value] = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(), st.text(max_size=5), st.binary(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=5,
+)
+_SETTINGS = st.sampled_from(["partitions", "retention-ms", "retention-bytes", "segment-bytes", "segment-ms", "colour"])
+
+
+@given(
+    st.sampled_from(["CREATE", "READ", "QUERY", "UPDATE", "DELETE", "DANCE", "READ", ""]),
+    st.one_of(st.sampled_from(["temps", "new"]), _VALUES),
+    st.dictionaries(_SETTINGS, _VALUES, max_size=3),
+    _VALUES,
+)
+def test_any_request_at_all_has_an_answer(operation: str, name: Value, body: dict[Value, Value], correlation: Value) -> None:
+    """What peers put into a request is read as what it is or not at all; the answer can always be written."""
+    properties: list[Value] = [None, None, None, None, "me", correlation]
+    application: dict[Value, Value] = {"operation": operation, "type": "event-log", "name": name}
+    sections = {0x73: properties, 0x74: application, 0x77: body}
+    request = parse_request(b"".join(encode(Described(ULong(code), value)) for code, value in sections.items()))
+    answer = Bench().node.manage(request)
+    assert answer.status in {200, 201, 204, 400, 404, 409, 501}
+    assert answer_message(request, answer)
 
 
 def test_a_disk_that_fails_a_request_is_a_server_error(bench: Bench) -> None:

@@ -10,7 +10,7 @@ from amqp_streams.errors import DiskFullError, StorageError
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import MemoryStore
-from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sent, filter_of
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sent, filter_of, frame_of
 from amqp_streams.wire.types import UInt
 
 EVENT = b"\x00\x53\x75\xa0\x05event"
@@ -165,6 +165,32 @@ def test_a_flow_that_asks_for_an_echo_gets_a_flow() -> None:
     assert int(flow.fields["link-credit"]) >= 2000  # type: ignore[arg-type]  # a number
     peer.flow(0, 2000)
     assert peer.take("flow") == []
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 50, 333, 1 << 18])
+@pytest.mark.parametrize("links", [1, 6])
+def test_an_echo_is_answered_wherever_it_stands_among_transfers(block_bytes: int, links: int) -> None:
+    """Connections that carry nothing but transfers are not searched for it, so one that comes among them must be noticed."""
+    node = InMemoryNode({"temps": 1}, block_bytes=block_bytes)
+    peer = ScriptedPeer(node)
+    peer.open()
+    for handle in range(links):
+        peer.attach(handle, target="temps")
+    peer.take("flow")
+
+    def transfers(first: int) -> bytes:
+        whole = {"handle": UInt(0), "delivery_tag": b"t"}
+        single = b"".join(frame_of("transfer", EVENT, delivery_id=UInt(number), **whole) for number in range(first, first + 5))
+        parts = (EVENT[:4], True), (EVENT[4:], False)
+        return single + b"".join(frame_of("transfer", part, delivery_id=UInt(first + 5), more=more, **whole) for part, more in parts)
+
+    window = {"next_incoming_id": UInt(0), "incoming_window": UInt(99), "next_outgoing_id": UInt(0), "outgoing_window": UInt(99)}
+    echo = frame_of("flow", handle=UInt(0), delivery_count=UInt(0), link_credit=UInt(0), echo=True, **window)
+    peer.write(transfers(0))
+    assert peer.take("flow") == []
+    peer.write(transfers(6) + echo + transfers(12))
+    assert len(peer.take("flow")) >= 1
+    assert partition(node).end == 18
 
 
 # -- routing
