@@ -177,6 +177,8 @@ class Flusher:
 
     def settle(self, partition: PartitionLog, closed: Sequence[Segment] = ()) -> None:
         """Look what a partition needs after it was written to: its closed segments' indexes, a sync, or nothing."""
+        if partition.failure:
+            return
         self._journal.release(partition, partition.synced_end)
         steps = [partition.segments.index_step(segment) for segment in closed if segment.bytes]
         if steps:

@@ -11,6 +11,8 @@ from amqp_streams.storage.index import Index
 from amqp_streams.storage.record import Batch
 
 _ENTRY_BYTES: Final = 256
+_Key = tuple[Path, int, int, int]
+"""Path, seed (a deleted log's namesake has the same paths), position, until."""
 Stretch = tuple[list[Batch], list[recovery.Damage]]
 
 
@@ -22,7 +24,7 @@ class Reading:
         self._cache_bytes: Final = cache_bytes
         self._open_files: Final = open_files
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
-        self._cache: OrderedDict[tuple[Path, int, int], tuple[int, Stretch | Index]] = OrderedDict()
+        self._cache: OrderedDict[_Key, tuple[int, Stretch | Index]] = OrderedDict()
         self._cached = 0
 
     def file(self, path: Path, *, create: bool = False) -> OpenFile:
@@ -56,14 +58,14 @@ class Reading:
         Raises:
             OSError: the disk failed.
         """
-        found = self._get((path, position, until))
+        found = self._get((path, seed, position, until))
         if found is None:
             buffer = self.file(path).read(until - position, position)
             batches, damage = recovery.batches_in(buffer, seed=seed, base_position=position)
             if len(buffer) < until - position:
                 damage.append(recovery.Damage(position + len(buffer), until, 0, 0))
             found = (batches, damage)
-            self._put((path, position, until), len(buffer), found)
+            self._put((path, seed, position, until), len(buffer), found)
         assert isinstance(found, tuple)
         return found
 
@@ -73,10 +75,10 @@ class Reading:
         Raises:
             OSError: the disk failed.
         """
-        found = self._get((path, -1, -1))
+        found = self._get((path, seed, -1, -1))
         if found is None:
             found = self._load_index(path, base, seed)
-            self._put((path, -1, -1), 24 * len(found.bases), found)
+            self._put((path, seed, -1, -1), 24 * len(found.bases), found)
         assert isinstance(found, Index)
         return found
 
@@ -90,14 +92,14 @@ class Reading:
         file = self.file(path)
         return recovery.scan(file.read, file.size(), seed=seed, into=recovery.Scan(file.size()), expected=base).index
 
-    def _get(self, key: tuple[Path, int, int]) -> Stretch | Index | None:
+    def _get(self, key: _Key) -> Stretch | Index | None:
         found = self._cache.get(key)
         if found is None:
             return None
         self._cache.move_to_end(key)
         return found[1]
 
-    def _put(self, key: tuple[Path, int, int], size: int, value: Stretch | Index) -> None:
+    def _put(self, key: _Key, size: int, value: Stretch | Index) -> None:
         size += _ENTRY_BYTES
         self._cache[key] = (size, value)
         self._cached += size

@@ -8,6 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from errno import EIO
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any, Final, Protocol
@@ -114,6 +115,9 @@ class Work:
             except OSError as error:
                 self.error, self.failed = error, step
                 self.undone = isinstance(step, Write) and self._undo(files)
+                return
+            except Exception as error:  # noqa: BLE001  # a fault of ours must stop partitions, not the thread that all wait for
+                self.error, self.failed = OSError(EIO, f"{type(error).__name__}: {error}"), step
                 return
 
     def _undo(self, files: Files) -> bool:

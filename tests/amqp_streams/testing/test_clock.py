@@ -1,0 +1,33 @@
+"""Time and calls wait for the test."""
+
+import threading
+
+import pytest
+
+from amqp_streams.testing import ManualClock, ManualLoop
+
+
+def test_a_clock_stands_still_until_it_is_moved() -> None:
+    clock = ManualClock(100)
+    assert (clock(), clock.advance(5), clock(), clock.advance(-50)) == (100, 105, 105, 55)
+
+
+def test_calls_run_when_told_and_in_order() -> None:
+    loop, seen = ManualLoop(), list[int]()
+    loop.call(seen.append, 1)
+    loop.call(loop.call, seen.append, 2)
+    assert seen == []
+    assert loop.run_ready() == 3
+    assert seen == [1, 2]
+
+
+def test_a_call_from_another_thread_is_waited_for() -> None:
+    loop, seen = ManualLoop(), list[int]()
+    threading.Thread(target=loop.call, args=(seen.append, 7)).start()
+    loop.run_until(lambda: bool(seen))
+    assert seen == [7]
+
+
+def test_waiting_for_nothing_ends() -> None:
+    with pytest.raises(TimeoutError, match="no call came"):
+        ManualLoop().run_until(lambda: False, timeout_s=0.01)
