@@ -1,7 +1,8 @@
 """What each kind of filter costs for a record: `python -m bench.filters [--records N]`.
 
-One core, messages of 200 bytes with five application properties, of which one in a hundred passes. `no filter` is reading the records
-one after another as `select` is given them; the ratio is to the same loop with a filter in it.
+One core, messages of 235 bytes with five application properties, of which one in a hundred passes. What passes is made ready for
+delivery (annotations written, bytes joined); `no filter` is that for every record, and the ratio is to it: below 1, a filter saves more
+than it costs. Sockets and disks are not in it.
 """
 
 import argparse
@@ -11,10 +12,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from amqp_streams.filters import compile_filters
+from amqp_streams.wire.annotations import AnnotationWriter, assemble
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.types import Described, Symbol, Timestamp, Value
 
 _BATCH: Final = 256
+_NO_HEADERS: Final = bytes(_BATCH)
 _PASSING: Final = 100
 
 
@@ -71,15 +74,21 @@ FILTERS: Final[dict[str, Mapping[str, Value]]] = {
 
 
 def seconds(filters: Mapping[str, Value], messages: list[bytes], timestamps: "array[int]") -> tuple[float, int]:
-    """The best of three passes over the messages, and how many of them passed."""
+    """The best of three passes over the messages, what passes made ready for delivery, and how many that were."""
     compiled = compile_filters(filters)
+    writer = AnnotationWriter("0")
     best, passed = float("inf"), 0
     for _ in range(3):
         began = time.perf_counter()
         passed = 0
         for start in range(0, len(messages), _BATCH):
             end = min(start + _BATCH, len(messages))
-            passed += len(compiled.select(messages, 0, timestamps, partition="0", latest=len(messages), start=start, end=end))
+            if compiled.content or filters:
+                chosen = compiled.select(messages, 0, timestamps, partition="0", latest=len(messages), start=start, end=end)
+            else:
+                chosen = list(range(start, end))
+            written = writer.runs(start, [timestamps[index] for index in chosen])
+            passed += len(assemble(written, [messages[index] for index in chosen], _NO_HEADERS[: len(chosen)]))
         best = min(best, time.perf_counter() - began)
     return best, passed
 
@@ -92,15 +101,11 @@ def main() -> None:
     messages = [message(index) for index in range(count)]
     timestamps = array("q", range(1, count + 1))
     none, _ = seconds({}, messages, timestamps)
-    began = time.perf_counter()
-    read = sum(len(one) for one in messages)
-    reading = time.perf_counter() - began
-    none_us, reading_us = none / count * 1e6, reading / count * 1e6
-    print(f"{count} messages of {read // count} bytes; a record read {reading_us:.3f} us, with no filter {none_us:.3f} us")
-    print(f"{'filter':42} {'passed':>7} {'records/s':>12} {'us/record':>10}")
-    for name, filters in FILTERS.items():
+    print(f"{count} messages of {sum(map(len, messages)) // count} bytes, five application properties")
+    print(f"{'filter':42} {'passed':>7} {'records/s':>12} {'us/record':>10} {'ratio':>6}")
+    for name, filters in {"no filter": {}, **FILTERS}.items():
         taken, passed = seconds(filters, messages, timestamps)
-        print(f"{name:42} {passed:7} {count / taken:12,.0f} {taken / count * 1e6:10.3f}")
+        print(f"{name:42} {passed:7} {count / taken:12,.0f} {taken / count * 1e6:10.3f} {taken / none:6.2f}")
 
 
 if __name__ == "__main__":

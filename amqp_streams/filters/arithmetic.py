@@ -10,7 +10,7 @@ from math import inf, isinf, isnan, nan
 from typing import Final
 
 from amqp_streams.filters.syntax import Operator
-from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, Kind, Outcome
+from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, TEXT_MAX, Kind, Outcome
 from amqp_streams.wire.types import LONG_MAX, LONG_MIN, Timestamp
 
 _ULONG_MAX: Final = (1 << 64) - 1
@@ -26,7 +26,8 @@ def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # 
         return _integers(operator, int(left), int(right), moment=False)  # type: ignore[arg-type]  # integers both
     kinds = KINDS.get(type(left)), KINDS.get(type(right))
     if kinds == (Kind.TEXT, Kind.TEXT) and operator == "+":
-        return f"{left!s}{right!s}"
+        text = f"{left!s}{right!s}"
+        return text if len(text) <= TEXT_MAX else FAILED
     if kinds[0] not in _NUMERIC or kinds[1] not in _NUMERIC:
         return FAILED
     assert isinstance(left, int | float | Decimal)

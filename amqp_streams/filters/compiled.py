@@ -26,13 +26,15 @@ _NAME_SHOWN: Final = 64
 class Compiled:
     """The filters of one source. `in_force`: those that are known, as they were given, for the answer to the attach.
 
-    `bounds`: where a reader may begin and may stop; the rest is in `select`.
+    `bounds`: where a reader may begin and may stop; the rest is in `select`. `weight`: microseconds, roughly, for a record that has to be
+    evaluated: how many records to pass at once follows from it.
     """
 
     in_force: Mapping[str, Value]
     bounds: Bounds
     conditions: tuple[Condition, ...]
     needles: tuple[Clause, ...]
+    weight: int
 
     @property
     def content(self) -> bool:
@@ -54,7 +56,7 @@ class Compiled:
         """Of consecutive stored records, the first of number `base`, the indices of those to deliver, ascending; from `start` to `end`.
 
         `latest`: the partition's end when the link attached, which `@latest` means. `now_ms`: the time for UTC(); NULL without it.
-        Takes as long as the filters cost for all of them: pass few at a time if others wait.
+        Takes up to `weight` microseconds for each of them: pass few at a time if others wait.
         """
         low, high = self.bounds.indices(base, timestamps, start, len(messages) if end is None else end, latest)
         candidates: Sequence[int] = range(low, high)
@@ -101,7 +103,7 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
             raise _refused(name, error) from error
         in_force[name] = given
     whole = joined(parts)
-    return Compiled(in_force, whole.bounds, whole.conditions, whole.needles.most_telling())
+    return Compiled(in_force, whole.bounds, whole.conditions, whole.needles.most_telling(), whole.weight)
 
 
 def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from amqp_streams.filters.selector import DELIVERY_MODE, REDELIVERED
 from amqp_streams.filters.times import date_ms
-from amqp_streams.filters.values import FAILED, KINDS, Kind, Outcome
+from amqp_streams.filters.values import FAILED, KINDS, TEXT_MAX, Kind, Outcome
 from amqp_streams.wire.types import LONG_MAX, LONG_MIN, Timestamp
 
 Function = Callable[[Sequence[Outcome]], Outcome]
@@ -47,7 +47,7 @@ def _upper(arguments: Sequence[Outcome]) -> Outcome:
 
 def _text_and_language(arguments: Sequence[Outcome]) -> tuple[str | None, bool]:
     texts = [_text(argument) for argument in arguments]
-    if None in texts:
+    if None in texts or len(texts[0] or "") > TEXT_MAX:
         return None, False
     return texts[0], (texts[1] or "").lower().split("-")[0] in _DOTTED_I if len(texts) > 1 else False
 

@@ -58,19 +58,27 @@ _MAPS: Final = {
     names.FILTEX_FOOTER: FOOTER,
 }
 _KNOWN: Final = frozenset(CODES.values())
+_ENTRY_WEIGHT: Final = 2
+_CHARACTERS_PER_WEIGHT: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a filter compiled to: all of it must hold. `needles`: what a message then has."""
+    """What a filter compiled to: all of it must hold. `needles`: what a message then has; `weight`: see Compiled."""
 
     bounds: Bounds = EVERYTHING
     conditions: tuple[Condition, ...] = ()
     needles: Required = NOTHING_REQUIRED
+    weight: int = 0
 
     def joined(self, other: "Part") -> "Part":
         """Both at once."""
-        return Part(self.bounds.narrowed(other.bounds), self.conditions + other.conditions, self.needles.both(other.needles))
+        return Part(
+            self.bounds.narrowed(other.bounds),
+            self.conditions + other.conditions,
+            self.needles.both(other.needles),
+            self.weight + other.weight,
+        )
 
     def condition(self) -> Condition:
         """All of it as one closure, for groups that let through what a part of them rejects."""
@@ -126,7 +134,7 @@ class Compiler:
             return _text(_TEXTS[kind], value, self._limits)
         if kind in _MAPS:
             holds, needles = property_condition(_MAPS[kind], value, self._limits)
-            return Part(conditions=(holds,), needles=needles)
+            return Part(conditions=(holds,), needles=needles, weight=_ENTRY_WEIGHT * len(value if isinstance(value, dict) else ()))
         return _position(value)
 
     def _group(self, kind: str, value: Value, depth: int) -> Part:
@@ -140,7 +148,8 @@ class Compiler:
         if kind == names.FILTEX_ALL and depth == 0:  # all of them as if they were the source's own: what bounds one bounds the link
             return joined(members)
         needles = either([member.needles for member in members]) if kind == names.FILTEX_ANY else NOTHING_REQUIRED
-        return Part(conditions=(_grouped(kind, [member.condition() for member in members]),), needles=needles)
+        weight = sum(1 + member.weight for member in members)
+        return Part(conditions=(_grouped(kind, [member.condition() for member in members]),), needles=needles, weight=weight)
 
     def _member(self, place: int, member: Value, depth: int) -> Part:
         kind = kind_of(member.descriptor) if isinstance(member, Described) else None
@@ -156,12 +165,14 @@ class Compiler:
 
 def _grouped(kind: str, conditions: list[Condition]) -> Condition:
     def holds(record: Record) -> Truth:
-        truths = [each(record) for each in conditions]
-        if FAILED in truths:
-            return FAILED
-        matching = truths.count(True)
+        matching = 0
+        for each in conditions:
+            truth = each(record)
+            if truth is FAILED:
+                return FAILED
+            matching += truth is True
         if kind == names.FILTEX_ALL:
-            return matching == len(truths)
+            return matching == len(conditions)
         return matching > 0 if kind == names.FILTEX_ANY else matching == 0
 
     return holds
@@ -175,7 +186,7 @@ def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
         raise FilterError(reason)
     node = parse(value, dialect, limits)
     unlike: Truth = False if dialect is Dialect.SELECTOR else FAILED
-    whole = Part()
+    whole = Part(weight=1 + len(value) // _CHARACTERS_PER_WEIGHT)
     for conjunct in node.operands if isinstance(node, And) else (node,):
         bounds = bounds_of(conjunct)
         if bounds is not None:

@@ -12,9 +12,9 @@ from amqp_streams.filters.needles import Required, key_needle, text_needle, valu
 from amqp_streams.filters.record import Found, Getter, Record, whole_map, with_default
 from amqp_streams.filters.refusal import FilterError, Limits
 from amqp_streams.filters.sql import Condition
-from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, MISSING, Kind, Missing, Truth
+from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, MISSING, Kind, Truth
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, NAMES
-from amqp_streams.wire.types import Array, Described, Timestamp, Value
+from amqp_streams.wire.types import Array, Described, Symbol, Timestamp, Value
 
 Matcher: TypeAlias = Callable[[Value], bool]
 _SUFFIX: Final = "&s:"
@@ -77,7 +77,7 @@ def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
         assert isinstance(reference, int | float)
         return _number(reference)
     if kind is Kind.TEXT:
-        return lambda value: value == reference and KINDS.get(type(value)) is Kind.TEXT
+        return lambda value: (value.__class__ is str or value.__class__ is Symbol) and value == reference
     same = type(reference)
     return lambda value: type(value) is same and value == reference
 
@@ -125,7 +125,7 @@ def _all_match(checks: list[tuple[Getter, Matcher]]) -> Condition:
             found = get(record)
             if found is FAILED:
                 result = FAILED
-            elif isinstance(found, Missing) or found is None or not match(_plain(found)):
+            elif found is MISSING or found is None or not match(_plain(found) if found.__class__ is Described else found):
                 return False
         return result
 

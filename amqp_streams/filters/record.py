@@ -16,6 +16,13 @@ from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS, find_section
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, Timestamp, Value
 
+ENTRIES_MAX: Final = 1024
+"""Entries of one map of a message that are looked through for a key."""
+COMPOUND_BYTES_MAX: Final = 64 << 10
+"""Of a list, map, array or described value that is decoded for what is inside it."""
+VALUE_BYTES_MAX: Final = 1 << 20
+"""Of any value that is decoded. Beyond these the field is FAILED: a producer must not choose what a filter costs its readers."""
+
 Found: TypeAlias = "Value | Missing | Failed"
 
 
@@ -65,7 +72,7 @@ def whole_map(section: int) -> Getter:
     def found(record: Record) -> Found:
         try:
             start = _start(record.message, section)
-            value = {} if start is None else decode(record.message, start)[0]
+            value = {} if start is None else _decoded(record.message, start)
         except (WireError, IndexError):
             return FAILED
         return {} if value is None else value
@@ -101,10 +108,10 @@ def _listed(section: int, place: int) -> Getter:
             at += 9 if wide else 3
             for _ in range(place):
                 at = skip(message, at)
-            value, after = decode(message, at)
+            value = _decoded(message, at)
         except (WireError, IndexError):
             return FAILED
-        if after > end:
+        if at >= end:
             return FAILED
         return MISSING if value is None else value
 
@@ -129,11 +136,26 @@ def _mapped(section: int, name: str) -> Getter:
                 return FAILED
             last = message.rfind(needle, at, end)
             value_at = _entry(message, at, last, key) if last >= 0 else None
-            return MISSING if value_at is None else decode(message, value_at)[0]
+            return MISSING if value_at is None else _decoded(message, value_at)
         except (WireError, IndexError):
             return FAILED
 
     return found
+
+
+_WIDE_TEXTS: Final = frozenset((0xB0, 0xB1, 0xB3))
+_WIDE_COMPOUNDS: Final = frozenset((0xD0, 0xD1, 0xF0))
+
+
+def _decoded(message: bytes, at: int) -> Value:
+    """The value at byte `at`. Raises WireError if it is none or too large to be looked at for each record."""
+    code = message[at]
+    if code in _WIDE_TEXTS or code in _WIDE_COMPOUNDS or code == 0:
+        size = skip(message, at) - at
+        if size > (VALUE_BYTES_MAX if code in _WIDE_TEXTS else COMPOUND_BYTES_MAX):
+            text = f"the value at byte {at} has {size} bytes"
+            raise WireError(text)
+    return decode(message, at)[0]
 
 
 _WIDTHS: Final = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) for code in range(256))
@@ -144,7 +166,12 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
     """Where the value of the last entry with this key begins, the entries being from `at` on. Behind `last` no key is the one."""
     found: int | None = None
     length = len(key)
+    entries = 0
     while at < last:
+        entries += 1
+        if entries > ENTRIES_MAX:
+            text = f"a map of more than {ENTRIES_MAX} entries"
+            raise WireError(text)
         code = message[at]
         if code in {0xA1, 0xA3}:
             size = message[at + 1]

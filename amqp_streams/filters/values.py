@@ -49,6 +49,9 @@ class Missing(Enum):
     MISSING = "missing"
 
 
+TEXT_MAX: Final = 64 << 10
+"""Characters of a text that is made of others, in a sum or a function; a longer one fails."""
+
 FAILED: Final = Failed.FAILED
 MISSING: Final = Missing.MISSING
 

@@ -1,0 +1,106 @@
+"""Fields are found where they are, whatever is around them, and nothing that a producer writes makes that slow."""
+
+import pytest
+from hypothesis import given
+
+from amqp_streams.filters.record import COMPOUND_BYTES_MAX, ENTRIES_MAX, VALUE_BYTES_MAX, getter, whole_map, with_default
+from amqp_streams.filters.values import FAILED, MISSING, TEXT_MAX
+from amqp_streams.wire.types import Described, Symbol, Timestamp
+from tests.amqp_streams.filters.messages import Sample, truth
+from tests.amqp_streams.filters.trees import samples
+
+APPLICATION, PROPERTIES, DELIVERY = 0x74, 0x73, 0x71
+
+
+def found(sample, name, section=APPLICATION):
+    return getter(section, name)(sample.record())
+
+
+def raw(message, name="kind", section=APPLICATION):
+    record = Sample().record()
+    record.message = message
+    return getter(section, name)(record)
+
+
+@given(samples)
+def test_every_entry_of_every_map_is_found(sample):
+    record = sample.record()
+    for section, entries in ((0x72, sample.message_annotations), (APPLICATION, sample.application_properties), (0x78, sample.footer)):
+        whole = whole_map(section)(record)
+        assert list(whole) == list(entries or {})
+        for name in ("kind", "n", "in", "odd name", "b]c[", "none"):
+            value = getter(section, name)(record)
+            expected = (entries or {}).get(name, MISSING)
+            assert value is expected or repr(value) == repr(expected)  # a not-a-number equals nothing
+
+
+def test_a_key_that_is_also_somebodys_value_is_not_taken_for_it():
+    sample = Sample(application_properties={"other": "kind", "kin": "\x04kind\xa1\x01x", "kind": "right", "last": "kind"})
+    assert found(sample, "kind") == "right"
+    assert found(Sample(application_properties={"other": "kind"}), "kind") is MISSING
+    assert found(Sample(application_properties={"other": {"kind": 1}}), "kind") is MISSING
+
+
+def test_of_equal_keys_the_last_one_counts():
+    """As in the codec."""
+    assert raw(b"\x00\x53\x74\xc1\x12\x04\xa1\x04kind\x54\x01\xa3\x04kind\x54\x02") == 2
+
+
+def test_delivery_annotations_are_those_of_the_node():
+    sample = Sample(number=5, timestamp_ms=6)
+    assert found(sample, "event-streams-offset", DELIVERY) == Symbol("0000000000000005")
+    assert found(sample, "event-streams-timestamp", DELIVERY) == Timestamp(6)
+    assert found(sample, "event-streams-source-partition", DELIVERY) == Symbol("3")
+    assert found(sample, "event-streams-target-partition", DELIVERY) is MISSING
+
+
+def test_lists_shorter_than_the_field_are_as_good_as_null():
+    assert found(Sample(properties=[]), "subject", PROPERTIES) is MISSING
+    assert found(Sample(properties=[None, None, "to"]), "subject", PROPERTIES) is MISSING
+    assert found(Sample(properties=[None, None, None, None]), "subject", PROPERTIES) is MISSING
+    assert with_default(0x70, "priority")(Sample(header=[True]).record()) == 4
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x00\x53\x74\xc1\x0a\x02\xa1\x04kind\xa1\x09x",
+        b"\x00\x53\x74\xa1\x04kind",
+        b"\x00\x53\x74\xc1",
+        b"\x00\x53\x74\xd1\x00\x00",
+        b"\x00\x53\x74\xc1\x0a\x02\xff\x04kind\xa1\x01x",
+        b"\x00\x53\x73\xc0\xff\x00\x00\x53\x74\xc1",
+        b"\x00\x53\x75\xff",
+        b"\x00\x53\x01\x45",
+        b"nonsense",
+        b"",
+    ],
+)
+def test_bytes_that_are_no_message_fail_or_are_missing_and_never_raise(message):
+    assert raw(message) in (FAILED, MISSING)
+    assert raw(message, "subject", PROPERTIES) in (FAILED, MISSING)
+    assert raw(message, "sum", 0x78) in (FAILED, MISSING)
+
+
+def test_maps_of_very_many_entries_fail():
+    few = {f"k{n}": n for n in range(ENTRIES_MAX - 1)} | {"kind": "x"}
+    assert found(Sample(application_properties=few), "kind") == "x"
+    many = {f"k{n}": n for n in range(ENTRIES_MAX)} | {"kind": "x"}
+    assert found(Sample(application_properties=many), "kind") is FAILED
+
+
+def test_very_large_values_fail():
+    assert found(Sample(application_properties={"kind": "x" * (VALUE_BYTES_MAX - 5)}), "kind") == "x" * (VALUE_BYTES_MAX - 5)
+    assert found(Sample(application_properties={"kind": "x" * VALUE_BYTES_MAX}), "kind") is FAILED
+    large = ["x"] * (COMPOUND_BYTES_MAX // 3 + 1)
+    assert found(Sample(application_properties={"kind": large}), "kind") is FAILED
+    assert found(Sample(application_properties={"kind": Described(Symbol("x"), large)}), "kind") is FAILED
+    assert len(found(Sample(application_properties={"kind": large[:1000]}), "kind")) == 1000
+
+
+def test_texts_do_not_grow_without_bound():
+    long = Sample(application_properties={"x": "x" * (TEXT_MAX // 2), "y": "y" * (TEXT_MAX + 1)})
+    assert truth("x + x IS NOT NULL", long) is True
+    assert truth("x + x + 'x' IS NOT NULL", long) is FAILED
+    assert truth("UPPER(y) IS NOT NULL", long) is FAILED
+    assert truth("LEFT(y, 1) = 'y'", long) is True
