@@ -63,6 +63,7 @@ def _rhea() -> Command:
     if not (folder / "node_modules" / "rhea").is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         options = ["--no-save", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", str(folder)]
+        options += ["--fetch-retries=1", "--fetch-timeout=15000"]  # without a network: said soon
         _run([npm, "install", *options, f"rhea@{RHEA}"], HERE / "rhea", "rhea from npm")
     return Command([node, str(HERE / "rhea" / "client.mjs")], {"NODE_MODULES": str(folder / "node_modules")})
 
