@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from amqp_streams.errors import DiskFullError
 from amqp_streams.storage import journal_record, record
 from amqp_streams.storage.files import Files, OpenFile, fill_with_zeros
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.journal_record import ALIGN, JournalHead
 from amqp_streams.storage.partition_log import PartitionLog
+from amqp_streams.storage.space import FULL
 
 FOLDER: Final = "journal"
 _BLOCK_BYTES: Final = 4 << 20
@@ -120,13 +122,23 @@ class Found:
 
 
 def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> list[OpenFile]:
-    """Open the journal's files, making those that are missing or too small at full size: what they held is in segments by now."""
+    """Open the journal's files, making those that are missing or too small at full size: what they held is in segments by now.
+
+    Raises:
+        DiskFullError: there is no space for them.
+    """
     folder = root / FOLDER
     opened: list[OpenFile] = []
     for number in range(count):
         file = OpenFile(files, folder / f"{number}.journal", create=True)
         if file.size() < size:
-            make(file, size, seed)
+            try:
+                make(file, size, seed)
+            except OSError as error:
+                if error.errno not in FULL:
+                    raise
+                message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: make room, or take another disk"
+                raise DiskFullError(message) from error
         opened.append(file)
     files.fsync_dir(folder)
     return opened

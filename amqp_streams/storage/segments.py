@@ -89,6 +89,8 @@ class Segments:
         self.row: Final = row
         self._reading: Final = reading
         self.bytes = sum(segment.bytes for segment in row)
+        self._closed_file: OpenFile | None = None
+        """What `close_active` closed: perhaps not synced yet when the next segment gets its first byte, perhaps removed already."""
 
     @property
     def active(self) -> Segment:
@@ -111,8 +113,8 @@ class Segments:
         staged = Staged(end=chunks[-1].base + len(chunks[-1]))
         segment, position = self.active, self.active.bytes
         began, first_ms = position, segment.first_timestamp_ms
-        if not position and len(self.row) > 1:
-            staged.steps.append(SyncFile(self._reading.file(self.row[-2].path)))
+        if not position and self._closed_file:
+            staged.steps.append(SyncFile(self._closed_file))
         for piece in record.batches(join(chunks), size):
             now_ms = piece.timestamps[0]
             if position and must_roll(
@@ -143,6 +145,7 @@ class Segments:
     def apply(self, staged: Staged) -> list[Segment]:
         """The write was done; returns the segments that it closed."""
         closed: list[Segment] = []
+        self._closed_file = None
         for segment in staged.opened:
             closed.append(self.active)
             self.row.append(segment)
@@ -187,9 +190,11 @@ class Segments:
         Raises:
             OSError: it could not be created.
         """
+        closed_file = self.file(self.active)
         closed, opened = self.active, Segment(segment_path(self.folder, end), end, end, exists=True)
         self._reading.file(opened.path, create=True)
         self.row.append(opened)
+        self._closed_file = closed_file
         return closed
 
     def closed(self) -> list[ClosedSegment]:

@@ -50,6 +50,11 @@ def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
         open_real(tmp_path / "file" / "data")
 
 
+def test_a_disk_too_small_for_the_journal_says_how_much_it_takes() -> None:
+    with pytest.raises(DiskFullError, match="for the journal"):
+        open_inline(FaultyFiles(space=50_000))
+
+
 def test_a_store_closed_in_order_opens_again_without_findings_and_without_a_scan() -> None:
     files = FaultyFiles()
     hand = open_inline(files)
