@@ -107,7 +107,9 @@ def test_ipv6_is_served(start_node: StartNode) -> None:
     assert round_trip(node.url) == 1
 
 
-def test_a_user_of_the_file_gets_in_with_the_right_password_only(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
+def test_users_of_the_file_get_in_with_the_right_password_only_and_new_ones_after_sighup(
+    start_node: StartNode, cli: Cli, tmp_path: Path
+) -> None:
     users = tmp_path / "users"
     node = NodeProcess(tmp_path / "unused")
     cli(node, "user", "add", "alice", "--users", str(users), "--password-stdin", given="s3cret\n", url="amqp://127.0.0.1:1")
@@ -117,6 +119,13 @@ def test_a_user_of_the_file_gets_in_with_the_right_password_only(start_node: Sta
     for user, password in (("alice", "wrong"), ("bob", "s3cret"), (None, None)):
         with pytest.raises(AuthenticationError):
             round_trip(node.url, user=user, password=password)
+    cli(node, "user", "add", "bob", "--users", str(users), "--password-stdin", given="s3cret\n")
+    os.kill(node.pid, signal.SIGHUP)
+    deadline = time.monotonic() + 10
+    while "reloaded" not in node.words:
+        assert time.monotonic() < deadline, node.words
+        time.sleep(0.05)
+    assert round_trip(node.url, user="bob", password="s3cret") == 2
     assert "s3cret" not in node.words
 
 
