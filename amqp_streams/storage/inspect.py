@@ -5,6 +5,7 @@ import fcntl
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -173,7 +174,7 @@ def _verify_partition(
             words = f"{damage.until - damage.position} bytes are no records; {damage.first} to {damage.after - 1} should be there"
             yield Finding(Severity.DAMAGE, relative, damage.position, words)
         if scan.until < scan.size:
-            torn = base == bases[-1]
+            torn = base == bases[-1] and scan.until >= _covered(path, base, log.seed(index))
             words = "bytes at the end are no whole records" + ("; they are cut off at the next start" if torn else "")
             yield Finding(Severity.NOTE if torn else Severity.DAMAGE, relative, scan.until, words)
         if scan.stretches and scan.first_timestamp_ms < last_ms:
@@ -208,6 +209,15 @@ def _verify_index(path: Path, relative: str, base: int, scan: Scan, *, seed: int
         yield Finding(Severity.WARNING, name, None, "does not agree with its segment")
 
 
+def _covered(path: Path, base: int, seed: int) -> int:
+    """Bytes of a segment that its index says were synced: a start does not look at those again, whatever the journal has."""
+    try:
+        decoded = index_file.decode(path.with_suffix(".idx").read_bytes(), base, seed)
+    except FileNotFoundError:
+        return 0
+    return decoded[0].bytes if decoded else 0
+
+
 # -- dump
 
 
@@ -235,8 +245,7 @@ def _chunks(files: Files, folder: Path, *, seed: int, entries: Sequence[Entry], 
 def _segment_chunks(file: OpenFile, base: int, seed: int) -> Iterator[Chunk]:
     size = file.size()
     scan = recovery.scan(file.read, size, seed=seed, into=Scan(size), expected=base)
-    ends = [*scan.index.positions[1:], scan.until]
-    for position, until in zip(scan.index.positions, ends, strict=True):
+    for position, until in pairwise([*scan.index.positions, scan.until]):
         for batch in recovery.batches_in(file.read(until - position, position), seed=seed, base_position=position)[0]:
             yield batch.all()
 

@@ -96,3 +96,30 @@ def test_dump_stops_at_damage_and_says_where_to_go_on(directory: Path) -> None:
     assert caught.value.after is not None
     rest = [record.number for record in dump(directory, "log", partition=0, start=caught.value.after)]
     assert rest == list(range(caught.value.after, 600))
+
+
+def test_damage_that_a_start_would_not_heal_is_damage_though_the_journal_has_the_records(tmp_path: Path) -> None:
+    """What an index covers is not scanned at a start: the store would refuse to read it, so `verify` must not call it a torn tail."""
+    hand = open_real(tmp_path / "data")
+    partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
+    hand.write(partition, *[b"%04d" % number for number in range(50)])
+    hand.store.close()
+    path = next((tmp_path / "data").glob("logs/log/0/*.log"))
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    assert Severity.DAMAGE in {finding.severity for finding in verify(tmp_path / "data")}
+    hand = open_real(tmp_path / "data")
+    with pytest.raises(CorruptionError):
+        hand.store.logs["log"].partitions[0].read(0, 1000)
+    hand.store.close()
+
+
+def test_dump_of_a_segment_without_a_whole_record_shows_what_the_journal_has(tmp_path: Path) -> None:
+    hand = open_real(tmp_path / "data")
+    partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
+    hand.write(partition, b"one", b"two")
+    hand.store.close()
+    path = next((tmp_path / "data").glob("logs/log/0/*.log"))
+    path.write_bytes(bytes(path.stat().st_size))
+    assert [record.message for record in dump(tmp_path / "data", "log")] == [b"one", b"two"]
