@@ -39,6 +39,7 @@ def test_nothing_to_read_is_told_once_and_waking_brings_the_next(store: MemorySt
     append(log.partitions[2], NOW)
     reader.wake(log.partitions[2])
     reader.wake(log.partitions[2])
+    assert not reader.caught_up
     assert read(reader, 10) == [(2, 0)]
     assert reader.positions == {0: 0, 1: 0, 2: 1, 3: 0}
 
