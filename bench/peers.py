@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -67,11 +68,11 @@ def measure(plan: Plan, peers: Sequence[str], results: Path) -> bool:
     arguments += ["--sizes", ",".join(map(str, plan.sizes)), "--connections", ",".join(map(str, plan.connections))]
     arguments += ["--quiet", str(plan.quiet_seconds), "--retries", str(plan.retries), "--json", str(results), *_places(plan)]
     arguments += ["--target", _target(OURS, 1, plan.count), "--target", _target(OURS_PARTITIONED, PARTITIONED, plan.count)]
-    done = subprocess.run([sys.executable, str(FOLDER / "run_peers.py"), *arguments], check=False)
+    status = _run_to_its_end(arguments)
     if not results.exists():
-        message = f"run_peers.py ended with {done.returncode} and without results"
+        message = f"run_peers.py ended with {status} and without results"
         raise RuntimeError(message)
-    return done.returncode == 0
+    return status == 0
 
 
 def count_syncs(plan: Plan, results: Path) -> dict[str, Any]:
@@ -114,6 +115,17 @@ def _places(plan: Plan) -> list[str]:
     if plan.activemq_lib:
         places += ["--activemq-lib", plan.activemq_lib]
     return places
+
+
+def _run_to_its_end(arguments: Sequence[str]) -> int:
+    """Run it; when we are to end, let it stop the brokers that it started first."""
+    with subprocess.Popen([sys.executable, str(FOLDER / "run_peers.py"), *arguments], start_new_session=True) as runner:
+        try:
+            return runner.wait()
+        except BaseException:
+            runner.send_signal(signal.SIGINT)
+            runner.wait()
+            raise
 
 
 def _runner(*arguments: str, capture: bool) -> str:

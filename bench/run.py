@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import statistics
 import sys
 import time
@@ -38,6 +39,7 @@ COLUMNS: Final = (
 def main() -> int:
     """Measure, judge, print, keep."""
     options = _options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is stopped
     load.build()
     RESULTS.mkdir(exist_ok=True)
     stamp = datetime.datetime.now(tz=datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
