@@ -11,7 +11,7 @@ from amqp_streams.filters.cursor import Cursor
 from amqp_streams.filters.fields import field_name
 from amqp_streams.filters.lexer import Kind, Token, tokens
 from amqp_streams.filters.refusal import FilterError, Limits
-from amqp_streams.filters.selector import selector_field
+from amqp_streams.filters.selector import compared, selector_field
 from amqp_streams.filters.syntax import (
     And,
     Call,
@@ -112,7 +112,10 @@ class _Reader(Cursor):
         comparison = _COMPARISONS.get(self.next.text) if self.next.kind is Kind.MARK else None
         if comparison:
             self.advance()
-            return check(Compare(comparison, _expression(left), _expression(self._sum()), start))
+            one, other = _expression(left), _expression(self._sum())
+            if self.dialect is Dialect.SELECTOR:
+                one, other = compared(other, one), compared(one, other)
+            return check(Compare(comparison, one, other, start))
         if self.take("IS"):
             negated = self.take("NOT")
             self.expect("NULL")

@@ -37,6 +37,7 @@ _EVENT_HUBS: Final = {
 _AMQP: Final = {
     f"amqp.{written}": (section, name) for section, fields in POSITIONS.items() for name in fields for written in spellings(name)[1:]
 }
+_MILLISECONDS_DIGITS: Final = 18
 _ANNOTATIONS: Final = ("amqp.annotation.", "amqp.message_annotation.", "amqp.messageannotation.")
 
 
@@ -65,3 +66,12 @@ def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR09
         reason = f"{identifier[:64]!r} is no identifier known here"
         raise FilterError(reason, position + 1)
     return Field(APPLICATION_PROPERTIES, identifier, (), position)
+
+
+def compared(field: Expression, other: Expression) -> Expression:
+    """What a field is compared with: Event Hubs' clients write the milliseconds of x-opt-enqueued-time in quotes."""
+    if isinstance(field, Field) and field.section == DELIVERY_ANNOTATIONS and field.name == names.TIMESTAMP and isinstance(other, Constant):
+        written = other.value
+        if isinstance(written, str) and written.isdecimal() and len(written) <= _MILLISECONDS_DIGITS:
+            return Constant(int(written), other.position)
+    return other

@@ -199,6 +199,21 @@ def test_records_are_picked_by_their_indices():
     assert latest.select(messages, 20, times, partition="0", latest=27) == [7, 8, 9]
 
 
+def test_records_with_one_of_several_values_are_picked_in_order():
+    messages = [application(kind="b" if n == 3 else "a" if n == 65 else "c").encoded() for n in range(70)]
+    compiled = compile_filters({"a": sql("kind IN ('a', 'b')")})
+    assert compiled.needles[0] == (b"\x01a", b"\x01b") or compiled.needles[1] == (b"\x01a", b"\x01b")
+    assert compiled.select(messages, 0, array("q", range(70)), partition="0", latest=70) == [3, 65]
+
+
+def test_the_more_a_filter_asks_the_more_it_weighs():
+    light, heavy = (compile_filters({"a": sql(text)}).weight for text in ("n = 1", " OR ".join(["n = 1"] * 50)))
+    assert 1 <= light < heavy
+    grouped = compile_filters({"a": described("amqp:any-filter", [sql("n = 1"), described("amqp:footer-filter", {"a": 1, "b": 1})])})
+    assert grouped.weight > light + 2
+    assert compile_filters({}).weight == 0
+
+
 def test_a_broken_message_is_not_picked_and_does_not_raise():
     whole = SAMPLE.encoded()
     compiled = compile_filters({"a": sql("kind = 'alarm'"), "b": described("amqp:properties-filter", {"to": "to"})})

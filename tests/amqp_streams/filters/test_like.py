@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,28 @@ def test_a_pattern_matches_what_its_regular_expression_matches(pattern, subject,
     assert (match is None) is broken
     if match is not None:
         assert match(subject) is (re.fullmatch(expression, subject, re.DOTALL) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "expected"),
+    [
+        ("a%a", "a", False),
+        ("a%a", "aa", True),
+        ("ab%b%ba", "abba", False),
+        ("ab%b%ba", "abbba", True),
+        ("%a_c%", "xxabcxx", True),
+        ("a_%_c%", "abbc", True),
+        ("a_%_c%", "abc", False),
+        ("x%_b_%y", "xabcy", True),
+        ("x%_b_%y", "xaby", False),
+        ("%_", "", False),
+        ("_%", "\n", True),
+    ],
+)
+def test_what_is_in_front_in_between_and_behind_does_not_overlap(pattern, subject, expected):
+    match = matcher(pattern, None)
+    assert match is not None
+    assert match(subject) is expected
 
 
 def test_pieces_are_told_with_their_wildcards():

@@ -140,7 +140,7 @@ def test_fields_are_named_in_several_spellings(text, field):
 def test_hyphens_in_application_properties_are_differences_as_the_grammar_has_it():
     assert sql("a.x-y = 1") == Compare("=", Operation("-", Field(0x74, "x"), Field(0x74, "y")), Constant(1))
     assert sql("m.x - y = 1") == Compare("=", Operation("-", Field(0x72, "x"), Field(0x74, "y")), Constant(1))
-    assert sql("m.x -y = 1") == sql("m.x - y = 1")
+    assert sql("m.x -y = 1") == sql("m.x- y = 1") == sql("m.x - y = 1") != sql("m.x-y = 1")
     assert sql("p.group-sequence-a.y = 1") == sql("p.[group-sequence] - a.y = 1")
 
 

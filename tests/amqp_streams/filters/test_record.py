@@ -39,6 +39,7 @@ def test_a_key_that_is_also_somebodys_value_is_not_taken_for_it():
     assert found(sample, "kind") == "right"
     assert found(Sample(application_properties={"other": "kind"}), "kind") is MISSING
     assert found(Sample(application_properties={"other": {"kind": 1}}), "kind") is MISSING
+    assert found(Sample(application_properties={"kindness": 1, "other": "\x04kind"}), "kind") is MISSING
 
 
 def test_of_equal_keys_the_last_one_counts():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from amqp_streams.filters.bounds import bounds_of
 from amqp_streams.filters.parser import parse
 from amqp_streams.filters.refusal import FilterError
 from amqp_streams.filters.syntax import Dialect
@@ -57,6 +58,19 @@ MESSAGE = Sample(
 )
 def test_a_selector_means_what_the_standard_says(text, expected):
     assert truth(text, MESSAGE, Dialect.SELECTOR) is expected
+
+
+def test_what_event_hubs_clients_send_starts_where_they_mean():
+    """Their offsets are texts, `-1` is before all, and their times are milliseconds in quotes."""
+    for text, expected in (
+        ("amqp.annotation.x-opt-offset > '-1'", True),
+        ("amqp.annotation.x-opt-offset > '@latest'", False),
+        ("amqp.annotation.x-opt-offset >= '0000000000000042'", True),
+        ("amqp.annotation.x-opt-enqueued-time > '1233'", True),
+        ("'1234' < amqp.annotation.x-opt-enqueued-time", False),
+    ):
+        assert truth(text, MESSAGE, Dialect.SELECTOR) is expected
+        assert bounds_of(parse(text, Dialect.SELECTOR, LIMITS)) is not None
 
 
 def test_a_message_without_header_is_not_persistent_and_not_redelivered():
