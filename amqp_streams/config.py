@@ -156,6 +156,7 @@ class Limits(_Settings):
     connections: int = Field(default=10_000, ge=1)
     sessions: int = Field(default=64, ge=1, le=65_535, description="per connection (AMQP channel-max + 1)")
     links: int = Field(default=1024, ge=1, description="per connection")
+    partitions: int = Field(default=10_000, ge=1, description="of all logs together")
     frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")
     message_bytes: Bytes = Field(default=16 << 20, ge=1024, le=256 << 20, description="max-message-size offered on attach")
     filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="all filters of one source, encoded")

@@ -47,11 +47,20 @@ class LogCounters:
 class Node:
     """All logs of one store, and the links on them."""
 
-    def __init__(self, store: Store, *, sync: str, new_id: Callable[[], str], auto_create_partitions: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        sync: str,
+        new_id: Callable[[], str],
+        auto_create_partitions: int = 0,
+        partitions_max: int = 10_000,
+    ) -> None:
         self._store = store
         self._sync = sync
         self._new_id = new_id
         self._auto_create_partitions = auto_create_partitions
+        self._partitions_max = partitions_max
         self.counters: dict[str, LogCounters] = {name: LogCounters() for name in store.logs}
         self._links: dict[str, set[Grant]] = {}
         self._waiting: dict[Partition, set[Consuming]] = {}
@@ -135,7 +144,16 @@ class Node:
         raise PeerError(names.NOT_FOUND, f"there is no log {shown!r}: amqp-streams log create {shown} --partitions 4")
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
-        """Make a log. Raises ValueError if it exists, StorageError if the disk failed."""
+        """Make a log.
+
+        Raises:
+            PeerError: there are as many partitions as this node serves.
+            ValueError: it exists.
+            StorageError: the disk failed.
+        """
+        if sum(len(log.partitions) for log in self._store.logs.values()) + settings.partitions > self._partitions_max:
+            description = f"this node serves {self._partitions_max} partitions in all: delete a log, or raise its limit 'partitions'"
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         log = self._store.create(name, settings, incarnation=self._new_id())
         self.counters[name] = LogCounters()
         return log
@@ -206,6 +224,8 @@ class Node:
             return operation(request)
         except RequestError as error:
             return error.answer
+        except PeerError as error:
+            return Answer(management.FORBIDDEN, error.description)
         except StorageError as error:
             return Answer(management.SERVER_ERROR, str(error))
 

@@ -80,6 +80,7 @@ class EventService:
             sync=str(settings.sync),
             new_id=lambda: uuid.uuid4().hex,
             auto_create_partitions=settings.auto_create_partitions,
+            partitions_max=self.limits.partitions,
         )
         self.ready = False
         self.connections: set[LiveConnection] = set()

@@ -1,5 +1,6 @@
 """The node decides on links, wakes those who wait, and carries out management requests. No sockets, no engine."""
 
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -127,6 +128,18 @@ def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
     assert len(grant.log.partitions) == 3
     assert bench.node.counters["made"] == LogCounters()
     assert refusal(bench.node, attach("no/name")).condition == names.NOT_FOUND
+
+
+def test_strangers_make_only_as_many_logs_as_the_node_serves_partitions() -> None:
+    """Each partition is a folder, files and memory: neither attaching to made-up names nor requests may pile them up."""
+    node = Node(MemoryStore(), sync="always", new_id=iter("abcdefgh").__next__, auto_create_partitions=3, partitions_max=7)
+    node.attach(attach("one"))
+    node.attach(attach("two"))
+    assert refusal(node, attach("three")).condition == names.RESOURCE_LIMIT_EXCEEDED
+    request = Request("CREATE", names.LOG_TYPE, "three", {"partitions": 2}, None, None)
+    assert node.manage(request).status == 403
+    assert node.manage(replace(request, body={"partitions": 1})).status == 201
+    node.attach(attach("one"))
 
 
 def test_a_log_that_cannot_be_made_is_a_failure_of_ours() -> None:
