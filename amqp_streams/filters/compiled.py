@@ -67,9 +67,7 @@ class Compiled:
         record = Record(partition=partition, latest=latest, now_ms=now_ms)
         chosen: list[int] = []
         for index in candidates:
-            record.message = messages[index]
-            record.number = base + index
-            record.timestamp_ms = timestamps[index]
+            record.turn_to(messages[index], base + index, timestamps[index])
             for condition in self.conditions:
                 if condition(record) is not True:
                     break

@@ -59,7 +59,7 @@ _MAPS: Final = {
 }
 _KNOWN: Final = frozenset(CODES.values())
 _ENTRY_WEIGHT: Final = 2
-_CHARACTERS_PER_WEIGHT: Final = 8
+_CHARACTERS_PER_WEIGHT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)

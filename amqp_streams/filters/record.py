@@ -27,9 +27,12 @@ Found: TypeAlias = "Value | Missing | Failed"
 
 
 class Record:
-    """A record, one after another in the same object. `latest`: the partition's end when the link attached, as `@latest` means it."""
+    """A record, one after another in the same object. `latest`: the partition's end when the link attached, as `@latest` means it.
 
-    __slots__ = ("latest", "message", "now_ms", "number", "partition", "timestamp_ms")
+    `seen`: fields that were found already, by section and name.
+    """
+
+    __slots__ = ("latest", "message", "now_ms", "number", "partition", "seen", "timestamp_ms")
 
     def __init__(self, *, partition: str, latest: int, now_ms: int | None) -> None:
         self.partition: Final = partition
@@ -38,6 +41,14 @@ class Record:
         self.message = b""
         self.number = 0
         self.timestamp_ms = 0
+        self.seen: dict[str, Found] = {}
+
+    def turn_to(self, message: bytes, number: int, timestamp_ms: int) -> None:
+        """Be another record from now on."""
+        self.message = message
+        self.number = number
+        self.timestamp_ms = timestamp_ms
+        self.seen.clear()
 
 
 Getter = Callable[[Record], Found]
@@ -53,15 +64,22 @@ def getter(section: int, name: str) -> Getter:
 
 
 def with_default(section: int, name: str) -> Getter:
-    """As `getter`, but a field that is missing and has a default has that."""
+    """As `getter`, but a field that is missing and has a default has that; found once however often it is asked for."""
     get = getter(section, name)
-    default = DEFAULTS.get(name) if section in POSITIONS else None
-    if default is None:
+    if section == DELIVERY_ANNOTATIONS:
         return get
+    default = DEFAULTS.get(name) if section in POSITIONS else None
+    place = f"{section} {name}"
 
     def found(record: Record) -> Found:
+        seen = record.seen
+        if place in seen:
+            return seen[place]
         value = get(record)
-        return default if value is MISSING else value
+        if value is MISSING and default is not None:
+            value = default
+        seen[place] = value
+        return value
 
     return found
 

@@ -44,7 +44,7 @@ class Sample:
     def record(self) -> Record:
         """As filters see it."""
         record = Record(partition="3", latest=LATEST, now_ms=NOW_MS)
-        record.message, record.number, record.timestamp_ms = self.encoded(), self.number, self.timestamp_ms
+        record.turn_to(self.encoded(), self.number, self.timestamp_ms)
         return record
 
 

@@ -178,9 +178,9 @@ def test_what_a_section_cannot_have_refuses_the_filter(section, reference, posit
 
 def test_a_broken_section_fails_and_does_not_raise():
     record = Sample().record()
-    record.message = b"\x00\x53\x74\xc1\x0a\x02\xa1\x03key\xa1\x09x"
+    record.turn_to(b"\x00\x53\x74\xc1\x0a\x02\xa1\x03key\xa1\x09x", 7, 1000)
     assert property_condition(APPLICATION, {"key": "x"}, LIMITS)[0](record) is FAILED
-    record.message = b"\x00\x53\x73\xc0\x04\x04\x40\x40"
+    record.turn_to(b"\x00\x53\x73\xc0\x04\x04\x40\x40", 7, 1000)
     assert property_condition(PROPERTIES, {"subject": "x"}, LIMITS)[0](record) is FAILED
-    record.message = b"garbage"
+    record.turn_to(b"garbage", 7, 1000)
     assert property_condition(FOOTER, {ULong(5): "x"}, LIMITS)[0](record) is FAILED

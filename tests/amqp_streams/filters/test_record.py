@@ -18,7 +18,7 @@ def found(sample, name, section=APPLICATION):
 
 def raw(message, name="kind", section=APPLICATION):
     record = Sample().record()
-    record.message = message
+    record.turn_to(message, 7, 1000)
     return getter(section, name)(record)
 
 
@@ -97,6 +97,18 @@ def test_very_large_values_fail():
     assert found(Sample(application_properties={"kind": large}), "kind") is FAILED
     assert found(Sample(application_properties={"kind": Described(Symbol("x"), large)}), "kind") is FAILED
     assert len(found(Sample(application_properties={"kind": large[:1000]}), "kind")) == 1000
+
+
+def test_a_field_is_looked_for_once_a_record():
+    record = Sample(application_properties={"kind": "one"}).record()
+    get = with_default(APPLICATION, "kind")
+    assert get(record) == "one"
+    record.message = b""
+    assert get(record) == "one"
+    record.turn_to(Sample(application_properties={"kind": "two"}).encoded(), 8, 1001)
+    assert (get(record), record.number, record.timestamp_ms) == ("two", 8, 1001)
+    record.turn_to(Sample().encoded(), 9, 1001)
+    assert get(record) is MISSING
 
 
 def test_texts_do_not_grow_without_bound():

@@ -262,11 +262,11 @@ def test_a_message_that_is_no_message_fails_and_never_raises():
     whole = record.message
     check = condition(parse("a.upper = 'ÀB' AND f.x IS NULL AND p.subject IS NULL", Dialect.SQL, LIMITS), FAILED)
     for end in range(len(whole)):
-        record.message = whole[:end]
+        record.turn_to(whole[:end], 7, 1000)
         assert check(record) in (True, False, None, FAILED)
-    record.message = b"\x00\x53\x74\x40"
+    record.turn_to(b"\x00\x53\x74\x40", 7, 1000)
     assert check(record) is None
-    record.message = b"\x00\x53\x74\xa1\x01x"
+    record.turn_to(b"\x00\x53\x74\xa1\x01x", 7, 1000)
     assert condition(parse("a.x = 1", Dialect.SQL, LIMITS), FAILED)(record) is FAILED
 
 
@@ -274,7 +274,7 @@ def test_long_descriptors_and_wide_encodings_are_read_like_the_short_ones():
     wide = b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x74\xd1\x00\x00\x00\x19\x00\x00\x00\x02\xb1\x00\x00\x00\x04kind\xb1\x00\x00\x00\x05alarm"
     wide = wide[:11] + (len(wide) - 15).to_bytes(4) + wide[15:]
     record = Sample().record()
-    record.message = b"\x00\x53\x70\xd0\x00\x00\x00\x04\x00\x00\x00\x00" + wide
+    record.turn_to(b"\x00\x53\x70\xd0\x00\x00\x00\x04\x00\x00\x00\x00" + wide, 7, 1000)
     assert condition(parse("kind = 'alarm'", Dialect.SQL, LIMITS), FAILED)(record) is True
 
 
