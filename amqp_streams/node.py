@@ -26,8 +26,8 @@ from amqp_streams.streams.attach import (
 )
 from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request, RequestError
-from amqp_streams.streams.reader import Reader, Run
-from amqp_streams.streams.start import source_filters
+from amqp_streams.streams.reader import Passed, Reader, Run
+from amqp_streams.streams.start import source_filters, start_position
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Value
 
@@ -97,7 +97,7 @@ class Node:
             return self._held(Producing(log, partition))
         filters = source_filters(request.filters)
         partitions = log.partitions if partition is None else (partition,)
-        reader = Reader(((each, filters.start.position(each)) for each in partitions), filters.start.after_ms)
+        reader = Reader(((each, start_position(filters, each)) for each in partitions), filters)
         agnostic = partition is None
         return self._held(Consuming(request, log, partitions, not agnostic, reader, filters.in_force, announce=agnostic))
 
@@ -166,14 +166,14 @@ class Node:
 
     # -- events out
 
-    def next_run(self, consumer: Consuming, count_max: int) -> Run | None:
-        """The next records for a consumer; None: it has all, and is woken when there is more.
+    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None = None) -> Run | Passed | None:
+        """The next records for a consumer, or what its filters passed over; None: it has all, and is woken when there is more.
 
         Raises:
             PeerError: the records there are damaged, or the disk fails; the link has to close.
         """
         try:
-            run = consumer.reader.take(count_max)
+            run = consumer.reader.take(count_max, now_ms)
         except StorageError as error:
             raise storage_refusal(error) from error
         if run is None:

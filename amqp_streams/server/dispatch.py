@@ -19,7 +19,13 @@ from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.termini import answer_termini, attach_request
 from amqp_streams.streams.attach import Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
 
-OFFERED: Final = (names.CAPABILITY_EVENT_STREAMS, names.CAPABILITY_ANONYMOUS_RELAY)
+OFFERED: Final = (
+    names.CAPABILITY_EVENT_STREAMS,
+    names.CAPABILITY_ANONYMOUS_RELAY,
+    names.CAPABILITY_FILTEX_SQL,
+    names.CAPABILITY_FILTEX_PROPERTIES,
+    names.CAPABILITY_FILTEX_GROUPS,
+)
 _PROPERTIES: Final = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
 """Engine links that a connection may have at once, refused ones included, as a multiple of the limit on links."""

@@ -1,21 +1,31 @@
-"""A consumer's place in the log: one cursor a partition, merged fairly, order kept within each. Spec: Event Streams 1, 4.4.
+"""A consumer's place in the log: one cursor a partition, merged fairly, order kept within each. Spec: Event Streams 1, 4.4, 5.2.
 
-Law: the read unit is not the delivery unit. A reader holds chunks as the store gives them and hands out runs as small as the credit
-that is there; it can stop at any record.
+Laws: the read unit is not the delivery unit. A reader holds chunks as the store gives them and hands out runs as small as the credit
+that is there; it can stop at any record. Filtering stops, too: a stretch that a filter passed over is told, so that a link whose filter
+rejects everything moves on without holding others up.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from amqp_streams.filters import Compiled
 from amqp_streams.storage.ports import Chunk, Partition
 
 READ_BYTES: Final = 128 << 10
 """Asked of the store at once: large enough to make reading cheap, small enough for thousands of readers."""
 TURN_EVENTS: Final = 256
 """Events of one partition before the next gets its turn."""
+STRETCH_US: Final = 500
+"""Time, roughly, that a filter may take before it is told what was passed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Records that were looked at and that no filter let through: there may be more to read."""
+
+    count: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,33 +48,89 @@ class Run:
 
 
 class _Cursor:
-    __slots__ = ("after_ms", "chunk", "partition", "position")
+    __slots__ = ("chosen", "chunk", "filters", "finished", "judged", "latest", "partition", "position")
 
-    def __init__(self, partition: Partition, position: int, after_ms: int | None) -> None:
+    def __init__(self, partition: Partition, position: int, filters: Compiled | None) -> None:
         self.partition = partition
         self.position = position
-        self.after_ms = after_ms
+        self.filters = filters
+        self.latest = partition.end
         self.chunk: Chunk | None = None
+        self.chosen: deque[int] = deque()
+        """Indices in the chunk that the filters let through, of the records before number `judged`."""
+        self.judged = position
+        self.finished = False
+        """No record from here on can pass."""
 
-    def run(self, count_max: int) -> Run | None:
-        """The next records, or None when all that is durable was read."""
-        while True:
-            chunk = self.chunk
-            if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
-                chunk = self.chunk = self.partition.read(self.position, READ_BYTES)
-                if chunk is None:
-                    return None
-            overtaken = max(0, chunk.base - self.position)
-            start = max(0, self.position - chunk.base)
-            if self.after_ms is not None:
-                start = bisect_right(chunk.timestamps, self.after_ms, start)
-                if start == len(chunk):
-                    self.position = chunk.base + start
-                    continue
-                self.after_ms = None  # timestamps never decrease: from here on all match
+    def run(self, count_max: int, now_ms: int | None) -> Run | Passed | None:
+        """The next records; what was passed over instead; or None when all that is durable was read."""
+        if self.finished and not self.chosen:
+            return None
+        chunk = self.chunk
+        if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
+            chunk = self.chunk = self.partition.read(self.position, READ_BYTES)
+            if chunk is None:
+                return None
+        overtaken = max(0, chunk.base - self.position)
+        start = max(0, self.position - chunk.base)
+        if self.filters is None:
             count = min(count_max, len(chunk) - start)
             self.position = chunk.base + start + count
             return Run(self.partition, chunk, start, count, overtaken)
+        if not self.chosen:
+            passed = self._judge(self.filters, chunk, start, now_ms)
+            if not self.chosen:
+                self.position = self.judged
+                return Passed(passed)
+        return self._next_chosen(chunk, count_max, overtaken)
+
+    def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
+        """Let the filters choose among the next records of the chunk; returns how many were looked at."""
+        stretch = max(1, STRETCH_US // max(1, filters.weight)) if filters.content else len(chunk)
+        end = min(len(chunk), start + stretch)
+        self.chosen.extend(
+            filters.select(
+                chunk.messages,
+                chunk.base,
+                chunk.timestamps,
+                partition=str(self.partition.index),
+                latest=self.latest,
+                now_ms=now_ms,
+                start=start,
+                end=end,
+            )
+        )
+        self.judged = chunk.base + end
+        bounds = filters.bounds
+        if bounds.done(self.judged - 1, chunk.timestamps[end - 1], self.latest):
+            self.finished = True
+        elif self.chosen and not filters.content and not bounds.before and bounds.before_ms is None:
+            self.filters = None  # offsets rise and timestamps never fall: from the first that passes on, all do
+        return end - start
+
+    def _next_chosen(self, chunk: Chunk, count_max: int, overtaken: int) -> Run:
+        """The first chosen records that are neighbours."""
+        first = self.chosen.popleft()
+        count = 1
+        while count < count_max and self.chosen and self.chosen[0] == first + count:
+            self.chosen.popleft()
+            count += 1
+        self.position = chunk.base + first + count if self.chosen or self.filters is None else self.judged
+        if self.filters is None:
+            self.chosen.clear()
+        return Run(self.partition, chunk, first, count, overtaken)
+
+    def forget(self) -> None:
+        """Give the chunk back; what was chosen of it and not taken is judged again."""
+        self.chunk = None
+        if self.chosen:
+            self.chosen.clear()
+            self.finished = False
+
+    @property
+    def behind(self) -> bool:
+        """There is something to read."""
+        return not self.finished and self.position < self.partition.end
 
 
 class Reader:
@@ -72,12 +138,14 @@ class Reader:
 
     __slots__ = ("_cursors", "_ready")
 
-    def __init__(self, positions: Iterable[tuple[Partition, int]], after_ms: int | None = None) -> None:
-        self._cursors = {partition.index: _Cursor(partition, position, after_ms) for partition, position in positions}
+    def __init__(self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None) -> None:
+        self._cursors = {partition.index: _Cursor(partition, position, filters) for partition, position in positions}
         self._ready = deque(self._cursors.values())
 
-    def take(self, count_max: int) -> Run | None:
+    def take(self, count_max: int, now_ms: int | None = None) -> Run | Passed | None:
         """The next run of at most `count_max` records, taking the partitions in turn; None when there is nothing more yet.
+
+        `Passed` instead of a run: filters let none of some records through, ask again. `now_ms` is what UTC() in a filter means.
 
         Raises:
             CorruptionError, StorageError: from the store; the reader stays where it is.
@@ -85,7 +153,7 @@ class Reader:
         turn = count_max if len(self._cursors) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
             cursor = self._ready[0]
-            run = cursor.run(turn)
+            run = cursor.run(turn, now_ms)
             if run is None:
                 self._ready.popleft()
                 continue
@@ -95,7 +163,7 @@ class Reader:
 
     def _look_again(self) -> bool:
         """A partition found empty may have got more while others were read, and nobody wakes a reader that is still reading."""
-        self._ready.extend(cursor for cursor in self._cursors.values() if cursor.position < cursor.partition.end)
+        self._ready.extend(cursor for cursor in self._cursors.values() if cursor.behind)
         return bool(self._ready)
 
     def wake(self, partition: Partition) -> None:
@@ -117,4 +185,4 @@ class Reader:
     def forget_chunks(self) -> None:
         """Give memory back; the next read asks the store again."""
         for cursor in self._cursors.values():
-            cursor.chunk = None
+            cursor.forget()

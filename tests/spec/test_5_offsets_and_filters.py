@@ -170,15 +170,18 @@ def test_what_is_no_longer_retained_is_not_looked_at(client: EnginePair, node: I
         assert client.receiver("short", credit=10, filters=start).bodies == [b"kept"]
 
 
-def test_other_filters_may_be_used_only_where_they_are_supported(client: EnginePair) -> None:
+def test_other_filters_may_be_used_where_they_are_supported(client: EnginePair) -> None:
     """5.2: "Delivery filters MAY be expressed using any AMQP filter expression that is supported by the source". One that is not is left
-    out of the answer, and does not open the past.
+    out of the answer (AMQP 3.5.3), and does not open the past.
     """
     client.node.append("single", b"before")
-    receiver = client.receiver("single", credit=10, filters={"sql": proton.Described(proton.symbol("amqp:sql-filter"), "a > 1")})
-    assert receiver.refused is None
-    assert receiver.link.remote_source.filter.next() is None
-    assert receiver.arrived == []
+    unknown = client.receiver("single", credit=10, filters={"x": proton.Described(proton.symbol("vendor:some-filter"), "a > 1")})
+    assert unknown.refused is None
+    assert unknown.link.remote_source.filter.next() is None
+    assert unknown.arrived == []
+    sql = client.receiver("single", credit=10, filters={"sql": proton.Described(proton.symbol("amqp:sql-filter"), "a IS NULL")})
+    assert sql.link.remote_source.filter.next() is not None
+    assert sql.bodies == [b"before"]
 
 
 # -- 5.2.1
@@ -241,12 +244,28 @@ def test_other_properties_are_not_eligible_and_refuse_the_link(client: EnginePai
 
 
 @pytest.mark.parametrize("descriptor", [proton.symbol("amqp:event-streams-sql-filter"), proton.ulong(0x201)])
-def test_the_sql_filter_is_not_served_yet(node: InMemoryNode, client: EnginePair, descriptor: Any) -> None:
-    """5.2.2: "with type-code 0x00000000:0x00000201". Not served yet: it is left out of the answered source (AMQP 3.5.3), and nothing of
-    the past is delivered unfiltered.
-    """
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("d.event-streams-offset > '0000000000000001'", [b"c"]),
+        ("d.event-streams-offset >= '0000000000000001'", [b"b", b"c"]),
+        ("d.event-streams-timestamp > 1585672841", [b"a", b"b", b"c"]),
+        ("delivery_annotations.event-streams-offset > '@earliest'", [b"a", b"b", b"c"]),
+    ],
+)
+def test_the_sql_filter_is_known_by_symbol_and_by_code(
+    node: InMemoryNode, client: EnginePair, descriptor: Any, text: str, wanted: list[bytes]
+) -> None:
+    """5.2.2: "with type-code 0x00000000:0x00000201"; the examples of the editors' text."""
+    node.append("single", b"a", b"b", b"c")
+    receiver = client.receiver("single", credit=10, filters={"sql": proton.Described(descriptor, text)})
+    assert receiver.link.remote_source.filter.next() is not None
+    assert receiver.bodies == wanted
+
+
+def test_the_sql_filter_takes_its_own_grammar_only(node: InMemoryNode, client: EnginePair) -> None:
+    """5.2.2: "The grammar builds on the grammar defined for those SQL filters, but is constrained": other sections are not in it."""
     node.append("single", b"before")
-    given = {"sql": proton.Described(descriptor, "d.event-streams-offset > '@earliest'")}
+    given = {"sql": proton.Described(proton.symbol("amqp:event-streams-sql-filter"), "a.kind LIKE 'x%'")}
     receiver = client.receiver("single", credit=10, filters=given)
-    assert receiver.link.remote_source.filter.next() is None
-    assert receiver.arrived == []
+    assert receiver.refused == names.INVALID_FIELD

@@ -50,7 +50,13 @@ class Users:
 def test_the_open_offers_event_streams_and_says_the_limits() -> None:
     node = InMemoryNode(container_id="node-7", limits=Limits(frame_bytes=4096, sessions=8, idle_timeout_ms=20_000))
     answer = ScriptedPeer(node).open().fields
-    assert symbols(answer["offered-capabilities"]) == [names.CAPABILITY_EVENT_STREAMS, names.CAPABILITY_ANONYMOUS_RELAY]
+    assert symbols(answer["offered-capabilities"]) == [
+        names.CAPABILITY_EVENT_STREAMS,
+        names.CAPABILITY_ANONYMOUS_RELAY,
+        names.CAPABILITY_FILTEX_SQL,
+        names.CAPABILITY_FILTEX_PROPERTIES,
+        names.CAPABILITY_FILTEX_GROUPS,
+    ]
     assert answer["container-id"] == "node-7"
     assert answer["max-frame-size"] == 4096
     assert answer["channel-max"] == 7

@@ -76,7 +76,7 @@ def test_filters_in_force_are_echoed_as_they_came(descriptor: Value, offset: Val
 
 def test_filters_that_are_not_in_force_are_left_out() -> None:
     known: dict[Value, Value] = {Symbol("known"): Described(FILTER, {Symbol(names.OFFSET): Symbol("@earliest")})}
-    unknown: dict[Value, Value] = {Symbol("other"): Described(Symbol("amqp:sql-filter"), "a > 1"), Symbol("bare"): "x"}
+    unknown: dict[Value, Value] = {Symbol("other"): Described(Symbol("vendor:some-filter"), "a > 1"), Symbol("bare"): "x"}
     assert filters_of(answered(source="temps", filters=known | unknown)) == known
     assert filters_of(answered(source="temps", filters=unknown)) is None
     assert filters_of(answered(source="temps")) is None
@@ -127,7 +127,7 @@ def test_a_malformed_filter_is_named_in_the_errors_info() -> None:
     error = detach.fields["error"]
     assert isinstance(error, Described)
     assert isinstance(error.value, list)
-    assert error.value[2] == {"field": "filter", "filter": "mine"}
+    assert error.value[2] == {"field": "filter", "filter": "mine", "position": "1"}
 
 
 def test_filters_are_bounded_in_size() -> None:

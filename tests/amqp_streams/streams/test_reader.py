@@ -4,18 +4,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
+from amqp_streams.filters import Compiled, compile_filters
 from amqp_streams.storage.ports import Partition, StoredLog
-from amqp_streams.streams.reader import TURN_EVENTS, Reader, Run
+from amqp_streams.streams.reader import TURN_EVENTS, Passed, Reader, Run
 from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.codec import encode
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
 from tests.amqp_streams.streams.conftest import NOW, Append
 
 Place = tuple[int, int]
 
 
-def from_start(log: StoredLog, after_ms: int | None = None) -> Reader:
-    return Reader([(partition, 0) for partition in log.partitions], after_ms)
+def later_than(after_ms: int) -> Compiled:
+    kind = Symbol(names.FILTER_DELIVERY_ANNOTATIONS)
+    return compile_filters({kind: Described(kind, {Symbol(names.TIMESTAMP): Timestamp(after_ms)})})
+
+
+def sql(text: str) -> Compiled:
+    return compile_filters({"sql": Described(Symbol("amqp:sql-filter"), text)})
+
+
+def from_start(log: StoredLog, filters: Compiled | None = None) -> Reader:
+    return Reader([(partition, 0) for partition in log.partitions], filters)
 
 
 def places(run: Run) -> list[Place]:
@@ -26,8 +40,9 @@ def read(reader: Reader, count_max: int) -> list[Place]:
     """All that there is, in runs of at most `count_max`."""
     got: list[Place] = []
     while run := reader.take(count_max):
-        assert 1 <= run.count <= count_max
-        got += places(run)
+        if isinstance(run, Run):
+            assert 1 <= run.count <= count_max
+            got += places(run)
     return got
 
 
@@ -115,12 +130,12 @@ def test_a_time_condition_passes_over_exactly_what_is_not_later(steps: list[int]
     for step in steps:
         partition.append([b"x"], b"\0", NOW + step)
     store.commit()
-    reader = Reader([(partition, 0)], NOW + after)
+    reader = Reader([(partition, 0)], later_than(NOW + after))
     assert read(reader, count_max) == [(0, number) for number, step in enumerate(steps) if step > after]
 
 
 def test_a_time_condition_holds_for_events_that_come_later(store: MemoryStore, log: StoredLog, append: Append) -> None:
-    reader = from_start(log, NOW + 10)
+    reader = from_start(log, later_than(NOW + 10))
     assert reader.take(10) is None
     append(log.partitions[0], NOW, NOW + 10, NOW + 11)
     reader.wake(log.partitions[0])
@@ -171,3 +186,63 @@ def test_a_partition_of_the_log_that_is_not_read_is_no_business_of_the_reader(lo
         return Reader([(partition, 0)]).positions
 
     assert position(log.partitions[3]) == {3: 0}
+
+
+def with_kind(kind: str) -> bytes:
+    return encode(Described(ULong(0x74), {"kind": kind})) + b"\x00\x53\x75\xa0\x01x"
+
+
+KINDS = st.lists(st.lists(st.sampled_from("abc"), max_size=12), min_size=1, max_size=3)
+
+
+@given(KINDS, st.sampled_from("abcd"), st.integers(1, 5), st.booleans())
+def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
+    partitions: list[list[str]], wanted: str, count_max: int, forgetful: bool
+) -> None:
+    """In order within each partition, nothing twice, however often the chunks are given back meanwhile."""
+    store = MemoryStore()
+    log = store.create("log", LogSettings(partitions=len(partitions)), incarnation="i")
+    for partition, kinds in zip(log.partitions, partitions, strict=True):
+        if kinds:
+            partition.append([with_kind(kind) for kind in kinds], bytes(len(kinds)), NOW)
+    store.commit()
+    reader = from_start(log, sql(f"kind = '{wanted}'"))
+    got: list[Place] = []
+    while run := reader.take(count_max):
+        if isinstance(run, Run):
+            got += places(run)
+        if forgetful:
+            reader.forget_chunks()
+    expected = [(index, number) for index, kinds in enumerate(partitions) for number, kind in enumerate(kinds) if kind == wanted]
+    assert sorted(got) == expected
+    assert all([number for place, number in got if place == index] == sorted(n for p, n in got if p == index) for index in range(3))
+    assert reader.positions == {index: len(kinds) for index, kinds in enumerate(partitions)}, "its place moves on whatever passes"
+
+
+def test_a_filter_that_rejects_everything_is_told_in_stretches(store: MemoryStore, log: StoredLog) -> None:
+    """So that a link that gets nothing gives others their turn, and its place still moves on."""
+    count = 5000
+    log.partitions[0].append([with_kind("a")] * count, bytes(count), NOW)
+    store.commit()
+    reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) = 'B'"))
+    passed: list[int] = []
+    while run := reader.take(10):
+        assert isinstance(run, Passed)
+        passed.append(run.count)
+    assert sum(passed) == count == reader.positions[0]
+    assert max(passed) < count, "in more than one piece"
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(1, 4))
+def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) -> None:
+    store = MemoryStore()
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    partition.append([b"x"] * 10, bytes(10), NOW)
+    store.commit()
+    text = f"d.event-streams-offset >= '{offset_text(low)}' AND d.event-streams-offset < '{offset_text(high)}'"
+    reader = Reader([(partition, 0)], sql(text))
+    assert read(reader, count_max) == [(0, number) for number in range(10) if low <= number < high]
+    partition.append([b"x"] * 5, bytes(5), NOW)
+    store.commit()
+    reader.wake(partition)
+    assert read(reader, count_max) == [(0, number) for number in range(10, 15) if low <= number < high]
