@@ -39,6 +39,7 @@ from amqp_streams.client.options import (
     Settle,
     Start,
     TlsOptions,
+    sql_filter,
 )
 from amqp_streams.client.received import ReceivedEvent
 
@@ -86,4 +87,5 @@ __all__ = [
     "TimedOutError",
     "TlsOptions",
     "connect",
+    "sql_filter",
 ]

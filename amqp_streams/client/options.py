@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from amqp_streams import names
+from amqp_streams.wire.codec import Described, Symbol
 
 Settle = Literal["auto", "manual", "none"]
 """auto: settled as accepted when the next events are taken; manual: by `settle`; none: the peer settles as it sends."""
@@ -99,3 +100,12 @@ class TlsOptions:
     key_file: Path | None = None
     verify: bool = True
     server_hostname: str | None = None
+
+
+def sql_filter(text: str) -> Described:
+    """A filter for `Client.consumer(filters={"any name": …})`: only events of which the condition is true, e.g. `kind = 'alarm'`.
+
+    The condition is SQL as in AMQP Filter Expressions 1.0, 6: unqualified names are application properties, `p.subject` is a field of
+    the properties section, `m.event-streams-group-key` a message annotation. One that cannot be read refuses the link.
+    """
+    return Described(Symbol(names.FILTEX_SQL), text)

@@ -15,6 +15,8 @@ from amqp_streams.storage.ports import Chunk, Partition
 
 READ_BYTES: Final = 128 << 10
 """Asked of the store at once: large enough to make reading cheap, small enough for thousands of readers."""
+MERGE_READ_BYTES: Final = 256 << 10
+"""The same where partitions take turns: as much as the store writes of a partition at once, so that nothing is decoded twice."""
 TURN_EVENTS: Final = 256
 """Events of one partition before the next gets its turn."""
 STRETCH_US: Final = 500
@@ -48,12 +50,13 @@ class Run:
 
 
 class _Cursor:
-    __slots__ = ("chosen", "chunk", "filters", "finished", "judged", "latest", "partition", "position")
+    __slots__ = ("chosen", "chunk", "filters", "finished", "judged", "latest", "partition", "position", "read_bytes")
 
     def __init__(self, partition: Partition, position: int, filters: Compiled | None) -> None:
         self.partition = partition
         self.position = position
         self.filters = filters
+        self.read_bytes = READ_BYTES
         self.latest = partition.end
         self.chunk: Chunk | None = None
         self.chosen: deque[int] = deque()
@@ -68,7 +71,7 @@ class _Cursor:
             return None
         chunk = self.chunk
         if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
-            chunk = self.chunk = self.partition.read(self.position, READ_BYTES)
+            chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
             if chunk is None:
                 return None
         overtaken = max(0, chunk.base - self.position)
@@ -141,6 +144,9 @@ class Reader:
     def __init__(self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None) -> None:
         self._cursors = {partition.index: _Cursor(partition, position, filters) for partition, position in positions}
         self._ready = deque(self._cursors.values())
+        if len(self._cursors) > 1:
+            for cursor in self._cursors.values():
+                cursor.read_bytes = MERGE_READ_BYTES
 
     def take(self, count_max: int, now_ms: int | None = None) -> Run | Passed | None:
         """The next run of at most `count_max` records, taking the partitions in turn; None when there is nothing more yet.

@@ -26,6 +26,7 @@ from amqp_streams.client import (
     TlsOptions,
     blocking,
     connect,
+    sql_filter,
 )
 from amqp_streams.client.aio import Consumer
 from tests.amqp_streams.client.running import RunningNode
@@ -282,3 +283,19 @@ async def _kills(node: RunningNode) -> None:
     for rest in range(5):
         firsts = list(dict.fromkeys(event.body for event in received if event.key == str(rest)))
         assert firsts == sorted(firsts)  # type: ignore[type-var]  # the bodies are numbers
+
+
+async def test_the_node_evaluates_a_filter(node: RunningNode) -> None:
+    async with connect(node.url) as client:
+        log = f"filtered-{uuid4().hex}"
+        await client.management.create_log(log)
+        async with client.producer(log) as producer:
+            await producer.post_batch([Event(b"%d" % temp, properties={"temp": temp}) for temp in (60, 85, 70, 90)])
+        async with client.consumer(log, start=EARLIEST, filters={"hot": sql_filter("temp > 80")}) as consumer:
+            got: list[object] = []
+            while len(got) < 2:
+                got += [event.body for event in await consumer.receive(timeout=5.0)]
+        assert got == [b"85", b"90"]
+        with pytest.raises(LinkRefusedError, match="amqp:invalid-field"):
+            async with client.consumer(log, filters={"hot": sql_filter("temp >")}):
+                pass
