@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from cproton_ffi import ffi, lib
 
+from amqp_streams import names
 from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
 from amqp_streams.client.options import Outcome
 from amqp_streams.client.terms import read_condition, read_map
@@ -255,8 +256,9 @@ _REFUSALS: Final = frozenset({lib.PN_REJECTED, lib.PN_RELEASED, lib.PN_MODIFIED}
 
 def _refusal(delivery: Delivery, state: int) -> EndpointError:
     if state == lib.PN_REJECTED:
-        condition = lib.pn_disposition_condition(lib.pn_delivery_remote(delivery))
-        return RejectedError(*read_condition(condition, "rejected"))
+        name, words = read_condition(lib.pn_disposition_condition(lib.pn_delivery_remote(delivery)), "rejected")
+        # Nothing is wrong with the event: the node is short of something, space mostly, and says so with this outcome's error.
+        return (ReleasedError if name == names.RESOURCE_LIMIT_EXCEEDED else RejectedError)(name, words)
     if state == lib.PN_MODIFIED:
         return ReleasedError("modified", "the peer did not store it (modified)")
     return ReleasedError("released", "the peer did not store it (released)")

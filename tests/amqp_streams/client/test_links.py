@@ -54,6 +54,19 @@ def test_a_refusal_carries_its_kind_and_the_peers_words(outcome: object, error: 
         assert refusal.description == "no message"
 
 
+def test_an_event_that_there_is_no_space_for_is_not_refused_for_good() -> None:
+    """A full disk heals: the node says so with rejected and this condition, and the event is sent again as if released."""
+    pair = opened()
+    pair.node.outcome = lambda message: peers.REJECTED
+    pair.node.condition = proton.Condition("amqp:resource-limit-exceeded", "the disk is full")
+    link = sender(pair)
+    link.send(entries(1))
+    [outcomes] = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
+    [(_, refusal)] = outcomes.refused
+    assert type(refusal) is ReleasedError
+    assert str(refusal) == "amqp:resource-limit-exceeded: the disk is full"
+
+
 def test_no_more_room_than_the_peers_credit() -> None:
     node = Node()
     node.credit = 3
