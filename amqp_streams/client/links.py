@@ -256,9 +256,9 @@ _REFUSALS: Final = frozenset({lib.PN_REJECTED, lib.PN_RELEASED, lib.PN_MODIFIED}
 
 def _refusal(delivery: Delivery, state: int) -> EndpointError:
     if state == lib.PN_REJECTED:
-        name, words = read_condition(lib.pn_disposition_condition(lib.pn_delivery_remote(delivery)), "rejected")
-        # Nothing is wrong with the event: the node is short of something, space mostly, and says so with this outcome's error.
-        return (ReleasedError if name == names.RESOURCE_LIMIT_EXCEEDED else RejectedError)(name, words)
+        error = read_condition(lib.pn_disposition_condition(lib.pn_delivery_remote(delivery)), "rejected")
+        # With this one nothing is wrong with the event: the node is short of something, space mostly.
+        return (ReleasedError if error[0] == names.RESOURCE_LIMIT_EXCEEDED else RejectedError)(*error)
     if state == lib.PN_MODIFIED:
         return ReleasedError("modified", "the peer did not store it (modified)")
     return ReleasedError("released", "the peer did not store it (released)")
