@@ -19,7 +19,7 @@ from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
 from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
-from amqp_streams.server.service import TICK_S, EventService, LiveConnection
+from amqp_streams.server.service import TICK_S, EventService
 from amqp_streams.wire import sasl
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, EchoFinder
 
@@ -46,7 +46,7 @@ def mechanisms(settings: NodeSettings, channel: ByteChannel, *, users: bool) -> 
     return offered or {"PLAIN": sasl.Plain}
 
 
-class AmqpConnection(LiveConnection):
+class AmqpConnection:
     """Consumes a channel's bytes (`channel.Connection`)."""
 
     __slots__ = (
