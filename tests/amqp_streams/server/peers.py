@@ -72,7 +72,8 @@ class Authority:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        openssl("req", "-x509", *_KEY, "-keyout", self.folder / "ca.key", "-out", self.ca, "-subj", "/CN=test CA", "-days", "2")
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 wants it
+        openssl("req", "-x509", *_KEY, "-keyout", self.folder / "ca.key", "-out", self.ca, "-subj", "/CN=test CA", "-days", "2", *usage)
 
     @property
     def ca(self) -> Path:
@@ -82,7 +83,8 @@ class Authority:
         """A certificate for `name`, good for localhost and 127.0.0.1."""
         certificate, key, request = (self.folder / f"{name}.{ending}" for ending in ("pem", "key", "csr"))
         extension = self.folder / f"{name}.ext"
-        extension.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1\n")
+        names = "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1"
+        extension.write_text(f"{names}\nauthorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n")
         openssl("req", "-new", *_KEY, "-keyout", key, "-out", request, "-subj", f"/CN={name}")
         signer = ("-CA", self.ca, "-CAkey", self.folder / "ca.key", "-CAcreateserial", "-days", "2")
         openssl("x509", "-req", "-in", request, *signer, "-extfile", extension, "-out", certificate)
