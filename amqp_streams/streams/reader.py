@@ -50,7 +50,7 @@ class Run:
 
 
 class _Cursor:
-    __slots__ = ("chosen", "chunk", "filters", "finished", "judged", "latest", "partition", "position", "read_bytes")
+    __slots__ = ("chosen", "chunk", "filters", "finished", "judged", "latest", "missed", "partition", "position", "read_bytes")
 
     def __init__(self, partition: Partition, position: int, filters: Compiled | None) -> None:
         self.partition = partition
@@ -62,6 +62,8 @@ class _Cursor:
         self.chosen: deque[int] = deque()
         """Indices in the chunk that the filters let through, of the records before number `judged`."""
         self.judged = position
+        self.missed = 0
+        """Records that retention removed before this cursor came to them, to be told with its next run."""
         self.finished = False
         """No record from here on can pass."""
 
@@ -74,18 +76,20 @@ class _Cursor:
             chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
             if chunk is None:
                 return None
-        overtaken = max(0, chunk.base - self.position)
-        start = max(0, self.position - chunk.base)
+        if chunk.base > self.position:
+            self.missed += chunk.base - self.position
+            self.position = chunk.base
+        start = self.position - chunk.base
         if self.filters is None:
             count = min(count_max, len(chunk) - start)
             self.position = chunk.base + start + count
-            return Run(self.partition, chunk, start, count, overtaken)
+            return self._told(chunk, start, count)
         if not self.chosen:
             passed = self._judge(self.filters, chunk, start, now_ms)
             if not self.chosen:
                 self.position = self.judged
                 return Passed(passed)
-        return self._next_chosen(chunk, count_max, overtaken)
+        return self._next_chosen(chunk, count_max)
 
     def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
         """Let the filters choose among the next records of the chunk; returns how many were looked at."""
@@ -111,7 +115,7 @@ class _Cursor:
             self.filters = None  # offsets rise and timestamps never fall: from the first that passes on, all do
         return end - start
 
-    def _next_chosen(self, chunk: Chunk, count_max: int, overtaken: int) -> Run:
+    def _next_chosen(self, chunk: Chunk, count_max: int) -> Run:
         """The first chosen records that are neighbours."""
         first = self.chosen.popleft()
         count = 1
@@ -121,7 +125,11 @@ class _Cursor:
         self.position = chunk.base + first + count if self.chosen or self.filters is None else self.judged
         if self.filters is None:
             self.chosen.clear()
-        return Run(self.partition, chunk, first, count, overtaken)
+        return self._told(chunk, first, count)
+
+    def _told(self, chunk: Chunk, start: int, count: int) -> Run:
+        missed, self.missed = self.missed, 0
+        return Run(self.partition, chunk, start, count, missed)
 
     def forget(self) -> None:
         """Give the chunk back; what was chosen of it and not taken is judged again."""

@@ -205,6 +205,17 @@ def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_
     assert (0, 1) in bench.read(consumer)
 
 
+def test_a_thousand_consumers_without_credit_cost_an_append_nothing(bench: Bench) -> None:
+    """Only those that asked for more, which takes credit, and found nothing wait to be woken; nobody else is looked at."""
+    idle = [bench.node.attach(attach(consumer=True)) for _ in range(1000)]
+    eager = bench.node.attach(attach(consumer=True))
+    assert isinstance(eager, Consuming)
+    assert bench.node.next_run(eager, 10) is None
+    assert bench.append(0) == {eager}
+    assert bench.append(0) == set(), "who was woken and did not ask again is not woken again"
+    assert len(idle) == 1000
+
+
 def test_a_detached_consumer_is_not_woken(bench: Bench) -> None:
     consumer = bench.consume()
     assert bench.read(consumer) == []

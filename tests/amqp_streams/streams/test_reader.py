@@ -246,3 +246,21 @@ def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) ->
     store.commit()
     reader.wake(partition)
     assert read(reader, count_max) == [(0, number) for number in range(10, 15) if low <= number < high]
+
+
+def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(store: MemoryStore, append: Append) -> None:
+    """Also when the filter lets none of the records through that it came to first."""
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    reader = Reader([(partition, 0)], sql("kind = 'b'"))
+    for kind, now in (("a", NOW), ("a", NOW), ("a", NOW + 5000), ("b", NOW + 5000)):
+        partition.append([with_kind(kind)], b"\0", now)
+        store.commit()
+    store.apply_retention(NOW + 5000)
+    missed = partition.start
+    assert missed > 0
+    runs = []
+    while run := reader.take(1):
+        if isinstance(run, Run):
+            runs.append((run.first, run.skipped))
+    assert runs == [(3, missed)]
