@@ -40,7 +40,7 @@ class DumpedRecord:
 
 @dataclass(slots=True)
 class Verified:
-    """Counts of what was checked."""
+    """Counts of what was checked. `records` has those, too, that only the journal holds until the next start."""
 
     logs: int = 0
     partitions: int = 0
@@ -183,6 +183,7 @@ def _verify_partition(
         yield from _verify_index(path, relative, base, scan, seed=log.seed(index))
         stretches += scan.stretches
     plan = recovery.plan(stretches, entries, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1])
+    counts.records += sum(piece.after - piece.first for piece in plan.pieces if isinstance(piece, recovery.Replay))
     if bases and bases[0] > expected:
         yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are gone")
     for first, after in plan.lost:

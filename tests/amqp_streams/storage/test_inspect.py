@@ -56,7 +56,9 @@ def test_a_running_server_is_left_alone_unless_told_otherwise(tmp_path: Path) ->
     with pytest.raises(DirectoryLockedError, match="in use by process"):
         list(dump(tmp_path, "log"))
     assert [record.message for record in dump(tmp_path, "log", force=True)] == [b"a", b"b"]
-    assert not [finding for finding in verify(tmp_path, force=True) if finding.severity is Severity.DAMAGE]
+    counts = Verified()
+    assert not [finding for finding in verify(tmp_path, force=True, counts=counts) if finding.severity is Severity.DAMAGE]
+    assert counts.records == 2, "though no segment has them yet"
     hand.store.close()
 
 
