@@ -157,6 +157,9 @@ class Limits(_Settings):
     sessions: int = Field(default=64, ge=1, le=65_535, description="per connection (AMQP channel-max + 1)")
     links: int = Field(default=1024, ge=1, description="per connection")
     partitions: int = Field(default=10_000, ge=1, description="of all logs together")
+    groups: int = Field(default=1000, ge=1, description="consumer groups of one log")
+    cursors: int = Field(default=10_000, ge=1, description="of all logs together")
+    group_waiting: int = Field(default=1024, ge=1, description="attaches held pending in one consumer group")
     frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")
     message_bytes: Bytes = Field(default=16 << 20, ge=1024, le=256 << 20, description="max-message-size offered on attach")
     filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="all filters of one source, encoded")
@@ -181,6 +184,36 @@ class Limits(_Settings):
         ge=0,
         description="how long a stopping server waits for its peers",
         validation_alias=AliasChoices("drain", "drain_ms"),
+    )
+
+
+class GroupSettings(_Settings):
+    """Consumer groups and cursors: which groups there may be, and how partitions move between members. Spec: Event Streams 4.5."""
+
+    only: tuple[str, ...] = Field(default=(), description="names of the groups that exist, `*` and `?` allowed; none: made on attach")
+    wait_ms: Milliseconds = Field(
+        default=30_000,
+        ge=0,
+        description="how long an attach is held pending when no partition is free; 0: it is refused at once",
+        validation_alias=AliasChoices("wait", "wait_ms"),
+    )
+    pause_ms: Milliseconds = Field(
+        default=3000,
+        ge=0,
+        description="how long a member has waited before others' links are closed for it, and the least time between two such moves",
+        validation_alias=AliasChoices("pause", "pause_ms"),
+    )
+    handover_ms: Milliseconds = Field(
+        default=10_000,
+        ge=0,
+        description="how long a consumer may take to settle what it has, before its link is closed and the partition moves",
+        validation_alias=AliasChoices("handover", "handover_ms"),
+    )
+    cursor_flush_ms: Milliseconds = Field(
+        default=200,
+        ge=1,
+        description="how often cursors that moved are written to the disk",
+        validation_alias=AliasChoices("cursor_flush", "cursor_flush_ms"),
     )
 
 
@@ -266,6 +299,7 @@ class NodeSettings(_Settings):
     )
     sync: Sync = Sync()
     limits: Limits = Limits()
+    groups: GroupSettings = GroupSettings()
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
 

@@ -72,6 +72,8 @@ EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
 # -- Management
 MANAGEMENT: Final = "$management"
 LOG_TYPE: Final = "event-log"
+CURSOR_TYPE: Final = "event-cursor"
+GROUP_TYPE: Final = "event-consumer-group"
 OPERATION: Final = "operation"
 TYPE: Final = "type"
 NAME: Final = "name"

@@ -12,12 +12,12 @@ from typing import Final
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
-from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings, TlsSettings
+from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, TlsSettings
 from amqp_streams.errors import ConfigError
 
 PREFIX: Final = "AMQP_STREAMS_"
 
-_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"limits": Limits, "tls": TlsSettings}
+_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"groups": GroupSettings, "limits": Limits, "tls": TlsSettings}
 _LISTS: Final = frozenset({("listen",), ("listen_tls",), ("log",)})
 _PATHS: Final = frozenset({("data_dir",), ("users",), ("tls", "certificate"), ("tls", "key"), ("tls", "client_ca")})
 

@@ -101,8 +101,32 @@ class Partition(Protocol):
         """Figures of this moment. Cheap: touches no file."""
 
 
+class States(Protocol):
+    """Small values beside the logs, by key: cursors, epochs. Few and rarely written, so they are all in memory."""
+
+    on_written: Callable[[int, StorageError | None], None]
+    """Called on the event loop's thread with the number of a write that ended, and why it failed if it did. Set by the owner."""
+
+    def get(self, key: str) -> bytes | None:
+        """The value last written, durable or on its way; None if there is none."""
+
+    def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
+        """Keys that begin with `prefix` and their values, by key."""
+
+    def write(self, changes: Mapping[str, bytes | None]) -> int:
+        """Write these values together, all or none after a crash; None removes. Seen by `get` at once.
+
+        Returns the number of the write, rising by one: `on_written` is called with it when it is as safe as the sync mode promises, never
+        from within this call. A write that failed stays seen here and goes with the next one.
+        """
+
+
 class Store(Protocol):
     """All logs of one data directory."""
+
+    @property
+    def states(self) -> States:
+        """What is kept beside the logs. Deleting a log leaves its states to their owner."""
 
     on_commit: Callable[[CommitDone], None]
     """Called on the event loop's thread when a commit ended, after the high-water marks moved. Set by the owner."""

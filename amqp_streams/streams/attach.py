@@ -19,6 +19,9 @@ class AttachRequest:
     """One attach as it came. `consumer`: the peer receives. `address`: of the terminus at this node; None for a null terminus.
 
     `peer_address`: of the terminus at the peer, where answers to requests are sent. `dynamic`: the node is to make the address up.
+    `durable`: the source is to keep its place when the link is gone (durability other than none, expiry never; AMQP 3.5.5, 3.5.6).
+    `user`: who logged in; None: anonymous. `connection` tells connections of the process apart. `no_source`: the peer attached a receiver
+    without a source, which asks for what is kept under this link's name (AMQP 2.6.3).
     """
 
     link: str
@@ -27,8 +30,17 @@ class AttachRequest:
     address: str | None
     peer_address: str | None = None
     dynamic: bool = False
+    durable: bool = False
+    no_source: bool = False
+    user: str | None = None
+    connection: int = 0
     properties: Mapping[str, Value] = field(default_factory=dict)
     filters: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def member(self) -> str:
+        """Whose link it is within a consumer group: links of one container are one member."""
+        return self.container or f"connection-{self.connection}"
 
 
 @dataclass(slots=True, eq=False)
@@ -82,6 +94,54 @@ class Replying:
 
 
 Grant = Producing | Relaying | Consuming | Informing | Managing | Replying
+
+
+@dataclass(slots=True, eq=False)
+class Pending:
+    """An attach neither granted nor refused yet: it waits for a partition, or until its epoch is on the disk. Spec: 4.5.1, 4.5.2."""
+
+    request: AttachRequest
+    carrier: object = None
+    """The shell's, as in `Consuming`."""
+
+
+# -- effects: what the node wants done about links, told after any of its inputs
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Answer a pending attach."""
+
+    pending: Pending
+    grant: Consuming
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Refuse a pending attach."""
+
+    pending: Pending
+    error: PeerError
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Close this link now: it gets nothing more. The node has forgotten it; no `detach` is expected (one does no harm)."""
+
+    grant: Grant
+    error: PeerError
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Send nothing more on this link, and close it with `error` when all that was sent is settled, after `within_ms` at the latest."""
+
+    grant: Consuming
+    error: PeerError
+    within_ms: int
+
+
+Effect = Granted | Denied | Closed | Leave
 
 
 def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | None:
