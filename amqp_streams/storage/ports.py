@@ -7,10 +7,16 @@ safe as the sync mode promises; only records below it are ever read. All methods
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
+
+STATE_KEY_BYTES_MAX: Final = 2048
+"""Of one key of `States`, in UTF-8."""
+STATE_VALUE_BYTES_MAX: Final = 1 << 20
+STATE_KEYS_MAX: Final = 1 << 18
+"""Keys of one data directory: all of them are in memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,6 +124,10 @@ class States(Protocol):
 
         Returns the number of the write, rising by one: `on_written` is called with it when it is as safe as the sync mode promises, never
         from within this call. A write that failed stays seen here and goes with the next one.
+
+        Raises:
+            ValueError: a key has no or more than STATE_KEY_BYTES_MAX bytes, a value more than STATE_VALUE_BYTES_MAX, or there would be more
+                than STATE_KEYS_MAX keys. Nothing is changed.
         """
 
 

@@ -2,6 +2,7 @@
 
 from amqp_streams.testing.clock import ManualClock, ManualLoop
 from amqp_streams.testing.faulty_files import FaultyFiles
+from amqp_streams.testing.memory_states import MemoryStates
 from amqp_streams.testing.memory_store import MemoryPartition, MemoryStore
 
-__all__ = ["FaultyFiles", "ManualClock", "ManualLoop", "MemoryPartition", "MemoryStore"]
+__all__ = ["FaultyFiles", "ManualClock", "ManualLoop", "MemoryPartition", "MemoryStates", "MemoryStore"]

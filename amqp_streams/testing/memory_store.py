@@ -11,6 +11,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.chunks import cut
 from amqp_streams.storage.ports import Chunk, CommitDone, Partition, PartitionFacts, StoredLog
 from amqp_streams.storage.retention import ClosedSegment, expired, must_roll
+from amqp_streams.testing.memory_states import MemoryStates
 
 
 @dataclass(slots=True, eq=False)
@@ -121,9 +122,13 @@ class MemoryPartition:
 
 
 class MemoryStore:
-    """All logs in memory. `commit()` completes at once, or with `auto=False` when the test says `complete()` or `fail(…)`."""
+    """All logs in memory. `commit()` completes at once, or with `auto=False` when the test says `complete()` or `fail(…)`.
 
-    def __init__(self, *, auto: bool = True) -> None:
+    `states` are those of a store before this one, or new ones.
+    """
+
+    def __init__(self, *, auto: bool = True, states: MemoryStates | None = None) -> None:
+        self.states: Final = states or MemoryStates()
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.auto: Final = auto
         self.closed = False

@@ -215,6 +215,7 @@ class InMemoryNode:
         self.clock = ManualClock()
         self.loop = ManualLoop()
         self.store = store or MemoryStore()
+        self.store.states.defer = self.loop.call_soon
         self.settings = NodeSettings(data_dir=Path("unused"), limits=limits or Limits(), **settings)
         self.service: EventService = _Service(self)
         self.block_bytes: Final = block_bytes
