@@ -11,7 +11,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.reader import Reader
 from amqp_streams.streams.routing import RoundRobin, partition_index
-from amqp_streams.wire.types import Symbol, Value
+from amqp_streams.wire.types import Symbol, ULong, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class AttachRequest:
     `peer_address`: of the terminus at the peer, where answers to requests are sent. `dynamic`: the node is to make the address up.
     `durable`: the source is to keep its place when the link is gone (durability other than none, expiry never; AMQP 3.5.5, 3.5.6).
     `user`: who logged in; None: anonymous. `connection` tells connections of the process apart. `no_source`: the peer attached a receiver
-    without a source, which asks for what is kept under this link's name (AMQP 2.6.3).
+    without a source, which asks for what is kept under this link's name (AMQP 2.6.3). `presettled`: what is sent counts as settled.
     """
 
     link: str
@@ -32,6 +32,7 @@ class AttachRequest:
     dynamic: bool = False
     durable: bool = False
     no_source: bool = False
+    presettled: bool = False
     user: str | None = None
     connection: int = 0
     properties: Mapping[str, Value] = field(default_factory=dict)
@@ -61,7 +62,11 @@ class Relaying:
 
 @dataclass(slots=True, eq=False)
 class Consuming:
-    """A link that reads a log. `announce`: its next delivery tells the partitions that it is associated with (4.6.5)."""
+    """A link that reads a log. `announce`: its next delivery tells the partitions that it is associated with (4.6.5).
+
+    `group`, `epoch`: its consumer group and what the epoch of its partition there is; the group is "" for an epoch without one (4.5.2).
+    `keeps`: its place outlives it, so the node is told what is settled (`Node.settled`, `Node.sent`). `stopped`: it gets nothing more.
+    """
 
     request: AttachRequest
     log: StoredLog
@@ -70,6 +75,10 @@ class Consuming:
     reader: Reader
     filters: Mapping[str, Value]
     announce: bool
+    group: str | None = None
+    epoch: int | None = None
+    keeps: bool = False
+    stopped: bool = False
     carrier: object = None
     """The shell's link, for the shell: it asks the node for consumers and gets its own links back."""
 
@@ -93,7 +102,18 @@ class Replying:
     addresses: frozenset[str]
 
 
-Grant = Producing | Relaying | Consuming | Informing | Managing | Replying
+@dataclass(slots=True, eq=False)
+class Kept:
+    """A receiver attached without a source: it is told which source is kept under its name, and gets no events. Spec: AMQP 2.6.3.
+
+    When its peer closes it (`Node.detach` with `closed`), what is kept is removed: so clients end a durable subscription.
+    """
+
+    request: AttachRequest
+    address: str
+
+
+Grant = Producing | Relaying | Consuming | Informing | Managing | Replying | Kept
 
 
 @dataclass(slots=True, eq=False)
@@ -173,11 +193,16 @@ def named_partition(log: StoredLog, name: str) -> Partition:
 
 
 def answered_properties(grant: Grant) -> dict[Symbol, Value]:
-    """The link properties to answer with: the binding that is really in force. Spec: 4.1, 4.6.1 (a bound link MUST say so)."""
+    """The link properties to answer with: the bindings that are really in force. Spec: 4.1, 4.5.2, 4.6.1 to 4.6.3."""
     match grant:
         case Producing(partition=partition) if partition is not None:
             return {Symbol(names.PARTITION): Symbol(str(partition.index))}
-        case Consuming(bound=True, partitions=(partition,)):
-            return {Symbol(names.PARTITION): Symbol(str(partition.index))}
+        case Consuming(bound=True, partitions=(partition,), group=group, epoch=epoch):
+            answered: dict[Symbol, Value] = {Symbol(names.PARTITION): Symbol(str(partition.index))}
+            if group:
+                answered[Symbol(names.CONSUMER_GROUP)] = group
+            if epoch is not None:
+                answered[Symbol(names.EPOCH)] = ULong(epoch)
+            return answered
         case _:
             return {}

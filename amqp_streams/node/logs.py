@@ -1,0 +1,54 @@
+"""The logs of a node by their addresses, made on demand where that is wanted, and what went through them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from amqp_streams import names
+from amqp_streams.config import LOG_NAME, LogSettings
+from amqp_streams.errors import PeerError
+from amqp_streams.storage.ports import Store, StoredLog
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """Events and bytes of one log since the process started."""
+
+    events_in: int = 0
+    bytes_in: int = 0
+    events_out: int = 0
+    bytes_out: int = 0
+
+
+class Logs:
+    """The logs of a store."""
+
+    def __init__(self, store: Store, new_id: Callable[[], str], *, auto_create_partitions: int, partitions_max: int) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._auto_create_partitions = auto_create_partitions
+        self._partitions_max = partitions_max
+        self.counters: dict[str, LogCounters] = {name: LogCounters() for name in store.logs}
+
+    def at(self, address: str) -> StoredLog:
+        """The log at an address, made now if the node makes logs on demand. Raises PeerError: there is none."""
+        log = self._store.logs.get(address)
+        if log is not None:
+            return log
+        if self._auto_create_partitions and LOG_NAME.fullmatch(address):
+            return self.create(address, LogSettings(partitions=self._auto_create_partitions))
+        shown = address[:128]
+        raise PeerError(names.NOT_FOUND, f"there is no log {shown!r}: amqp-streams log create {shown} --partitions 4")
+
+    def create(self, name: str, settings: LogSettings) -> StoredLog:
+        """Make a log. Raises what `Node.create` does."""
+        if sum(len(log.partitions) for log in self._store.logs.values()) + settings.partitions > self._partitions_max:
+            description = f"this node serves {self._partitions_max} partitions in all: delete a log, or raise its limit 'partitions'"
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
+        log = self._store.create(name, settings, incarnation=self._new_id())
+        self.counters[name] = LogCounters()
+        return log
+
+    def delete(self, name: str) -> None:
+        """Remove a log and its events. Raises StorageError: the disk failed."""
+        self._store.delete(name)
+        self.counters.pop(name, None)

@@ -1,0 +1,70 @@
+"""Reading for consumers: the next records, one once more, and who waits for more. Spec: Event Streams 4.4, 5."""
+
+from collections.abc import Iterable
+
+from amqp_streams import names
+from amqp_streams.errors import DiskFullError, PeerError, StorageError
+from amqp_streams.storage.ports import CommitDone, Partition
+from amqp_streams.streams.attach import Consuming
+from amqp_streams.streams.reader import Passed, Run
+from amqp_streams.wire.offsets import offset_text
+
+
+class Reading:
+    """Which consumers wait for which partitions."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Partition, set[Consuming]] = {}
+
+    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None) -> Run | Passed | None:
+        """See `Node.next_run`; a consumer that has all is woken when there is more."""
+        try:
+            run = consumer.reader.take(count_max, now_ms)
+        except StorageError as error:
+            raise storage_refusal(error) from error
+        if run is None:
+            for partition in consumer.partitions:
+                self._waiting.setdefault(partition, set()).add(consumer)
+        return run
+
+    def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
+        """The consumers that were waiting for more of these partitions."""
+        woken: set[Consuming] = set()
+        for partition in partitions:
+            if partition in done.failures:
+                continue
+            waiting = self._waiting.pop(partition, None)
+            if waiting:
+                for consumer in waiting:
+                    consumer.reader.wake(partition)
+                woken |= waiting
+        return woken
+
+    def forget(self, consumer: Consuming) -> None:
+        """It waits no more."""
+        for partition in consumer.partitions:
+            self._waiting.get(partition, set()).discard(consumer)
+
+
+def record(consumer: Consuming, partition_index: int, number: int) -> Run | None:
+    """See `Node.record`."""
+    partition = consumer.log.partitions[partition_index]
+    try:
+        chunk = partition.read(number, 1)
+    except StorageError as error:
+        raise storage_refusal(error) from error
+    if chunk is None or not chunk.base <= number < chunk.base + len(chunk):
+        return None
+    return Run(partition, chunk, number - chunk.base, 1, 0)
+
+
+def storage_refusal(error: StorageError) -> PeerError:
+    """What a peer is told of a failure of ours."""
+    if isinstance(error, DiskFullError):
+        return PeerError(names.RESOURCE_LIMIT_EXCEEDED, str(error))
+    return PeerError(names.INTERNAL_ERROR, str(error))
+
+
+def skipped_text(run: Run) -> str:
+    """For the log line when retention overtook a reader."""
+    return f"{run.skipped} events before offset {offset_text(run.first)} of partition {run.partition.index} were removed by retention"

@@ -1,0 +1,92 @@
+"""Requests to `$management` carried out: one table of operations for each type. Spec: AMQP Management 1.0 (working draft)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.node.logs import Logs
+from amqp_streams.storage.ports import Store, StoredLog
+from amqp_streams.streams import info, management
+from amqp_streams.streams.management import Answer, Request, RequestError
+from amqp_streams.wire.types import Value
+
+Operations: TypeAlias = Mapping[str, Callable[[Request], Answer]]
+
+
+def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
+    """The answer to a request: what its operation on its type gives, or why that cannot be. A request without a type is about logs."""
+    operations = types.get(request.type or names.LOG_TYPE)
+    try:
+        if operations is None:
+            known = ", ".join(map(repr, types))
+            raise RequestError(management.NOT_IMPLEMENTED, f"type {request.type[:64]!r} is unknown: {known}")
+        operation = operations.get(request.operation)
+        if operation is None:
+            description = f"operation {request.operation[:64]!r} is unknown: {', '.join(operations)}"
+            raise RequestError(management.NOT_IMPLEMENTED, description)
+        return operation(request)
+    except RequestError as error:
+        return error.answer
+    except PeerError as error:
+        return Answer(management.FORBIDDEN, error.description)
+    except StorageError as error:
+        return Answer(management.SERVER_ERROR, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class LogRequests:
+    """Operations on logs. `deleted` is told of a log that is gone."""
+
+    store: Store
+    logs: Logs
+    sync: str
+    deleted: Callable[[StoredLog], None]
+
+    def operations(self) -> Operations:
+        """By name."""
+        return {"CREATE": self.create, "READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
+
+    def create(self, request: Request) -> Answer:
+        """Make a log."""
+        name = management.requested_name(request)
+        settings = management.requested_settings(request, LogSettings())
+        if name in self.store.logs:
+            raise RequestError(management.CONFLICT, f"log {name!r} exists already")
+        return Answer(management.CREATED, "created", self._described(self.logs.create(name, settings)))
+
+    def read(self, request: Request) -> Answer:
+        """Settings and state of a log."""
+        return Answer(management.OK, "OK", self._described(self._found(request)))
+
+    def query(self, _request: Request) -> Answer:
+        """All logs."""
+        described: list[Value] = [self._described(log) for _, log in sorted(self.store.logs.items())]
+        return Answer(management.OK, "OK", {"logs": described})
+
+    def update(self, request: Request) -> Answer:
+        """Other settings for a log."""
+        log = self._found(request)
+        settings = management.requested_settings(request, log.settings)
+        if settings.partitions != log.settings.partitions:
+            raise RequestError(management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created")
+        return Answer(management.OK, "updated", self._described(self.store.update(log.name, settings)))
+
+    def delete(self, request: Request) -> Answer:
+        """Remove a log, its events and what is kept about them."""
+        log = self._found(request)
+        self.logs.delete(log.name)
+        self.deleted(log)
+        return Answer(management.NO_CONTENT, "deleted", {})
+
+    def _found(self, request: Request) -> StoredLog:
+        name = management.requested_name(request)
+        log = self.store.logs.get(name)
+        if log is None:
+            raise RequestError(management.NOT_FOUND, f"there is no log {name!r}")
+        return log
+
+    def _described(self, log: StoredLog) -> dict[Value, Value]:
+        return {"name": log.name, **management.described_settings(log.settings), **info.log_info(log, self.sync)}
