@@ -4,9 +4,10 @@ Law: each is replaced as a whole and carries the CRC of its content; a flipped b
 stands in the checkpoint as well, so that losing one of the two loses nothing.
 """
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from amqp_streams.errors import DirectoryLockedError, StorageError
 from amqp_streams.storage import record
 from amqp_streams.storage.files import Files, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
+from amqp_streams.storage.space import FULL
 
 FORMAT: Final = 1
 FORMAT_FILE: Final = "format.json"
@@ -56,17 +58,21 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was known at a moment: the logs, and of each partition (start, end). `clean`: the store was closed in order."""
+    """What was known at a moment: the logs, and of each partition (start, end). `clean`: the store was closed in order.
+
+    `states`: there is a file of states, as there is none in directories that were made before such files were.
+    """
 
     clean: bool
     directory_id: int
     logs: Mapping[str, LogRecord]
     bounds: Mapping[str, tuple[tuple[int, int], ...]]
+    states: bool = False
 
     def encode(self) -> bytes:
         """The whole file."""
         logs = {name: log.as_json() | {"bounds": self.bounds[name]} for name, log in self.logs.items()}
-        return seal({"clean": self.clean, "id": f"{self.directory_id:016x}", "logs": logs})
+        return seal({"clean": self.clean, "id": f"{self.directory_id:016x}", "logs": logs, "states": self.states})
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
@@ -147,11 +153,27 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
         if content is not None:
             logs = {name: LogRecord.from_json(value) for name, value in content["logs"].items()}
             bounds = {name: tuple((int(low), int(high)) for low, high in value["bounds"]) for name, value in content["logs"].items()}
-            return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds)
+            return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds, bool(content.get("states")))
     except (ValueError, KeyError, TypeError, ValidationError, AttributeError):
         pass
     findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, "is damaged; everything is checked as after a crash"))
     return None
+
+
+def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone: Sequence[Path]) -> None:
+    """Write a checkpoint, and then remove what it does not have any more."""
+    path, data, full = root / CHECKPOINT_FILE, checkpoint.encode(), False
+    try:
+        replace_file(files, path, data, sync=True)
+    except OSError as error:
+        full = error.errno in FULL
+        if not full:
+            raise
+    for one in gone:  # on a full disk these make the room that the checkpoint needs
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(one)
+    if full and gone:
+        replace_file(files, path, data, sync=True)
 
 
 def read_log(files: Files, root: Path, name: str, *, checkpoint: Checkpoint | None, findings: list[Finding], repair: bool) -> LogRecord:

@@ -1,7 +1,7 @@
 """[io] The embedded store: all logs of one data directory. Everything here runs on the event loop's thread.
 
 A writer thread does the commits and moves records to segments; a keeper thread syncs segments, writes indexes and removes files behind
-their backs. Both do nothing but that (`work.py`), and their results come back through `loop_call`.
+their backs; a third one writes states. They do nothing but that (`work.py`), and their results come back through `loop_call`.
 """
 
 import contextlib
@@ -15,17 +15,16 @@ from typing import Final
 
 from amqp_streams.config import LogSettings, Sync, log_name
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import catalog, opening
+from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.commits import Committer
-from amqp_streams.storage.files import Files, OpenFile, RealFiles, replace_file
+from amqp_streams.storage.files import Files, OpenFile, RealFiles
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.partition_log import PartitionLog
 from amqp_streams.storage.ports import CommitDone, Partition, StoredLog
 from amqp_streams.storage.retention import expired
 from amqp_streams.storage.segments import Segment, Segments, segment_path
-from amqp_streams.storage.space import FULL
 from amqp_streams.storage.work import (
     Call,
     Executor,
@@ -55,7 +54,17 @@ class DirectoryStore:
         self._journal: Final = opened.journal
         self._results: Final = Results(loop_call)
         self._outstanding: Final = Outstanding()
-        self._writer, self._keeper = self._executors(threads=threads, loop_call=loop_call)
+        self._writer, self._keeper, self._states_writer = self._executors(threads=threads, loop_call=loop_call)
+        self.states: Final = states.DirectoryStates(
+            opened.files,
+            opened.root,
+            opened.directory_id,
+            opened.states,
+            sync=sync,
+            executor=self._states_writer,
+            outstanding=self._outstanding,
+            compact_bytes=opened.tuning.states_bytes,
+        )
         self._flusher: Final = Flusher(
             self._files,
             self._root,
@@ -275,6 +284,7 @@ class DirectoryStore:
             if not self._outstanding.count:
                 break  # nothing is under way that could make room: what is pending is lost, and was not accepted
             self._results.wait()
+        self.states.finish()
         self.on_commit = _ignore
         everything = [partition for name in self._logs for partition in self._partitions(name)]
         self._drain()
@@ -286,9 +296,10 @@ class DirectoryStore:
             if active.bytes != active.covered or partition.synced_end < partition.end:
                 self._flusher.sync(partition, with_index=True)
         self._drain()
-        self._writer.stop()
-        self._keeper.stop()
-        clean = all(partition.failure is None and partition.synced_end == partition.end for partition in everything)
+        for executor in (self._writer, self._keeper, self._states_writer):
+            executor.stop()
+        self.states.close()
+        clean = self.states.safe and all(part.failure is None and part.synced_end == part.end for part in everything)
         try:
             self._write_checkpoint(clean=clean)
         except OSError as error:
@@ -311,20 +322,23 @@ class DirectoryStore:
 
     # -- inside
 
-    def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor]:
+    def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor, Executor]:
         if not threads:
             inline = InlineExecutor(self._files, self._results)
-            return inline, inline
+            return inline, inline, inline
         every = self.sync.interval_ms / 1000 if self.sync.interval_ms else None
 
         def failed(file: OpenFile, error: OSError) -> None:
             loop_call(self._lazy_sync_failed, file, error)
 
-        writer = ThreadExecutor("amqp-streams-writer", self._files, self._results, sync_every_s=every, on_lazy_failure=failed)
-        return writer, ThreadExecutor("amqp-streams-keeper", self._files, self._results)
+        def thread(name: str, *, every: float | None = every) -> Executor:
+            return ThreadExecutor(f"amqp-streams-{name}", self._files, self._results, sync_every_s=every, on_lazy_failure=failed)
+
+        return thread("writer"), thread("keeper", every=None), thread("states")
 
     def _lazy_sync_failed(self, file: OpenFile, error: OSError) -> None:
         """With `sync = interval`: what was accepted lately may be lost, and its partitions stop."""
+        self.states.sync_failed(file)
         for slot in self._journal.slots:
             if slot.file is file:
                 self._flusher.break_slot(slot, error)
@@ -351,30 +365,16 @@ class DirectoryStore:
     def _checkpoint(self, *, clean: bool, without: str | None = None) -> Checkpoint:
         logs = {name: log for name, log in self._records.items() if name != without}
         bounds = {name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs}
-        return Checkpoint(clean, self._directory_id, logs, bounds)
+        return Checkpoint(clean, self._directory_id, logs, bounds, states=True)
 
     def _submit_checkpoint(self, gone: Sequence[Path] = ()) -> None:
         """Write a checkpoint behind the loop's back, and then remove what it does not have any more."""
-        path, data = self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=False).encode()
-        self._outstanding.submit(self._keeper, [Work([Call(partial(_checkpoint_and_remove, self._files, path, data, gone))])], _forget)
+        checkpoint = self._checkpoint(clean=False)
+        step = Call(partial(catalog.checkpoint_and_remove, self._files, self._root, checkpoint, gone))
+        self._outstanding.submit(self._keeper, [Work([step])], _forget)
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)
-
-
-def _checkpoint_and_remove(files: Files, checkpoint: Path, data: bytes, gone: Sequence[Path]) -> None:
-    full = False
-    try:
-        replace_file(files, checkpoint, data, sync=True)
-    except OSError as error:
-        full = error.errno in FULL
-        if not full:
-            raise
-    for path in gone:  # on a full disk these make the room that the checkpoint needs
-        with contextlib.suppress(FileNotFoundError):
-            files.unlink(path)
-    if full and gone:
-        replace_file(files, checkpoint, data, sync=True)
 
 
 def _wall_clock_ms() -> int:

@@ -51,6 +51,8 @@ class Tuning:
     open_files: int = 512
     reserve_bytes: int = 16 << 20
     """Space that must be left on the disk for an append to be taken."""
+    states_bytes: int = 4 << 20
+    """A file of states of this size is written anew when less than half of it counts."""
 
 
 class Outstanding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import catalog, journal_record
+from amqp_streams.storage import catalog, journal_record, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.files import Files, OpenFile
 from amqp_streams.storage.findings import Finding, Severity
@@ -29,6 +29,7 @@ class Opened:
     reading: Reading
     journal: Journal
     logs: list[tuple[LogRecord, list[Restored]]]
+    states: states.OpenedStates
     findings: list[Finding]
 
 
@@ -91,7 +92,9 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
         files.unlink(root / FOLDER / name)  # added when a failure pinned others; what it held is in segments now
     reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
-    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, findings)
+    expected, closed = bool(checkpoint and checkpoint.states), bool(checkpoint and checkpoint.clean)
+    kept = states.open_states(files, root, directory_id, expected=expected, closed=closed, findings=findings)
+    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, findings)
 
 
 def _restore_log(
@@ -117,6 +120,7 @@ def _restore_log(
 
 def _report_strangers(files: Files, root: Path, findings: list[Finding]) -> None:
     ours = {catalog.FORMAT_FILE, catalog.LOCK_FILE, catalog.CHECKPOINT_FILE, FOLDER, "logs", "trash", "lost+found"}
+    ours |= {states.FILE, states.DAMAGED_FILE}
     for name in files.listdir(root):
         if name.endswith(".tmp"):
             with contextlib.suppress(FileNotFoundError):

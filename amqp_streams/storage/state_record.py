@@ -56,13 +56,18 @@ class Hole:
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """What a file holds. `end`: where its last whole record ends; what is behind is a torn tail. `head`: None if damaged."""
+    """What a file holds. `directory_id` is None if its head is damaged. What is behind `end`, its last whole record, is a torn tail."""
 
     directory_id: int | None
     values: dict[str, bytes]
     holes: list[Hole]
     end: int
     size: int
+
+    @property
+    def head_damaged(self) -> bool:
+        """Whether the file's head says nothing."""
+        return self.directory_id is None
 
 
 def seed_of(directory_id: int) -> int:

@@ -25,6 +25,7 @@ SMALL = Tuning(
     cache_bytes=16 << 10,
     open_files=4,
     reserve_bytes=4 << 10,
+    states_bytes=2 << 10,
 )
 """Everything happens after a few records that takes megabytes in life."""
 

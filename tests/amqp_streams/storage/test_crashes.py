@@ -1,7 +1,8 @@
 """From one seed: appends, commits, reads, retention, crashes at any operation, recovery that crashes again; checked against a model.
 
 Laws checked after each opening: no accepted record is lost or changed, order is kept, numbers of visible records are never given out
-again, and what was never accepted is either there as it was sent or not there at all.
+again, and what was never accepted is either there as it was sent or not there at all. States are as after some write, the last that
+ended or a later one.
 """
 
 import random
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.files import Files
 from amqp_streams.storage.ports import CommitDone, Partition
@@ -54,10 +56,11 @@ class LaggingExecutor:
 class LaggingStore(DirectoryStore):
     """The store with such executors."""
 
-    def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor]:
+    def _executors(self, *, threads: bool, loop_call: LoopCall) -> tuple[Executor, Executor, Executor]:
         self.writer = LaggingExecutor(self._files, self._results)
         self.keeper = LaggingExecutor(self._files, self._results)
-        return self.writer, self.keeper
+        self.states_writer = LaggingExecutor(self._files, self._results)
+        return self.writer, self.keeper, self.states_writer
 
 
 @dataclass
@@ -77,6 +80,8 @@ class World:
         self.files = FaultyFiles()
         self.now_ms = NOW
         self.models = [Model() for _ in range(PARTITIONS)]
+        self.states: list[dict[str, bytes]] = [{}]
+        """As after the last write that ended, and after each one since."""
         self.settings = LogSettings(partitions=PARTITIONS, segment_bytes=64 << 10, segment_ms=50_000)
         if self.rng.random() < 0.5:
             self.settings = self.settings.model_copy(update={"retention_bytes": 1 << 20, "retention_ms": 400_000})
@@ -121,6 +126,8 @@ class World:
             if self.rng.random() < self.keeper_pace:
                 self.store.keeper.run(self.rng.randint(1, 5))
                 self.loop.run_ready()
+        elif chance < 0.90:
+            self._write_states()
         elif chance < 0.95:
             self._read()
         elif chance < 0.99:
@@ -133,11 +140,12 @@ class World:
             self._open()
 
     def _close(self) -> None:
-        for executor in (self.store.writer, self.store.keeper):
+        for executor in (self.store.writer, self.store.keeper, self.store.states_writer):
             executor.at_once = True
             executor.run(1 << 30)
         self.store.close()
         assert not any(model.sent for model in self.models)
+        assert len(self.states) == 1
 
     def _append(self, index: int) -> None:
         partition = self.store.logs["log"].partitions[index]
@@ -158,6 +166,22 @@ class World:
                     assert number == len(model.visible)
                     model.visible.append((message, now_ms))
                     del model.sent[number]
+
+    def _write_states(self) -> None:
+        for _ in range(self.rng.choice([1, 1, 3])):
+            keys = [f"key-{self.rng.randrange(30)}" for _ in range(self.rng.choice([1, 2, 5]))]
+            changes = {key: self.rng.randbytes(self.rng.choice([0, 9, 600])) if self.rng.random() < 0.8 else None for key in keys}
+            state = self.states[-1] | {key: value for key, value in changes.items() if value is not None}
+            self.states.append({key: value for key, value in state.items() if changes.get(key, value) is not None})
+            self.store.states.write(changes)
+            assert dict(self.store.states.items("")) == self.states[-1]
+        if self.rng.random() < 0.7:
+            self.store.states_writer.run(self.rng.randint(1, 3))
+            self.loop.run_ready()
+
+    def _written(self, number: int, failure: StorageError | None) -> None:
+        assert failure is None
+        del self.states[0]
 
     def _note_starts(self) -> None:
         for model, partition in zip(self.models, self.store.logs["log"].partitions, strict=True):
@@ -210,6 +234,9 @@ class World:
         assert isinstance(store, LaggingStore)
         self.store = store
         store.on_commit = self._committed
+        store.states.on_written = self._written
+        assert dict(store.states.items("")) in self.states
+        self.states = [dict(store.states.items(""))]
         damage = [finding for finding in store.findings if finding.severity is Severity.DAMAGE]
         assert not damage, damage
         if "log" not in store.logs:

@@ -1,0 +1,253 @@
+"""[io] Small values beside the logs, by key: in memory all of them, and in the file `states` every write, one record each.
+
+Laws: one write is in flight at a time, and what came meanwhile is one record, all or none; a file that a write or a sync failed on is never
+written again: the next write puts a new one with everything in its place. Layout: `state_record.py`. Only the thread of `executor`
+touches the file after opening, so that cursors never keep commits waiting, nor commits cursors.
+"""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.config import Sync, SyncMode
+from amqp_streams.errors import StorageError
+from amqp_streams.storage import state_record
+from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
+from amqp_streams.storage.findings import Finding, Severity
+from amqp_streams.storage.flushing import Outstanding
+from amqp_streams.storage.state_record import Changes
+from amqp_streams.storage.work import Call, Executor, Task, Work
+
+FILE: Final = "states"
+DAMAGED_FILE: Final = "states.damaged"
+"""A copy of the last file that was found damaged."""
+
+
+@dataclass(slots=True, eq=False)
+class OpenedStates:
+    """What the file had. `file` is None where it has to be written anew before anything can be added."""
+
+    values: dict[str, bytes]
+    file: OpenFile | None
+    bytes: int
+
+
+def open_states(files: Files, root: Path, directory_id: int, *, expected: bool, closed: bool, findings: list[Finding]) -> OpenedStates:
+    """Read the file, and mend it if need be; make it if it is not there.
+
+    `expected`: it was there before; `closed`: and was closed in order.
+
+    Raises:
+        StorageError: it is another directory's.
+        OSError: the disk failed.
+    """
+    path = root / FILE
+    data = find(files, root, expected=expected, findings=findings)
+    if data is None:
+        replace_file(files, path, state_record.encode_head(directory_id), sync=True)
+        return OpenedStates({}, OpenFile(files, path, write=True), state_record.FILE_HEAD_BYTES)
+    read = look(data, path, directory_id, closed=closed, findings=findings)
+    if read.head_damaged or read.holes:
+        with contextlib.suppress(OSError):  # a full disk is no reason not to open; the next write mends it
+            if closed or any(not hole.torn for hole in read.holes):
+                replace_file(files, root / DAMAGED_FILE, data, sync=True)
+            whole = state_record.encode_file(read.values, directory_id)
+            replace_file(files, path, whole, sync=True)
+            return OpenedStates(read.values, OpenFile(files, path, write=True), len(whole))
+        return OpenedStates(read.values, None, len(data))
+    file = OpenFile(files, path, write=True)
+    if read.end < read.size:
+        file.truncate(read.end)
+    file.sync()  # what a process that was killed had written and not synced is believed from now on
+    return OpenedStates(read.values, file, read.end)
+
+
+def find(files: Files, root: Path, *, expected: bool, findings: list[Finding]) -> bytes | None:
+    """The bytes of the file; None if there is none."""
+    try:
+        return read_file(files, root / FILE)
+    except FileNotFoundError:
+        if expected:
+            findings.append(Finding(Severity.DAMAGE, FILE, None, "is missing, and with it every cursor and epoch of consumer groups"))
+        return None
+
+
+def look(data: bytes, path: Path, directory_id: int, *, closed: bool, findings: list[Finding]) -> state_record.Read:
+    """What the bytes hold, and what is wrong with them.
+
+    Raises:
+        StorageError: they are another directory's.
+    """
+    read = state_record.read(data, directory_id)
+    if read.directory_id is not None and read.directory_id != directory_id:
+        message = f"{path} belongs to another data directory: bring back its own from a backup, or remove it and lose cursors and epochs"
+        raise StorageError(message)
+    if read.head_damaged:
+        findings.append(Finding(Severity.WARNING, FILE, 0, "its head is damaged; opening the store makes it again"))
+    for hole in read.holes:
+        count = hole.after - hole.position
+        if hole.torn and not closed:
+            findings.append(Finding(Severity.NOTE, FILE, hole.position, f"{count} bytes were never synced, and are no whole records"))
+        else:
+            words = f"{count} bytes are no whole records: cursors or epochs written there are older now, or gone"
+            findings.append(Finding(Severity.DAMAGE, FILE, hole.position, words))
+    if read.end < read.size:
+        words = f"{read.size - read.end} bytes at the end are no whole record; they are cut off at the next start"
+        findings.append(Finding(Severity.DAMAGE if closed else Severity.NOTE, FILE, read.end, words))
+    return read
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """Writes on their way together, numbers `first` to `last`."""
+
+    first: int
+    last: int
+    changes: dict[str, bytes | None]
+
+
+class DirectoryStates:
+    """See `ports.States`."""
+
+    def __init__(
+        self,
+        files: Files,
+        root: Path,
+        directory_id: int,
+        opened: OpenedStates,
+        *,
+        sync: Sync,
+        executor: Executor,
+        outstanding: Outstanding,
+        compact_bytes: int,
+    ) -> None:
+        self.on_written: Callable[[int, StorageError | None], None] = ignore
+        self._files: Final = files
+        self._path: Final = root / FILE
+        self._directory_id: Final = directory_id
+        self._seed: Final = state_record.seed_of(directory_id)
+        self._always: Final = sync.mode is SyncMode.ALWAYS
+        self._executor: Final = executor
+        self._outstanding: Final = outstanding
+        self._compact_bytes: Final = compact_bytes
+        self._values: Final = opened.values
+        self._live_bytes = sum([state_record.live_bytes(key, value) for key, value in opened.values.items()])
+        self._file = opened.file
+        self._bytes = opened.bytes
+        self._synced = opened.bytes
+        self._number = 0
+        self._pending: _Batch | None = None
+        self._in_flight = False
+
+    @property
+    def safe(self) -> bool:
+        """Whether every write so far has ended well, or one after it."""
+        return self._file is not None and self._pending is None and not self._in_flight
+
+    def get(self, key: str) -> bytes | None:
+        """See `States.get`."""
+        return self._values.get(key)
+
+    def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
+        """See `States.items`."""
+        return sorted([(key, value) for key, value in self._values.items() if key.startswith(prefix)])
+
+    def write(self, changes: Changes) -> int:
+        """See `States.write`."""
+        for key, value in state_record.checked(changes, self._values).items():
+            before = self._values.pop(key, None)
+            if before is not None:
+                self._live_bytes -= state_record.live_bytes(key, before)
+            if value is not None:
+                self._values[key] = value
+                self._live_bytes += state_record.live_bytes(key, value)
+        self._number += 1
+        if self._pending is None:
+            self._pending = _Batch(self._number, self._number, dict(changes))
+        else:
+            self._pending.changes.update(changes)
+            self._pending.last = self._number
+        self._start()
+        return self._number
+
+    def finish(self) -> None:
+        """Write once more what a failure left behind, if one did. What is pending is under way already."""
+        if self._file is None and self._pending is None and not self._in_flight:
+            self._pending = _Batch(self._number + 1, self._number, {})
+            self._start()
+
+    def close(self) -> None:
+        """Let go of the file. Nothing may be under way."""
+        if self._file:
+            self._file.close()
+
+    def sync_failed(self, file: OpenFile) -> None:
+        """A sync behind a write's back failed: what was written lately may be lost, and goes with the next write."""
+        if file is self._file:
+            self._file = None
+
+    def _start(self) -> None:
+        if self._in_flight or self._pending is None:
+            return
+        batch, self._pending = self._pending, None
+        self._in_flight = True
+        if self._file is None or self._bytes > max(self._compact_bytes, 2 * self._live_bytes):
+            made: list[tuple[OpenFile, int]] = []
+            steps = [Call(partial(self._write_anew, dict(self._values), made))]
+            self._outstanding.submit(self._executor, [Work(steps)], partial(self._written_anew, batch, made))
+        else:
+            added: list[int] = []
+            steps = [Call(partial(self._add, self._file, self._bytes, self._synced, batch.changes, added))]
+            lazy = [] if self._always else [self._file]
+            self._outstanding.submit(self._executor, [Work(steps, lazy=lazy)], partial(self._added, batch, self._file, added))
+
+    # -- on the executor's thread
+
+    def _add(self, file: OpenFile, position: int, synced: int, changes: Changes, added: list[int]) -> None:
+        data = state_record.encode(changes, synced=synced, seed=self._seed)
+        file.write([data], position)
+        if self._always:
+            file.sync()
+        added.append(len(data))
+
+    def _write_anew(self, values: dict[str, bytes], made: list[tuple[OpenFile, int]]) -> None:
+        data = state_record.encode_file(values, self._directory_id)
+        try:
+            replace_file(self._files, self._path, data, sync=True)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._files.unlink(self._path.with_name(FILE + ".tmp"))
+            raise
+        made.append((OpenFile(self._files, self._path, write=True), len(data)))
+
+    # -- back on the loop's thread
+
+    def _added(self, batch: _Batch, file: OpenFile, added: list[int], task: Task) -> None:
+        if added and file is self._file:
+            self._bytes += added[0]
+            if self._always:
+                self._synced = self._bytes
+        elif not added:
+            self._file = None
+        self._ended(batch, task.works[0].error)
+
+    def _written_anew(self, batch: _Batch, made: list[tuple[OpenFile, int]], task: Task) -> None:
+        self._file = None
+        if made:
+            self._file, self._bytes = made[0]
+            self._synced = self._bytes
+        self._ended(batch, task.works[0].error)
+
+    def _ended(self, batch: _Batch, error: OSError | None) -> None:
+        failure = StorageError(f"{error.filename or self._path}: {error.strerror or error}") if error else None
+        self._in_flight = False
+        self._start()
+        for number in range(batch.first, batch.last + 1):
+            self.on_written(number, failure)
+
+
+def ignore(number: int, failure: StorageError | None) -> None:
+    """Nobody listens."""
