@@ -1,8 +1,7 @@
 """The configuration of an event log node: frozen values, validated when built, each with its unit in its name.
 
 `cli/settings.py` builds them once from flags, environment, file and defaults (in that order); the core receives plain values.
-Durations are read from numbers of milliseconds or text such as `7d`, sizes from numbers of bytes or text such as `10GiB`.
-The names that people write leave out `_ms` (`retention = "7d"`); both are understood.
+The names that people write leave out `_ms` (`retention = "7d"`); both are understood. Who may do what is in `policy.py`.
 """
 
 import re
@@ -10,61 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, AliasChoices, Field, model_validator
+
+from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
+from amqp_streams.quantities import Bytes, Milliseconds, Settings
 
 LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 PARTITIONS_MAX: Final = 1024
 
-_DURATION_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
-_SIZE_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
-    f"{letter}{ending}": base ** (power + 1) for power, letter in enumerate("kmgt") for ending, base in (("b", 1000), ("ib", 1024))
-}
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
-_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([A-Za-z]*)")
-
-
-def duration_ms(text: str) -> int:
-    """Read a duration with its unit, in whole milliseconds: `500ms`, `30s`, `30m`, `12h`, `7d`, `2w`, `1h30m`, `1.5h`; 0 needs none.
-
-    Raises:
-        ValueError: anything else, a number without a unit above all.
-    """
-    text = text.strip()
-    parts = list(_DURATION_PART.finditer(text))
-    if text == "0":
-        return 0
-    if not parts or "".join(part[0] for part in parts) != text:
-        message = f"{text!r} is no duration: a number with a unit (ms, s, m, h, d, w), such as 500ms, 30m, 12h, 7d or 1h30m"
-        raise ValueError(message)
-    return round(sum(float(part[1]) * _DURATION_UNITS[part[2]] for part in parts))
-
-
-def byte_count(text: str) -> int:
-    """Read a size in bytes: `1000000`, `64KiB`, `512MiB`, `10GiB` (powers of 1024), `10GB` (powers of 1000); case does not count.
-
-    Raises:
-        ValueError: anything else.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    unit = _SIZE_UNITS.get(found[2].lower()) if found else None
-    if found is None or unit is None:
-        message = f"{text!r} is no size: a number of bytes or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as 512MiB"
-        raise ValueError(message)
-    return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
-
-
-def _duration_or_number(value: object) -> object:
-    # Python and TOML know `true` as a kind of 1; as a duration it is a slip.
-    return duration_ms(str(value)) if isinstance(value, str | bool) else value
-
-
-def _size_or_number(value: object) -> object:
-    return byte_count(str(value)) if isinstance(value, str | bool) else value
-
-
-Milliseconds = Annotated[int, BeforeValidator(_duration_or_number)]
-Bytes = Annotated[int, BeforeValidator(_size_or_number)]
 
 
 def log_name(name: str) -> str:
@@ -82,11 +35,7 @@ def log_name(name: str) -> str:
 LogName = Annotated[str, AfterValidator(log_name)]
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LogSettings(_Settings):
+class LogSettings(Settings):
     """What is fixed when a log is created (partitions) and what may change later (retention)."""
 
     partitions: int = Field(default=1, ge=1, le=PARTITIONS_MAX)
@@ -114,7 +63,7 @@ class SyncMode(StrEnum):
     NEVER = "never"
 
 
-class Sync(_Settings):
+class Sync(Settings):
     """The promise behind `accepted`. Written `always`, `interval:MS` or `never`."""
 
     mode: SyncMode = SyncMode.ALWAYS
@@ -150,7 +99,7 @@ class Sync(_Settings):
         return f"{self.mode}:{self.interval_ms}" if self.mode is SyncMode.INTERVAL else str(self.mode)
 
 
-class Limits(_Settings):
+class Limits(Settings):
     """Everything a peer could make grow, with its bound."""
 
     connections: int = Field(default=10_000, ge=1)
@@ -187,7 +136,7 @@ class Limits(_Settings):
     )
 
 
-class GroupSettings(_Settings):
+class GroupSettings(Settings):
     """Consumer groups and cursors: which groups there may be, and how partitions move between members. Spec: Event Streams 4.5."""
 
     only: tuple[str, ...] = Field(default=(), description="names of the groups that exist, `*` and `?` allowed; none: made on attach")
@@ -217,7 +166,7 @@ class GroupSettings(_Settings):
     )
 
 
-class TlsSettings(_Settings):
+class TlsSettings(Settings):
     """A listener's certificate; with `client_ca`, clients must present a certificate signed by it."""
 
     certificate: Path
@@ -233,7 +182,7 @@ class AnonymousAccess(StrEnum):
     NEVER = "never"
 
 
-class Listener(_Settings):
+class Listener(Settings):
     """One address to listen on: `127.0.0.1:5672`, `[::1]:5672`, `0.0.0.0:5671` with tls."""
 
     host: str = Field(min_length=1)
@@ -278,7 +227,7 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
-class NodeSettings(_Settings):
+class NodeSettings(Settings):
     """Everything `amqp-streams serve` needs to know."""
 
     data_dir: Path
@@ -300,6 +249,10 @@ class NodeSettings(_Settings):
     sync: Sync = Sync()
     limits: Limits = Limits()
     groups: GroupSettings = GroupSettings()
+    user_groups: dict[GroupName, tuple[UserName, ...]] = Field(default_factory=dict)
+    access: tuple[AccessRule, ...] = Field(default=(), max_length=ACCESS_RULES_MAX)
+    quotas: dict[UserName, Quota] = Field(default_factory=dict)
+    redirects: tuple[Redirect, ...] = Field(default=(), validation_alias=AliasChoices("redirect", "redirects"))
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 import click
 
 from amqp_streams.cli.drafts import parse_property
-from amqp_streams.config import byte_count, duration_ms, log_name
+from amqp_streams.config import log_name
+from amqp_streams.quantities import byte_count, duration_ms
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click's newest releases

@@ -14,10 +14,13 @@ from pydantic import AliasChoices, BaseModel, ValidationError
 
 from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, TlsSettings
 from amqp_streams.errors import ConfigError
+from amqp_streams.policy import AccessRule, Quota, Redirect
 
 PREFIX: Final = "AMQP_STREAMS_"
 
 _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"groups": GroupSettings, "limits": Limits, "tls": TlsSettings}
+_FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {"access": AccessRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect}
+"""Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives them."""
 _LISTS: Final = frozenset({("listen",), ("listen_tls",), ("log",)})
 _PATHS: Final = frozenset({("data_dir",), ("users",), ("tls", "certificate"), ("tls", "key"), ("tls", "client_ca")})
 
@@ -50,7 +53,7 @@ def settable() -> list[Name]:
         section = _SECTIONS.get(name)
         if section is not None:
             names += [(name, inner) for inner in dict.fromkeys(written_names(section).values())]
-        elif name != "logs":
+        elif name not in _FILE_ONLY and name != "user_groups":
             names.append((name,))
     return sorted(names)
 
@@ -207,7 +210,8 @@ def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[
         if problem["type"] == "extra_forbidden":
             reason = f"no such setting; there are {', '.join(_siblings(name))}"
         elif problem["type"] == "missing":
-            reason = f"is needed: {flag_of(name)}, {variable_of(name)} or in the file"
+            elsewhere = "" if name[0] in _FILE_ONLY else f": {flag_of(name)}, {variable_of(name)} or in the file"
+            reason = f"is needed{elsewhere}"
         elif problem["type"] != "value_error" and not isinstance(problem["input"], dict):
             reason = f"{reason}, not {problem['input']!r}"
         places = [one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]]
@@ -218,6 +222,6 @@ def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[
 def _siblings(name: Name) -> list[str]:
     model: type[BaseModel] = NodeSettings
     if len(name) > 1:
-        model = _SECTIONS.get(name[0], LogSettings)
+        model = ({**_SECTIONS, **_FILE_ONLY}).get(name[0], LogSettings)
     names = sorted(set(written_names(model).values()))
     return sorted([*names, "listen_tls"]) if model is NodeSettings else names

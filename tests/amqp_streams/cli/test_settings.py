@@ -172,10 +172,55 @@ def test_every_wrong_setting_of_a_file_is_named_with_the_file(tmp_path: Path) ->
     said = refused({}, {}, path).splitlines()
     assert len(said) == 4
     assert all(str(path) in line for line in said)
-    assert any(line.startswith("lissten ") and "no such setting; there are admin_listen, anonymous" in line for line in said)
+    assert any(line.startswith("lissten ") and "no such setting; there are access, admin_listen, anonymous" in line for line in said)
     assert any(line.startswith("limits.frame_bytes ") and "'many' is no size" in line for line in said)
     assert any(line.startswith("limits.idle_timeout ") and "is no duration" in line for line in said)
     assert any(line.startswith("logs.temps.retentoin ") and "partitions, retention, retention_bytes" in line for line in said)
+
+
+def test_rules_quotas_and_redirects_are_read_from_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(
+        """data_dir = "d"
+[user_groups]
+ops = ["alice", "bob"]
+[[access]]
+users = ["group:ops"]
+logs = ["*"]
+allow = ["manage"]
+[[access]]
+users = ["*"]
+logs = ["temps"]
+allow = ["receive"]
+[quotas."*"]
+bytes_in = "10MiB"
+[[redirect]]
+log = "temps"
+partitions = [1]
+host = "b.example"
+port = 5672
+"""
+    )
+    settings = node_settings({}, {}, path)
+    assert settings.user_groups == {"ops": ("alice", "bob")}
+    assert [rule.users for rule in settings.access] == [("group:ops",), ("*",)]
+    assert settings.quotas["*"].bytes_in == 10 << 20
+    assert [redirect.host for redirect in settings.redirects] == ["b.example"]
+
+
+def test_a_wrong_rule_is_named_by_its_place_among_the_rules(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(
+        'data_dir = "d"\n[[access]]\nusers = ["ali*"]\nlogs = ["temps"]\nallow = ["sendd"]\nuser = 5\n[quotas.bob]\nconnection = 5\n'
+        '[[redirect]]\nlog = "temps"\nhost = "b.example"\n'
+    )
+    said = refused({}, {}, path).splitlines()
+    assert all(str(path) in line for line in said)
+    starts = {"access.0.users.0": "no patterns", "access.0.allow.0": "'send'", "access.0.user ": "there are allow, consumer_groups"}
+    starts |= {"quotas.bob.connection ": "there are bytes_in", "redirect.0.port": "is needed"}
+    assert len(said) == len(starts)
+    for start, words in starts.items():
+        assert any(line.startswith(start) and words in line for line in said), start
 
 
 def test_half_of_a_certificate_is_not_enough() -> None:

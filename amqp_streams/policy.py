@@ -1,0 +1,113 @@
+"""Who may do what, how much of it, and what is served elsewhere: the sections `access`, `user_groups`, `quotas`, `redirect`.
+
+All of them are read again on SIGHUP. What they mean is decided in `streams/access.py`, `server/quotas.py` and `streams/redirects.py`.
+"""
+
+import re
+from collections.abc import Sized
+from enum import StrEnum
+from typing import Annotated, Final, Self, TypeVar
+
+from pydantic import AfterValidator, Field, model_validator
+
+from amqp_streams.quantities import Bytes, Settings
+
+ANYONE: Final = "*"
+"""In rules and quotas: every user that logged in."""
+ANONYMOUS: Final = "anonymous"
+"""In rules and quotas: whoever did not log in."""
+GROUP_PREFIX: Final = "group:"
+ACCESS_RULES_MAX: Final = 1000
+
+_NAME_CHARACTERS_MAX: Final = 255
+_LOG_PATTERN: Final = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,255}")
+
+
+class Right(StrEnum):
+    """What a rule can allow on a log."""
+
+    SEND = "send"
+    RECEIVE = "receive"
+    INFO = "info"
+    MANAGE = "manage"
+
+
+def _name(text: str) -> str:
+    if not 1 <= len(text) <= _NAME_CHARACTERS_MAX or not text.isprintable():
+        message = f"{text[:40]!r} is no name: 1 to {_NAME_CHARACTERS_MAX} characters, none of them a control character"
+        raise ValueError(message)
+    return text
+
+
+def _who(text: str) -> str:
+    """A user, `group:NAME`, `anonymous`, `*`. Users have no patterns: one that looks like a pattern would silently match nobody."""
+    name = text.removeprefix(GROUP_PREFIX)
+    if text != ANYONE and any(character in name for character in "*?"):
+        message = (
+            f"{text[:40]!r} is neither a user, 'group:NAME', '{ANONYMOUS}' nor '{ANYONE}': there are no patterns of users, make a group"
+        )
+        raise ValueError(message)
+    _name(name)
+    return text
+
+
+def _log_pattern(text: str) -> str:
+    if not _LOG_PATTERN.fullmatch(text):
+        message = f"{text[:40]!r} matches no log: letters, digits, '.', '-', '_', and '*', '?', '[...]' as in file names"
+        raise ValueError(message)
+    return text
+
+
+_Items = TypeVar("_Items", bound=Sized)
+
+
+def _some(items: _Items) -> _Items:
+    if not items:
+        message = "is empty: leave it out, or name something"
+        raise ValueError(message)
+    return items
+
+
+_Some = AfterValidator(_some)
+UserName = Annotated[str, AfterValidator(_name)]
+GroupName = Annotated[str, AfterValidator(_name)]
+Who = Annotated[str, AfterValidator(_who)]
+LogPattern = Annotated[str, AfterValidator(_log_pattern)]
+
+
+class AccessRule(Settings):
+    """One `[[access]]`: `users` have the rights `allow` on the logs that match `logs`.
+
+    `consumer_groups` narrows `receive` to groups that match; none: any group, and no group.
+    """
+
+    users: Annotated[tuple[Who, ...], _Some]
+    logs: Annotated[tuple[LogPattern, ...], _Some]
+    allow: Annotated[tuple[Right, ...], _Some]
+    consumer_groups: Annotated[tuple[UserName, ...], _Some] | None = None
+
+    @model_validator(mode="after")
+    def _groups_narrow_reading_only(self) -> Self:
+        if self.consumer_groups is not None and (Right.MANAGE in self.allow or Right.RECEIVE not in self.allow):
+            message = "consumer_groups narrows 'receive': allow 'receive' in this rule, and 'manage' in one of its own"
+            raise ValueError(message)
+        return self
+
+
+class Quota(Settings):
+    """One `[quotas.NAME]`: what a user may have at once, over all its connections; what is not set has no bound."""
+
+    connections: int | None = Field(default=None, ge=0)
+    links: int | None = Field(default=None, ge=0)
+    bytes_in: Bytes | None = Field(default=None, ge=1000, description="per second")
+    bytes_out: Bytes | None = Field(default=None, ge=1000, description="per second")
+
+
+class Redirect(Settings):
+    """One `[[redirect]]`: partitions of the logs that match `log` are served by another container. No `partitions`: all of them."""
+
+    log: LogPattern
+    partitions: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Some] | None = None
+    host: str = Field(min_length=1, max_length=255)
+    port: int = Field(ge=1, le=65_535)
+    container: str | None = Field(default=None, min_length=1, max_length=255)
