@@ -55,6 +55,14 @@ _STATES: Final = {
 }
 
 
+class SharedSession:
+    """A session of several links, begun with the first and ended with the last of them. For one connection."""
+
+    def __init__(self) -> None:
+        self.proton_session: Any = None
+        self.links: set[Link] = set()
+
+
 class Link:
     """What both directions share. `proton_link` and `proton_session` are Proton's wrappers, kept so that the pointers stay good."""
 
@@ -63,6 +71,7 @@ class Link:
         self.proton_session: Final = proton_session
         self.pointer: Final[Any] = proton_link._impl
         self.session_pointer: Final[Any] = proton_session._impl
+        self.shared: SharedSession | None = None
         self.alive = True
         self.attached = False
         self.detached = False
@@ -170,10 +179,33 @@ class ReceiverLink(Link):
         """Names of the filters that the peer says are in force (AMQP 1.0 core 3.5.3)."""
         return frozenset(read_map(lib.pn_terminus_filter(lib.pn_link_remote_source(self.pointer)))) if self.alive else frozenset()
 
+    @property
+    def durable(self) -> bool:
+        """The peer keeps the place of this source when the link is gone (AMQP 3.5.5, 3.5.6)."""
+        if not self.alive:
+            return False
+        source = lib.pn_link_remote_source(self.pointer)
+        kept = lib.pn_terminus_get_durability(source) != lib.PN_NONDURABLE
+        return bool(kept and lib.pn_terminus_get_expiry_policy(source) == lib.PN_EXPIRE_NEVER)
+
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more."""
         if self.alive and not self.detached and credit > 0:
             lib.pn_link_flow(self.pointer, credit)
+
+    def drain(self, credit: int) -> None:
+        """Let the peer send `credit` more, and give back at once what it has nothing for (AMQP 2.6.7)."""
+        if self.alive and not self.detached:
+            lib.pn_link_drain(self.pointer, credit)
+
+    @property
+    def draining(self) -> bool:
+        """A drain was asked for and not answered yet."""
+        return bool(self.alive and lib.pn_link_draining(self.pointer))
+
+    def take_drained(self) -> int:
+        """Credit that the peer gave back since this was last asked for: it had nothing to send for it."""
+        return int(lib.pn_link_drained(self.pointer)) if self.alive else 0
 
     def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
         """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went to aborted ones."""

@@ -1,7 +1,7 @@
 """One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part 2).
 
 One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or `Detached`. After `Closed` nothing more
-happens. Every link has a session of its own, so that one that is not read holds up no other.
+happens. Every link has a session of its own, so that one that is not read holds up no other; those that one consumer reads in turn share one.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from cproton_ffi import ffi, lib
 from amqp_streams import names
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, SessionError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.links import Link, ReceiverLink, SenderLink
+from amqp_streams.client.links import Link, ReceiverLink, SenderLink, SharedSession
 from amqp_streams.client.sasl import Credentials, SaslClient
 from amqp_streams.client.terms import put_map, read_condition
 from amqp_streams.errors import AmqpStreamsError
@@ -54,7 +54,9 @@ class ConnectionProtocol:
         self._transport.bind(self._connection)
         self._connection.open()
         self._links: dict[Any, Link] = {}
-        self._closing: dict[Any, Link] = {}
+        self._closing: dict[Any, list[Link]] = {}
+        self._detaching: dict[Any, Link] = {}
+        self._spent: list[Link] = []
         self._closed = False
         self._opened = False
         self._peek_buffer: Final[Any] = ffi.new("char[]", _PEEK_BYTES)
@@ -93,8 +95,8 @@ class ConnectionProtocol:
     def _push(self, data: bytes | bytearray | memoryview) -> list[Happening]:
         transport = self._transport._impl
         happenings: list[Happening] = []
-        if self._sasl is not None:
-            self._sasl = None
+        self._sasl = None
+        self._free_spent()
         view, at, size = ffi.from_buffer("char[]", data), 0, len(data)
         while at < size and not self._closed:
             capacity = lib.pn_transport_capacity(transport)
@@ -142,6 +144,8 @@ class ConnectionProtocol:
             link.forget()
         self._links.clear()
         self._closing.clear()
+        self._detaching.clear()
+        self._spent.clear()
         if self._transport is not None:
             self._transport.unbind()
             self._connection.free()
@@ -166,12 +170,25 @@ class ConnectionProtocol:
         filters: Mapping[str, object] | None = None,
         presettled: bool = False,
         target: str | None = None,
+        name: str | None = None,
+        durable: bool = False,
+        shared: SharedSession | None = None,
     ) -> ReceiverLink:
-        """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet."""
-        session = self._session()
-        link = ReceiverLink(session.receiver(f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
+        """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet.
+
+        `name`: of the link, else one is made up. `durable`: the source is to keep its place when the link is gone (AMQP 3.5.5, 3.5.6).
+        `shared`: the session, begun with its first link.
+        """
+        session = self._session_for(shared)
+        link = ReceiverLink(session.receiver(name or f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
+        if shared is not None:
+            link.shared = shared
+            shared.links.add(link)
         source = lib.pn_link_source(link.pointer)
         lib.pn_terminus_set_address(source, address.encode())
+        if durable:
+            lib.pn_terminus_set_durability(source, lib.PN_DELIVERIES)
+            lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER)
         if filters:
             put_map(lib.pn_terminus_filter(source), filters)
         lib.pn_terminus_set_type(lib.pn_link_target(link.pointer), lib.PN_TARGET)
@@ -194,6 +211,13 @@ class ConnectionProtocol:
         session.open()
         return session
 
+    def _session_for(self, shared: SharedSession | None) -> Any:
+        if shared is None:
+            return self._session()
+        if shared.proton_session is None:
+            shared.proton_session = self._session()
+        return shared.proton_session
+
     def _open(self, link: _L, properties: Mapping[str, object] | None) -> _L:
         if properties:
             put_map(lib.pn_link_properties(link.pointer), properties)
@@ -202,12 +226,36 @@ class ConnectionProtocol:
         return link
 
     def _drop(self, link: Link) -> None:
+        """Close a link, and its session when no other link uses it. Pointers stay good until the peer has answered."""
         link.detached = True
         self._links.pop(link.pointer, None)
         lib.pn_link_close(link.pointer)
-        lib.pn_session_close(link.session_pointer)
         link.forget()
-        self._closing[link.session_pointer] = link  # its pointers stay good until the peer has answered
+        shared = link.shared
+        if shared is not None:
+            shared.links.discard(link)
+            self._detaching[link.pointer] = link
+            if shared.links:
+                return
+            shared.proton_session = None
+        lib.pn_session_close(link.session_pointer)
+        together = [other for other in self._detaching.values() if other.session_pointer == link.session_pointer]
+        for other in together:
+            del self._detaching[other.pointer]
+        self._closing[link.session_pointer] = together or [link]
+
+    def _free(self, links: list[Link]) -> None:
+        """Links of a session that both sides have ended."""
+        for link in links:
+            link.proton_link.free()
+        links[0].proton_session.free()
+
+    def _free_spent(self) -> None:
+        """Links of a shared session that both sides have detached; not earlier, because what was said on them goes out first."""
+        spent, self._spent = self._spent, []
+        for link in spent:
+            if self._detaching.pop(link.pointer, None) is not None:
+                link.proton_link.free()
 
     # -- what the peer did
 
@@ -270,16 +318,14 @@ class ConnectionProtocol:
     def _session_close(self, event: Any, happenings: list[Happening]) -> None:
         session = lib.pn_event_session(event)
         if (closing := self._closing.pop(session, None)) is not None:
-            closing.proton_link.free()
-            closing.proton_session.free()
+            self._free(closing)
             return
         error = SessionError(*read_condition(lib.pn_session_remote_condition(session), "ended by the peer"))
         for link in [link for link in self._links.values() if link.session_pointer == session]:
             self._drop(link)
-            del self._closing[session]
-            link.proton_link.free()
-            link.proton_session.free()
             happenings.append(Detached(link, error))
+        if (closing := self._closing.pop(session, None)) is not None:
+            self._free(closing)
 
     def _link_open(self, event: Any, happenings: list[Happening]) -> None:
         pointer = lib.pn_event_link(event)
@@ -295,12 +341,16 @@ class ConnectionProtocol:
 
     def _link_close(self, event: Any, happenings: list[Happening]) -> None:
         pointer = lib.pn_event_link(event)
+        if (detaching := self._detaching.get(pointer)) is not None:
+            self._spent.append(detaching)
         link = self._links.get(pointer)
         if link is None:
             return
         condition = read_condition(lib.pn_link_remote_condition(pointer), "detached by the peer")
         error = LinkError(*condition) if link.attached else LinkRefusedError(*condition)
         self._drop(link)
+        if pointer in self._detaching:
+            self._spent.append(link)
         happenings.append(Detached(link, error))
 
     def _transport_end(self, _event: Any, happenings: list[Happening]) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final, assert_never
 from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.links import Link, Sendable
+from amqp_streams.client.links import Link, Sendable, SharedSession
 from amqp_streams.client.options import TlsOptions
 from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.sasl import Credentials
@@ -44,17 +44,17 @@ class Attachment:
         self.on_changed: Final = on_changed
         self.on_outcomes: Final = on_outcomes
 
-    async def wait(self) -> None:
-        """Until the peer took the attach.
+    async def wait(self, limit_s: float | None = ATTACH_S_MAX) -> None:
+        """Until the peer took the attach. Without a limit where the peer may keep it waiting, as it does in consumer groups.
 
         Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
         """
         try:
-            async with asyncio.timeout(ATTACH_S_MAX):
+            async with asyncio.timeout(limit_s):
                 await asyncio.shield(self.attached)
         except TimeoutError:
             self.close()
-            message = f"the peer did not answer an attach within {ATTACH_S_MAX:.0f} s"
+            message = f"the peer did not answer an attach within {limit_s:.0f} s"
             raise TimedOutError(message) from None
         except asyncio.CancelledError:
             self.close()
@@ -152,10 +152,22 @@ class Wire:
         filters: Mapping[str, object] | None = None,
         presettled: bool = False,
         target: str | None = None,
+        name: str | None = None,
+        durable: bool = False,
+        shared: SharedSession | None = None,
     ) -> Attachment:
         """Start a link that receives; grant credit when it is attached. Raises ConnectionLostError when this connection is lost."""
         self._check()
-        link = self._protocol.open_receiver(address, properties=properties, filters=filters, presettled=presettled, target=target)
+        link = self._protocol.open_receiver(
+            address,
+            properties=properties,
+            filters=filters,
+            presettled=presettled,
+            target=target,
+            name=name,
+            durable=durable,
+            shared=shared,
+        )
         return self._add(Attachment(self, link, on_changed))
 
     def detach(self, attachment: Attachment) -> None:
