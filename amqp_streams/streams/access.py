@@ -1,0 +1,154 @@
+"""Who may do what on which log: the rules of `[[access]]`, compiled once.
+
+Laws: no rules, no bounds; with rules, what none of them allows is refused. A refusal is decided by name alone, before anybody looks whether
+there is such a log, and says the same either way: a stranger does not learn names.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError
+from amqp_streams.policy import ANONYMOUS, ANYONE, GROUP_PREFIX, AccessRule, Right
+
+DECISIONS_MAX: Final = 10_000
+"""Decisions that are remembered of one identity, and identities of a node; beyond it all are forgotten and made again."""
+_SHOWN_MAX: Final = 128
+
+_Match = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a connection is. `user`: None for whoever did not log in. `groups`: those that its credentials name (OAuth)."""
+
+    user: str | None = None
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    who: frozenset[str]
+    rights: frozenset[Right]
+    log: _Match
+    group: _Match | None
+    """None: any consumer group, and none."""
+
+    def allows(self, right: Right, log: str, group: str | None) -> bool:
+        if right not in self.rights or not self.log(log):
+            return False
+        return right is not Right.RECEIVE or self.group is None or (group is not None and bool(self.group(group)))
+
+
+class Permissions:
+    """What one identity may do. Cheap to ask again: decisions are remembered."""
+
+    __slots__ = ("_decisions", "_rules", "identity")
+
+    def __init__(self, identity: Identity, rules: Sequence[_Rule] | None) -> None:
+        self.identity: Final = identity
+        self._rules: Final = rules
+        self._decisions: dict[tuple[Right, str, str | None], bool] = {}
+
+    def allows(self, right: Right, log: str, group: str | None = None) -> bool:
+        """Whether it has this right on a log of this name, there or not. `group`: the consumer group that it wants to read in."""
+        if self._rules is None:
+            return True
+        asked = (right, log, group)
+        decided = self._decisions.get(asked)
+        if decided is None:
+            if len(self._decisions) >= DECISIONS_MAX:
+                self._decisions.clear()
+            decided = self._decisions[asked] = any(rule.allows(right, log, group) for rule in self._rules)
+        return decided
+
+    def sees(self, log: str) -> bool:
+        """Whether it may know that there is such a log, and its settings and figures."""
+        return self.allows(Right.INFO, log) or self.allows(Right.MANAGE, log)
+
+    def require(self, right: Right, log: str, group: str | None = None) -> None:
+        """Let it pass, or not.
+
+        Raises:
+            PeerError: amqp:unauthorized-access, naming the right and the log.
+        """
+        if not self.allows(right, log, group):
+            raise self.refusal(right, log, group)
+
+    def refusal(self, right: Right, log: str, group: str | None = None) -> PeerError:
+        """What it is told when it lacks a right."""
+        user = self.identity.user
+        who = "an anonymous connection" if user is None else f"user {user[:_SHOWN_MAX]!r}"
+        where = "" if group is None else f" in consumer group {group[:_SHOWN_MAX]!r}"
+        return PeerError(names.UNAUTHORIZED_ACCESS, f"{who} has no right {right.value!r} on {log[:_SHOWN_MAX]!r}{where}")
+
+    # -- what is kept for readers: cursors and consumer groups
+
+    def sees_cursor(self, log: str, group: str | None, owner: str | None) -> bool:
+        """Whether a cursor is listed for it: its own while it may read there, the others' with `manage`."""
+        own = owner == self.identity.user and self.allows(Right.RECEIVE, log, group)
+        return own or self.allows(Right.MANAGE, log)
+
+    def changes_cursor(self, log: str, group: str | None, owner: str | None) -> bool:
+        """Whether it may reset or remove a cursor: its own while it may read there; others' and a group's with `manage`."""
+        own = group is None and owner == self.identity.user and self.allows(Right.RECEIVE, log)
+        return own or self.allows(Right.MANAGE, log)
+
+    def sees_group(self, log: str, group: str) -> bool:
+        """Whether a consumer group is listed for it: those that it may read in, all with `manage`."""
+        return self.allows(Right.RECEIVE, log, group) or self.allows(Right.MANAGE, log)
+
+
+class Access:
+    """The rules of a node. `user_groups`: the members of each group that rules name, beside those that credentials name."""
+
+    def __init__(self, rules: Sequence[AccessRule] = (), user_groups: Mapping[str, Collection[str]] | None = None) -> None:
+        self.open: Final = not rules
+        """There are no rules: whoever is let in may do everything."""
+        self._rules: Final = [_compiled(rule) for rule in rules]
+        self._groups_of: Final[dict[str, set[str]]] = {}
+        for group, members in (user_groups or {}).items():
+            for member in members:
+                self._groups_of.setdefault(member, set()).add(group)
+        self._known: Final[dict[Identity, Permissions]] = {}
+
+    def of(self, identity: Identity) -> Permissions:
+        """What this identity may do. Rules that do not concern it are left out."""
+        known = self._known.get(identity)
+        if known is None:
+            if len(self._known) >= DECISIONS_MAX:
+                self._known.clear()
+            whom = self._called(identity)
+            rules = None if self.open else [rule for rule in self._rules if not rule.who.isdisjoint(whom)]
+            known = self._known[identity] = Permissions(identity, rules)
+        return known
+
+    def allows(self, identity: Identity, right: Right, log: str, group: str | None = None) -> bool:
+        """See `Permissions.allows`."""
+        return self.of(identity).allows(right, log, group)
+
+    def _called(self, identity: Identity) -> set[str]:
+        """Everything that rules may call it. A user may be named `*` or `anonymous`, or as a group is: that gives it nothing."""
+        user = identity.user
+        if user is None:
+            return {ANONYMOUS}
+        groups = identity.groups | self._groups_of.get(user, set())
+        own = set() if user in (ANYONE, ANONYMOUS) or user.startswith(GROUP_PREFIX) else {user}
+        return {ANYONE, *own, *(GROUP_PREFIX + group for group in groups)}
+
+
+EVERYTHING: Final = Access().of(Identity())
+"""The permissions of whoever is let in where there are no rules."""
+
+
+def _compiled(rule: AccessRule) -> _Rule:
+    group = None if rule.consumer_groups is None else _any_of(rule.consumer_groups)
+    return _Rule(frozenset(rule.users), frozenset(rule.allow), _any_of(rule.logs), group)
+
+
+def _any_of(patterns: Sequence[str]) -> _Match:
+    """Whether a name matches one of the patterns as `fnmatchcase` means it."""
+    return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns)).match
