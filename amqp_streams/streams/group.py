@@ -35,7 +35,7 @@ class Want:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """One group. `waiting`: in the order of coming. `wants`: of all that wait, for a while also of those refused. `moved_ms`: the last move."""
+    """`waiting`: in the order of coming. `wants`: of all that wait, for a while of those refused too. `moved_ms`: the last move."""
 
     name: str
     slots: dict[int, Slot] = field(default_factory=dict)

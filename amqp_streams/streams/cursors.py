@@ -1,0 +1,212 @@
+"""Places kept by the node: where a durable consumer, or a group, goes on. Spec: Event Streams 3.2; AMQP 3.5.5, 3.5.6.
+
+Laws: a position is the number of the next record to deliver, so nothing unsettled is before it; it goes forward only, but for a reset; it
+belongs to the user who began it. What is on the disk trails by no more than the time between two flushes.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.storage.ports import Partition, States
+
+PREFIX: Final = "cursor/"
+"""Keys of `States` are this, the log's incarnation, a slash, and the cursor's id."""
+VERSION: Final = 1
+NAME_CHARACTERS_MAX: Final = 1024
+"""Of a container-id or a link's name that a place is kept under: all cursors are in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CursorKey:
+    """Whose place it is, in one log: a consumer group's, or that of a link, known by its container and its name."""
+
+    incarnation: str
+    group: str | None
+    container: str | None
+    link: str | None
+
+    @property
+    def id(self) -> str:
+        """Short, the same for ever, and opaque: names may be long and have any character."""
+        identity = json.dumps([self.group, self.container, self.link]).encode()
+        return blake2b(identity, digest_size=12).hexdigest()
+
+    @property
+    def state(self) -> str:
+        """Its key among the states."""
+        return f"{PREFIX}{self.incarnation}/{self.id}"
+
+
+def group_key(incarnation: str, group: str) -> CursorKey:
+    """The key of a group's cursor: its members share it, which makes a hand-over exact."""
+    return CursorKey(incarnation, group, None, None)
+
+
+def link_key(incarnation: str, container: str, link: str) -> CursorKey:
+    """The key of one link's cursor.
+
+    Raises:
+        PeerError: a name is empty or too long to be kept.
+    """
+    for what, name in (("container-id", container), ("link's name", link)):
+        if not 0 < len(name) <= NAME_CHARACTERS_MAX:
+            description = f"a durable source is known by its container-id and its link's name: this {what} has {len(name)} characters, "
+            raise PeerError(names.INVALID_FIELD, f"{description}1 to {NAME_CHARACTERS_MAX} are possible")
+    return CursorKey(incarnation, None, container, link)
+
+
+@dataclass(slots=True, eq=False)
+class Cursor:
+    """One kept place. `positions`: for each partition the number of the next record. `updated_ms`: when it was last written."""
+
+    key: CursorKey
+    user: str | None
+    positions: dict[int, int] = field(default_factory=dict)
+    updated_ms: int = 0
+
+    @property
+    def id(self) -> str:
+        """What people name it by, within its log."""
+        return self.key.id
+
+
+class Cursors:
+    """All cursors of a node, kept in its states."""
+
+    def __init__(self, states: States, *, cursors_max: int = 10_000) -> None:
+        """Load what is there.
+
+        Raises:
+            StorageError: a later version wrote it.
+        """
+        self._states: Final = states
+        self._cursors_max: Final = cursors_max
+        self._cursors: dict[CursorKey, Cursor] = {}
+        self._dirty: dict[Cursor, None] = {}
+        for key, value in states.items(PREFIX):
+            cursor = decoded(key, value)
+            self._cursors[cursor.key] = cursor
+        self._now_ms = max((cursor.updated_ms for cursor in self._cursors.values()), default=0)
+
+    def attach(self, key: CursorKey, user: str | None, partitions: Iterable[Partition], start: Callable[[Partition], int]) -> Cursor:
+        """The cursor for a link of this user, made if there is none. It has a position for each of `partitions`.
+
+        A partition that it has no position for begins at `start`. A position beyond a partition's end (the log lost events that were not
+        synced) goes back to the end: numbers are given again, and those events must not be skipped. What is new here is written at once.
+
+        Raises:
+            PeerError: it is another user's, or there are as many cursors as this node keeps.
+        """
+        found = self._cursors.get(key)
+        self.check_user(key, user)
+        if found is None and len(self._cursors) >= self._cursors_max:
+            raise PeerError(
+                names.RESOURCE_LIMIT_EXCEEDED, f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
+            )
+        cursor = found or Cursor(key, user)
+        begun = {
+            each.index: start(each) if each.index not in cursor.positions else each.end
+            for each in partitions
+            if cursor.positions.get(each.index, each.end + 1) > each.end
+        }
+        if begun or found is None:
+            before = dict(cursor.positions)
+            cursor.positions.update(begun)
+            try:
+                self._write([cursor])
+            except ValueError as error:
+                cursor.positions = before
+                raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"no more cursors can be kept: {error}") from error
+            self._cursors[key] = cursor
+        return cursor
+
+    def check_user(self, key: CursorKey, user: str | None) -> None:
+        """Hold a user against the one who began the cursor, if there is one.
+
+        Raises:
+            PeerError: amqp:unauthorized-access.
+        """
+        found = self._cursors.get(key)
+        if found is not None and found.user != user:
+            whose = f"consumer group {key.group[:64]!r}" if key.group is not None else "container-id and link name"
+            raise PeerError(names.UNAUTHORIZED_ACCESS, f"the place kept for this {whose} is another user's")
+
+    def advance(self, cursor: Cursor, partition: int, position: int) -> None:
+        """All before `position` is settled. A position behind the present one changes nothing. Written by the next `flush`."""
+        if position > cursor.positions[partition]:
+            cursor.positions[partition] = position
+            self._dirty[cursor] = None
+
+    def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
+        """Move it forward or back, on the caller's word; no link is using it. Written by the next `flush`."""
+        cursor.positions.update(positions)
+        self._dirty[cursor] = None
+
+    def flush(self, now_ms: int) -> int | None:
+        """Write what moved, together; the number of the write, None if nothing did. `now_ms`: the wall clock."""
+        self._now_ms = now_ms
+        dirty, self._dirty = self._dirty, {}
+        return self._write(list(dirty)) if dirty else None
+
+    def remove(self, cursors: Iterable[Cursor]) -> int | None:
+        """Forget these, together; the number of the write, None if there were none."""
+        gone = [cursor for cursor in cursors if self._cursors.pop(cursor.key, None) is cursor]
+        for cursor in gone:
+            self._dirty.pop(cursor, None)
+        return self._states.write(dict.fromkeys(cursor.key.state for cursor in gone)) if gone else None
+
+    def keep_logs(self, incarnations: Collection[str]) -> int | None:
+        """Forget those of logs that are no more; the number of the write, None if there were none."""
+        return self.remove([cursor for cursor in self._cursors.values() if cursor.key.incarnation not in incarnations])
+
+    def find(self, key: CursorKey) -> Cursor | None:
+        """The cursor of this key."""
+        return self._cursors.get(key)
+
+    def of_log(self, incarnation: str) -> Sequence[Cursor]:
+        """A log's cursors: its groups' by name, then its links' by container and name."""
+        found = [cursor for cursor in self._cursors.values() if cursor.key.incarnation == incarnation]
+        return sorted(
+            found, key=lambda cursor: (cursor.key.group is None, cursor.key.group or "", cursor.key.container or "", cursor.key.link or "")
+        )
+
+    def __len__(self) -> int:
+        return len(self._cursors)
+
+    def _write(self, cursors: Sequence[Cursor]) -> int:
+        for cursor in cursors:
+            cursor.updated_ms = self._now_ms
+        return self._states.write({cursor.key.state: encoded(cursor) for cursor in cursors})
+
+
+def encoded(cursor: Cursor) -> bytes:
+    """A cursor's value among the states: JSON, described in docs/formats.md."""
+    key = cursor.key
+    whose = {"group": key.group} if key.group is not None else {"container": key.container, "link": key.link}
+    places = {str(partition): position for partition, position in sorted(cursor.positions.items())}
+    return json.dumps({"v": VERSION, **whose, "user": cursor.user, "at": cursor.updated_ms, "next": places}, separators=(",", ":")).encode()
+
+
+def decoded(state: str, value: bytes) -> Cursor:
+    """What `encoded` made, from its key among the states and its value.
+
+    Raises:
+        StorageError: a later version wrote it.
+    """
+    try:
+        fields = json.loads(value)
+        if fields["v"] != VERSION:
+            message = f"version {fields['v']!r}"
+            raise ValueError(message)
+        incarnation, _, _ = state.removeprefix(PREFIX).rpartition("/")
+        key = CursorKey(incarnation, fields.get("group"), fields.get("container"), fields.get("link"))
+        positions = {int(partition): int(position) for partition, position in fields["next"].items()}
+        return Cursor(key, fields["user"], positions, fields["at"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        message = f"state {state!r} is no cursor that this version can read ({error}): start the version that wrote it, or a later one"
+        raise StorageError(message) from error

@@ -1,0 +1,51 @@
+"""How the epochs that consumers claimed with stand among the node's states. Spec: Event Streams 4.5.2.
+
+One law: what is written is never lower than what a peer was told for the same partition and group (`ownership.py` sees to it), and it goes
+only with the group or the log.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from amqp_streams.errors import StorageError
+
+PREFIX: Final = "epoch/"
+"""Keys are this, the log's incarnation, the partition's number and the group's name, with slashes between them."""
+VERSION: Final = 1
+
+
+def epochs_prefix(incarnation: str) -> str:
+    """What the keys of all epochs of a log begin with."""
+    return f"{PREFIX}{incarnation}/"
+
+
+def epoch_change(incarnation: str, group: str, partition: int, epoch: int) -> dict[str, bytes]:
+    """What to write into the states when this epoch is to be recorded."""
+    value = json.dumps({"v": VERSION, "epoch": epoch}, separators=(",", ":")).encode()
+    return {f"{epochs_prefix(incarnation)}{partition}/{group}": value}
+
+
+def read_epochs(incarnation: str, items: Iterable[tuple[str, bytes]]) -> Mapping[tuple[str, int], int]:
+    """The recorded epochs of a log by group and partition, from its keys and values.
+
+    Raises:
+        StorageError: a later version wrote them.
+    """
+    found: dict[tuple[str, int], int] = {}
+    for key, value in items:
+        partition, _, group = key.removeprefix(epochs_prefix(incarnation)).partition("/")
+        found[group, int(partition)] = _decoded(key, value)
+    return found
+
+
+def _decoded(key: str, value: bytes) -> int:
+    try:
+        fields = json.loads(value)
+        if fields["v"] != VERSION:
+            message = f"version {fields['v']!r}"
+            raise ValueError(message)
+        return int(fields["epoch"])
+    except (ValueError, KeyError, TypeError) as error:
+        message = f"state {key!r} is no epoch that this version can read ({error}): start the version that wrote it, or a later one"
+        raise StorageError(message) from error
