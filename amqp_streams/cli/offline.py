@@ -1,5 +1,6 @@
 """`amqp-streams verify` and `dump`: a data directory read without the server. Nothing in it is changed."""
 
+import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -52,21 +53,30 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
         verdict = f"{counts.damages} damaged places" if counts.damages else "no damage"
         click.echo(
             f"{verdict}; {counts.warnings} warnings, {counts.notes} notes; {counts.logs} logs, {counts.partitions} partitions, "
-            f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}"
+            f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}, {counts.states:,} states"
         )
     return _FAILED if counts.damages else 0
 
 
 @click.command(short_help="Show the stored records of a log without the server.")
 @click.argument("directory", type=_DIRECTORY)
-@click.argument("log", type=NAME)
+@click.argument("log", type=NAME, required=False)
+@click.option("--states", is_flag=True, help="Show what is kept beside the logs, cursors and epochs, and no log.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all, one after the other]")
 @click.option("--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]")
 @click.option("--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
 @_FORCE
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON line for each record, as 'receive --format json' does.")
 def dump(
-    directory: Path, log: str, *, partition: int | None, start: str | None, records_max: int | None, force: bool, as_json: bool
+    directory: Path,
+    log: str | None,
+    *,
+    states: bool,
+    partition: int | None,
+    start: str | None,
+    records_max: int | None,
+    force: bool,
+    as_json: bool,
 ) -> int:
     """Show the records of LOG in the data directory DIRECTORY, a line each.
 
@@ -77,7 +87,13 @@ def dump(
       amqp-streams dump data temps --max 10
       amqp-streams dump data temps --partition 0 --from 42 --json | jq .body
       amqp-streams dump data temps --from 2026-11-21T06:30
+      amqp-streams dump data --states
     """
+    if states == (log is not None):
+        message = "give the name of a log, or --states"
+        raise click.UsageError(message)
+    if log is None:
+        return _dump_states(directory, force=force, as_json=as_json)
     first, after_ms = 0, None
     if start is not None and start != "earliest":
         try:
@@ -99,6 +115,15 @@ def dump(
             lines.clear()
     sys.stdout.buffer.write(lines)
     return _FAILED if walk.damaged else 0
+
+
+def _dump_states(directory: Path, *, force: bool, as_json: bool) -> int:
+    for key, value in inspect.dump_states(directory, force=force).items():
+        if as_json:
+            click.echo(json.dumps({"key": key, "value": value.decode(errors="replace"), "hex": value.hex()}, ensure_ascii=False))
+        else:
+            click.echo(f"{json.dumps(key)}  {json.dumps(value.decode()) if _is_text(value) else value.hex()}")
+    return 0
 
 
 @dataclass(slots=True)
@@ -164,3 +189,10 @@ def shown(record: inspect.DumpedRecord) -> Shown:
         )
     except WireError:
         return Shown(*place, body=record.message)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False

@@ -60,14 +60,14 @@ class LogRecord:
 class Checkpoint:
     """What was known at a moment: the logs, and of each partition (start, end). `clean`: the store was closed in order.
 
-    `states`: there is a file of states, as there is none in directories that were made before such files were.
+    `states`: bytes of the file of states; 0 in directories that were made before there was one.
     """
 
     clean: bool
     directory_id: int
     logs: Mapping[str, LogRecord]
     bounds: Mapping[str, tuple[tuple[int, int], ...]]
-    states: bool = False
+    states: int = 0
 
     def encode(self) -> bytes:
         """The whole file."""
@@ -153,7 +153,7 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
         if content is not None:
             logs = {name: LogRecord.from_json(value) for name, value in content["logs"].items()}
             bounds = {name: tuple((int(low), int(high)) for low, high in value["bounds"]) for name, value in content["logs"].items()}
-            return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds, bool(content.get("states")))
+            return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds, int(content.get("states", 0)))
     except (ValueError, KeyError, TypeError, ValidationError, AttributeError):
         pass
     findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, "is damaged; everything is checked as after a crash"))

@@ -365,7 +365,7 @@ class DirectoryStore:
     def _checkpoint(self, *, clean: bool, without: str | None = None) -> Checkpoint:
         logs = {name: log for name, log in self._records.items() if name != without}
         bounds = {name: tuple((part.start, part.end) for part in self._logs[name].partitions) for name in logs}
-        return Checkpoint(clean, self._directory_id, logs, bounds, states=True)
+        return Checkpoint(clean, self._directory_id, logs, bounds, states=self.states.bytes)
 
     def _submit_checkpoint(self, gone: Sequence[Path] = ()) -> None:
         """Write a checkpoint behind the loop's back, and then remove what it does not have any more."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, StorageError
-from amqp_streams.storage import catalog, journal_record, recovery
+from amqp_streams.storage import catalog, journal_record, recovery, states
 from amqp_streams.storage import index as index_file
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.chunks import cut
@@ -46,6 +46,7 @@ class Verified:
     partitions: int = 0
     segments: int = 0
     records: int = 0
+    states: int = 0
     bytes: int = 0
     notes: int = 0
     warnings: int = 0
@@ -54,6 +55,7 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
+    directory_id: int
     checkpoint: Checkpoint | None
     logs: tuple[LogRecord, ...]
     entries: dict[tuple[int, int], list[Entry]]
@@ -114,6 +116,18 @@ def dump(
                     yield DumpedRecord(index, chunk.base + place, chunk.timestamps[place], chunk.header_sizes[place], message)
 
 
+def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
+    """The states kept beside the logs, by key: cursors, epochs. What is damaged is left out.
+
+    Raises:
+        DirectoryLockedError: see `verify`.
+        StorageError: it is no data directory, or cannot be read.
+    """
+    with _unlocked(path, force=force):
+        files = RealFiles()
+        return dict(sorted(_states(files, path, _read_catalog(files, path, []), []).items()))
+
+
 def log_names(path: Path) -> list[str]:
     """Names of the logs in a data directory.
 
@@ -130,6 +144,7 @@ def log_names(path: Path) -> list[str]:
 def _verify(files: Files, root: Path, progress: Progress, counts: Verified) -> Iterator[Finding]:
     findings: list[Finding] = []
     found = _read_catalog(files, root, findings)
+    counts.states = len(_states(files, root, found, findings))
     yield from findings
     sizes = {file: file.stat().st_size for file in sorted((root / "logs").glob("*/*/*.log"))}
     total, known = sum(sizes.values()), found.checkpoint
@@ -146,6 +161,15 @@ def _verify(files: Files, root: Path, progress: Progress, counts: Verified) -> I
             progress(counts.bytes, total)
     for name in sorted(set(known.logs) - {log.name for log in found.logs}) if known else ():
         yield Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is gone")
+
+
+def _states(files: Files, root: Path, found: _Found, findings: list[Finding]) -> dict[str, bytes]:
+    try:
+        data = states.find(files, root, found.checkpoint, findings)
+    except OSError as error:
+        message = f"{error.filename or root}: {error.strerror or error}"
+        raise StorageError(message) from error
+    return states.look(data, root / states.FILE, found.directory_id, found.checkpoint, findings).values if data is not None else {}
 
 
 def _verify_partition(
@@ -265,7 +289,7 @@ def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Found:
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error
-    return _Found(checkpoint, logs, journal.entries)
+    return _Found(directory_id or 0, checkpoint, logs, journal.entries)
 
 
 def _must_be_ours(root: Path) -> None:

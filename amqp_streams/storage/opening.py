@@ -92,8 +92,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
         files.unlink(root / FOLDER / name)  # added when a failure pinned others; what it held is in segments now
     reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
-    expected, closed = bool(checkpoint and checkpoint.states), bool(checkpoint and checkpoint.clean)
-    kept = states.open_states(files, root, directory_id, expected=expected, closed=closed, findings=findings)
+    kept = states.open_states(files, root, directory_id, checkpoint, findings)
     return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, findings)
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from amqp_streams.config import Sync, SyncMode
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import state_record
+from amqp_streams.storage.catalog import Checkpoint
 from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.flushing import Outstanding
@@ -35,25 +36,26 @@ class OpenedStates:
     bytes: int
 
 
-def open_states(files: Files, root: Path, directory_id: int, *, expected: bool, closed: bool, findings: list[Finding]) -> OpenedStates:
+def open_states(files: Files, root: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]) -> OpenedStates:
     """Read the file, and mend it if need be; make it if it is not there.
-
-    `expected`: it was there before; `closed`: and was closed in order.
 
     Raises:
         StorageError: it is another directory's.
         OSError: the disk failed.
     """
-    path = root / FILE
-    data = find(files, root, expected=expected, findings=findings)
+    path, ours = root / FILE, list[Finding]()
+    data = find(files, root, checkpoint, ours)
     if data is None:
+        findings += ours
         replace_file(files, path, state_record.encode_head(directory_id), sync=True)
         return OpenedStates({}, OpenFile(files, path, write=True), state_record.FILE_HEAD_BYTES)
-    read = look(data, path, directory_id, closed=closed, findings=findings)
+    read = look(data, path, directory_id, checkpoint, ours)
+    findings += ours
+    if any(finding.severity is Severity.DAMAGE for finding in ours):
+        with contextlib.suppress(OSError):  # a full disk is no reason not to open
+            replace_file(files, root / DAMAGED_FILE, data, sync=True)
     if read.head_damaged or read.holes:
-        with contextlib.suppress(OSError):  # a full disk is no reason not to open; the next write mends it
-            if closed or any(not hole.torn for hole in read.holes):
-                replace_file(files, root / DAMAGED_FILE, data, sync=True)
+        with contextlib.suppress(OSError):  # nor is it here: the next write mends it
             whole = state_record.encode_file(read.values, directory_id)
             replace_file(files, path, whole, sync=True)
             return OpenedStates(read.values, OpenFile(files, path, write=True), len(whole))
@@ -65,17 +67,17 @@ def open_states(files: Files, root: Path, directory_id: int, *, expected: bool, 
     return OpenedStates(read.values, file, read.end)
 
 
-def find(files: Files, root: Path, *, expected: bool, findings: list[Finding]) -> bytes | None:
+def find(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding]) -> bytes | None:
     """The bytes of the file; None if there is none."""
     try:
         return read_file(files, root / FILE)
     except FileNotFoundError:
-        if expected:
+        if checkpoint and checkpoint.states:
             findings.append(Finding(Severity.DAMAGE, FILE, None, "is missing, and with it every cursor and epoch of consumer groups"))
         return None
 
 
-def look(data: bytes, path: Path, directory_id: int, *, closed: bool, findings: list[Finding]) -> state_record.Read:
+def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]) -> state_record.Read:
     """What the bytes hold, and what is wrong with them.
 
     Raises:
@@ -85,18 +87,26 @@ def look(data: bytes, path: Path, directory_id: int, *, closed: bool, findings: 
     if read.directory_id is not None and read.directory_id != directory_id:
         message = f"{path} belongs to another data directory: bring back its own from a backup, or remove it and lose cursors and epochs"
         raise StorageError(message)
+    closed_at = checkpoint.states if checkpoint and checkpoint.clean else 0
     if read.head_damaged:
-        findings.append(Finding(Severity.WARNING, FILE, 0, "its head is damaged; opening the store makes it again"))
+        severity = Severity.WARNING if read.values else Severity.DAMAGE
+        words = "its head is damaged" + ("; opening the store makes it again" if read.values else ", and nothing behind it can be read")
+        findings.append(Finding(severity, FILE, 0, words))
     for hole in read.holes:
         count = hole.after - hole.position
-        if hole.torn and not closed:
+        if hole.torn and not closed_at:
             findings.append(Finding(Severity.NOTE, FILE, hole.position, f"{count} bytes were never synced, and are no whole records"))
         else:
             words = f"{count} bytes are no whole records: cursors or epochs written there are older now, or gone"
             findings.append(Finding(Severity.DAMAGE, FILE, hole.position, words))
-    if read.end < read.size:
+    if read.end < closed_at:
+        words = (
+            f"there are whole records up to here, and were up to byte {closed_at}: cursors or epochs written there are older now, or gone"
+        )
+        findings.append(Finding(Severity.DAMAGE, FILE, read.end, words))
+    elif read.end < read.size:
         words = f"{read.size - read.end} bytes at the end are no whole record; they are cut off at the next start"
-        findings.append(Finding(Severity.DAMAGE if closed else Severity.NOTE, FILE, read.end, words))
+        findings.append(Finding(Severity.NOTE, FILE, read.end, words))
     return read
 
 
@@ -136,7 +146,8 @@ class DirectoryStates:
         self._values: Final = opened.values
         self._live_bytes = sum([state_record.live_bytes(key, value) for key, value in opened.values.items()])
         self._file = opened.file
-        self._bytes = opened.bytes
+        self.bytes = opened.bytes
+        """Of the file."""
         self._synced = opened.bytes
         self._number = 0
         self._pending: _Batch | None = None
@@ -194,13 +205,13 @@ class DirectoryStates:
             return
         batch, self._pending = self._pending, None
         self._in_flight = True
-        if self._file is None or self._bytes > max(self._compact_bytes, 2 * self._live_bytes):
+        if self._file is None or self.bytes > max(self._compact_bytes, 2 * self._live_bytes):
             made: list[tuple[OpenFile, int]] = []
             steps = [Call(partial(self._write_anew, dict(self._values), made))]
             self._outstanding.submit(self._executor, [Work(steps)], partial(self._written_anew, batch, made))
         else:
             added: list[int] = []
-            steps = [Call(partial(self._add, self._file, self._bytes, self._synced, batch.changes, added))]
+            steps = [Call(partial(self._add, self._file, self.bytes, self._synced, batch.changes, added))]
             lazy = [] if self._always else [self._file]
             self._outstanding.submit(self._executor, [Work(steps, lazy=lazy)], partial(self._added, batch, self._file, added))
 
@@ -227,9 +238,9 @@ class DirectoryStates:
 
     def _added(self, batch: _Batch, file: OpenFile, added: list[int], task: Task) -> None:
         if added and file is self._file:
-            self._bytes += added[0]
+            self.bytes += added[0]
             if self._always:
-                self._synced = self._bytes
+                self._synced = self.bytes
         elif not added:
             self._file = None
         self._ended(batch, task.works[0].error)
@@ -237,8 +248,8 @@ class DirectoryStates:
     def _written_anew(self, batch: _Batch, made: list[tuple[OpenFile, int]], task: Task) -> None:
         self._file = None
         if made:
-            self._file, self._bytes = made[0]
-            self._synced = self._bytes
+            self._file, self.bytes = made[0]
+            self._synced = self.bytes
         self._ended(batch, task.works[0].error)
 
     def _ended(self, batch: _Batch, error: OSError | None) -> None:

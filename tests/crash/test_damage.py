@@ -13,13 +13,14 @@ import pytest
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
-from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.catalog import seal
 from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import NOW, ROOT, Hand, open_inline
 
 LOG = ROOT / "logs" / "log"
+STEPS = 130
 Damage = Callable[[bytearray, random.Random], None]
 
 
@@ -78,9 +79,15 @@ FILES: dict[str, Callable[[FaultyFiles], Path]] = {
     "checkpoint": lambda files: ROOT / "checkpoint.json",
     "format": lambda files: ROOT / "format.json",
     "lock": lambda files: ROOT / "lock",
+    "states": lambda files: ROOT / "states",
 }
 
 Written = list[list[bytes]]
+
+
+def _state(step: int) -> dict[str, bytes | None]:
+    """One value that changes at each step, and one that is written once."""
+    return {"often": b"%06d" % step * 20, f"once {step}": b"%d" % step}
 
 
 def _build(*, clean: bool) -> tuple[FaultyFiles, Written]:
@@ -90,12 +97,14 @@ def _build(*, clean: bool) -> tuple[FaultyFiles, Written]:
     rng = random.Random(1)
     partitions = hand.store.create("log", LogSettings(partitions=3, segment_bytes=64 << 10), incarnation="i").partitions
     written: Written = [[], [], []]
-    for _ in range(130):
+    for step in range(STEPS):
         for partition in partitions:
             messages = [rng.randbytes(rng.randint(1, 900)) for _ in range(rng.randint(1, 4))]
             partition.append(messages, bytes(len(messages)), NOW)
             written[partition.index] += messages
         hand.commit()
+        hand.store.states.write(_state(step))
+        hand.loop.run_ready()
     if clean:
         hand.store.close()
     files.kill()
@@ -140,14 +149,15 @@ def test_damage_is_recovered_or_reported_and_never_served(kind: str, damage: str
             files.fsync_dir(path.parent)
         else:
             files.damage(path, lambda data, seed=seed, change=change: change(data, random.Random(seed)))  # type: ignore[misc]
-        _check(files, written, kind)
+        _check(files, written, kind, clean=clean)
 
 
-def _check(files: FaultyFiles, written: Written, kind: str) -> None:
+def _check(files: FaultyFiles, written: Written, kind: str, *, clean: bool) -> None:
     try:
         hand = open_inline(files)
     except StorageError as error:
         pytest.fail(f"one damaged file is no reason not to open: {error}")
+    _check_states(hand, kind, clean=clean)
     lost = 0
     for partition in hand.store.logs["log"].partitions:
         ours = written[partition.index]
@@ -157,6 +167,20 @@ def _check(files: FaultyFiles, written: Written, kind: str) -> None:
         assert partition.end == len(ours) or kind.startswith(("journal", "active"))
     assert not lost or hand.store.findings or kind.endswith("segment")  # type: ignore[attr-defined]
     _go_on(files, hand, written)
+
+
+def _check_states(hand: Hand, kind: str, *, clean: bool) -> None:
+    """Each value is one that was written; that one is gone is told, unless it looks as if it never had been: a tail, after a kill."""
+    assert isinstance(hand.store, DirectoryStore)
+    found = dict(hand.store.states.items(""))
+    assert found.pop("often", None) in (None, *[_state(step)["often"] for step in range(STEPS)])
+    steps = sorted(int(key.removeprefix("once ")) for key in found)
+    assert all(value == _state(step)[f"once {step}"] for step, value in ((step, found[f"once {step}"]) for step in steps))
+    findings = [finding.severity for finding in hand.store.findings if finding.file == "states"]
+    assert not findings or kind == "states"
+    if len(steps) < STEPS:
+        assert kind == "states"
+        assert Severity.DAMAGE in findings or (not clean and steps == list(range(len(steps))))
 
 
 def _go_on(files: FaultyFiles, hand: Hand, written: Written) -> None:

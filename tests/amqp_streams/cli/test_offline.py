@@ -77,7 +77,8 @@ def test_the_names_of_the_json_are_stable(run: Run, directory: Path) -> None:
     found = json.loads(run("verify", str(directory), "--json").stdout)
     assert found.pop("bytes") > 0
     assert found == {
-        "ok": True, "logs": 1, "partitions": 2, "segments": 2, "records": 51, "notes": 0, "warnings": 0, "damages": 0, "findings": [],
+        "ok": True, "logs": 1, "partitions": 2, "segments": 2, "records": 51, "states": 0,
+        "notes": 0, "warnings": 0, "damages": 0, "findings": [],
     }  # fmt: skip
 
 
