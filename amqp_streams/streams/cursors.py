@@ -8,17 +8,19 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, TypeAlias
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.storage.ports import Partition, States
+from amqp_streams.storage.ports import Partition
 
 PREFIX: Final = "cursor/"
 """Keys of `States` are this, the log's incarnation, a slash, and the cursor's id."""
 VERSION: Final = 1
 NAME_CHARACTERS_MAX: Final = 1024
 """Of a container-id or a link's name that a place is kept under: all cursors are in memory."""
+
+Changes: TypeAlias = dict[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,54 +78,45 @@ class Cursor:
 
 
 class Cursors:
-    """All cursors of a node, kept in its states."""
+    """All cursors of a node. What is to be written into its states is returned, as `States.write` takes it; an empty one needs no write."""
 
-    def __init__(self, states: States, *, cursors_max: int = 10_000) -> None:
-        """Load what is there.
+    def __init__(self, items: Iterable[tuple[str, bytes]] = (), *, cursors_max: int = 10_000) -> None:
+        """Load what is there: the states whose keys begin with `PREFIX`.
 
         Raises:
             StorageError: a later version wrote it.
         """
-        self._states: Final = states
+        loaded = [decoded(key, value) for key, value in items]
         self._cursors_max: Final = cursors_max
-        self._cursors: dict[CursorKey, Cursor] = {}
+        self._cursors: dict[CursorKey, Cursor] = {cursor.key: cursor for cursor in loaded}
         self._dirty: dict[Cursor, None] = {}
-        for key, value in states.items(PREFIX):
-            cursor = decoded(key, value)
-            self._cursors[cursor.key] = cursor
-        self._now_ms = max((cursor.updated_ms for cursor in self._cursors.values()), default=0)
+        self._now_ms = max((cursor.updated_ms for cursor in loaded), default=0)
 
-    def attach(self, key: CursorKey, user: str | None, partitions: Iterable[Partition], start: Callable[[Partition], int]) -> Cursor:
-        """The cursor for a link of this user, made if there is none. It has a position for each of `partitions`.
+    def attach(
+        self, key: CursorKey, user: str | None, partitions: Iterable[Partition], start: Callable[[Partition], int]
+    ) -> tuple[Cursor, Changes]:
+        """The cursor for a link of this user, made if there is none, with a position for each of `partitions`.
 
         A partition that it has no position for begins at `start`. A position beyond a partition's end (the log lost events that were not
-        synced) goes back to the end: numbers are given again, and those events must not be skipped. What is new here is written at once.
+        synced) goes back to the end: numbers are given again, and those events must not be skipped.
+        The changes are to be on the disk before the link has its first event, else a crash could forget where it began.
 
         Raises:
             PeerError: it is another user's, or there are as many cursors as this node keeps.
         """
-        found = self._cursors.get(key)
         self.check_user(key, user)
+        found = self._cursors.get(key)
         if found is None and len(self._cursors) >= self._cursors_max:
-            raise PeerError(
-                names.RESOURCE_LIMIT_EXCEEDED, f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
-            )
-        cursor = found or Cursor(key, user)
+            description = f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
+        cursor = self._cursors.setdefault(key, found or Cursor(key, user))
         begun = {
             each.index: start(each) if each.index not in cursor.positions else each.end
             for each in partitions
             if cursor.positions.get(each.index, each.end + 1) > each.end
         }
-        if begun or found is None:
-            before = dict(cursor.positions)
-            cursor.positions.update(begun)
-            try:
-                self._write([cursor])
-            except ValueError as error:
-                cursor.positions = before
-                raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"no more cursors can be kept: {error}") from error
-            self._cursors[key] = cursor
-        return cursor
+        cursor.positions.update(begun)
+        return cursor, self._changes([cursor]) if begun else {}
 
     def check_user(self, key: CursorKey, user: str | None) -> None:
         """Hold a user against the one who began the cursor, if there is one.
@@ -137,31 +130,31 @@ class Cursors:
             raise PeerError(names.UNAUTHORIZED_ACCESS, f"the place kept for this {whose} is another user's")
 
     def advance(self, cursor: Cursor, partition: int, position: int) -> None:
-        """All before `position` is settled. A position behind the present one changes nothing. Written by the next `flush`."""
+        """All before `position` is settled. A position behind the present one changes nothing."""
         if position > cursor.positions[partition]:
             cursor.positions[partition] = position
             self._dirty[cursor] = None
 
     def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
-        """Move it forward or back, on the caller's word; no link is using it. Written by the next `flush`."""
+        """Move it forward or back, on the caller's word; no link is using it."""
         cursor.positions.update(positions)
         self._dirty[cursor] = None
 
-    def flush(self, now_ms: int) -> int | None:
-        """Write what moved, together; the number of the write, None if nothing did. `now_ms`: the wall clock."""
+    def take_moved(self, now_ms: int) -> Changes:
+        """What moved since this was last asked. `now_ms`: the wall clock."""
         self._now_ms = now_ms
         dirty, self._dirty = self._dirty, {}
-        return self._write(list(dirty)) if dirty else None
+        return self._changes(dirty)
 
-    def remove(self, cursors: Iterable[Cursor]) -> int | None:
-        """Forget these, together; the number of the write, None if there were none."""
+    def remove(self, cursors: Iterable[Cursor]) -> Changes:
+        """Forget these."""
         gone = [cursor for cursor in cursors if self._cursors.pop(cursor.key, None) is cursor]
         for cursor in gone:
             self._dirty.pop(cursor, None)
-        return self._states.write(dict.fromkeys(cursor.key.state for cursor in gone)) if gone else None
+        return dict.fromkeys(cursor.key.state for cursor in gone)
 
-    def keep_logs(self, incarnations: Collection[str]) -> int | None:
-        """Forget those of logs that are no more; the number of the write, None if there were none."""
+    def keep_logs(self, incarnations: Collection[str]) -> Changes:
+        """Forget those of logs that are no more."""
         return self.remove([cursor for cursor in self._cursors.values() if cursor.key.incarnation not in incarnations])
 
     def find(self, key: CursorKey) -> Cursor | None:
@@ -170,18 +163,23 @@ class Cursors:
 
     def of_log(self, incarnation: str) -> Sequence[Cursor]:
         """A log's cursors: its groups' by name, then its links' by container and name."""
-        found = [cursor for cursor in self._cursors.values() if cursor.key.incarnation == incarnation]
-        return sorted(
-            found, key=lambda cursor: (cursor.key.group is None, cursor.key.group or "", cursor.key.container or "", cursor.key.link or "")
-        )
+        return sorted((cursor for cursor in self._cursors.values() if cursor.key.incarnation == incarnation), key=_listed)
 
     def __len__(self) -> int:
         return len(self._cursors)
 
-    def _write(self, cursors: Sequence[Cursor]) -> int:
+    def _changes(self, cursors: Iterable[Cursor]) -> Changes:
+        changes: Changes = {}
         for cursor in cursors:
+            self._dirty.pop(cursor, None)
             cursor.updated_ms = self._now_ms
-        return self._states.write({cursor.key.state: encoded(cursor) for cursor in cursors})
+            changes[cursor.key.state] = encoded(cursor)
+        return changes
+
+
+def _listed(cursor: Cursor) -> tuple[bool, str, str, str]:
+    key = cursor.key
+    return key.group is None, key.group or "", key.container or "", key.link or ""
 
 
 def encoded(cursor: Cursor) -> bytes:
