@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from amqp_streams import names
 from amqp_streams.config import LOG_NAME, LogSettings
 from amqp_streams.errors import PeerError
+from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog
+from amqp_streams.streams.access import EVERYTHING, Permissions
 
 
 @dataclass(slots=True)
@@ -29,14 +31,17 @@ class Logs:
         self._partitions_max = partitions_max
         self.counters: dict[str, LogCounters] = {name: LogCounters() for name in store.logs}
 
-    def at(self, address: str) -> StoredLog:
-        """The log at an address, made now if the node makes logs on demand. Raises PeerError: there is none."""
+    def at(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
+        """The log at an address, made now if the node makes logs on demand and these permissions allow it. Raises PeerError: none."""
         log = self._store.logs.get(address)
         if log is not None:
             return log
-        if self._auto_create_partitions and LOG_NAME.fullmatch(address):
-            return self.create(address, LogSettings(partitions=self._auto_create_partitions))
         shown = address[:128]
+        if self._auto_create_partitions and LOG_NAME.fullmatch(address):
+            if not permissions.allows(Right.MANAGE, address):
+                refusal = permissions.refusal(Right.MANAGE, address)
+                raise PeerError(refusal.condition, f"there is no log {shown!r}, and to make it on demand: {refusal.description}")
+            return self.create(address, LogSettings(partitions=self._auto_create_partitions))
         raise PeerError(names.NOT_FOUND, f"there is no log {shown!r}: amqp-streams log create {shown} --partitions 4")
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:

@@ -5,6 +5,7 @@ After `attach`, `detach`, `tick`, `state_written`, `manage` and `reassociate` th
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from amqp_streams import names
@@ -12,10 +13,12 @@ from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import reading
 from amqp_streams.node.logs import LogCounters, Logs
+from amqp_streams.node.permits import require_attach
 from amqp_streams.node.reading import Reading
 from amqp_streams.node.requests import LogRequests, Operations, carry_out
 from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
 from amqp_streams.streams import info
+from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
     AttachRequest,
     Consuming,
@@ -50,7 +53,10 @@ class Node:
         partitions_max: int = 10_000,
         groups: GroupSettings | None = None,
         limits: Limits | None = None,
+        access: Access | None = None,
     ) -> None:
+        self.access = access or Access()
+        """Who may do what; may be replaced, which closes no link."""
         self._store = store
         self._sync = sync
         self._new_id = new_id
@@ -77,15 +83,17 @@ class Node:
             PeerError: refused, and why.
             StorageError: a log could not be made.
         """
+        permissions = self.access.of(request.identity)
+        require_attach(permissions, request)
         if request.address == names.MANAGEMENT or request.dynamic:
             return self._attach_control(request)
         if request.address is None:
             if request.consumer:
                 raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
-            return Relaying()
+            return Relaying(permissions)
         if request.consumer and request.address.endswith(names.INFO_SUFFIX):
-            return self._held(Informing(self.log(request.address.removesuffix(names.INFO_SUFFIX))))
-        log = self.log(request.address)
+            return self._held(Informing(self.log(request.address.removesuffix(names.INFO_SUFFIX), permissions)))
+        log = self.log(request.address, permissions)
         if names.CONSUMER_GROUP in request.properties or names.EPOCH in request.properties:
             raise PeerError(names.NOT_IMPLEMENTED, "this node does not serve consumer groups: attach without a group and an epoch")
         partition = requested_partition(request, log)
@@ -141,9 +149,9 @@ class Node:
 
     # -- logs
 
-    def log(self, address: str) -> StoredLog:
-        """The log at an address, made now if the node makes logs on demand. Raises PeerError: there is none."""
-        return self._logs.at(address)
+    def log(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
+        """The log at an address, made now if the node makes logs on demand and these permissions allow it. Raises PeerError: none."""
+        return self._logs.at(address, permissions)
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
         """Make a log.
@@ -208,6 +216,7 @@ class Node:
         log = self._store.logs.get(grant.log.name, grant.log)  # its settings may have changed since the attach
         return info.value_message(info.log_info(log, self._sync))
 
-    def manage(self, request: Request, user: str | None = None) -> Answer:
+    def manage(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Answer:
         """Carry out a request to `$management` of this user (None: anonymous)."""
-        return carry_out(self._types, request)
+        permissions = self.access.of(Identity(user, user_groups))
+        return carry_out(self._types, replace(request, permissions=permissions))

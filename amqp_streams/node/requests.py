@@ -8,6 +8,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.logs import Logs
+from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog
 from amqp_streams.streams import info, management
 from amqp_streams.streams.management import Answer, Request, RequestError
@@ -52,6 +53,7 @@ class LogRequests:
     def create(self, request: Request) -> Answer:
         """Make a log."""
         name = management.requested_name(request)
+        request.permissions.require(Right.MANAGE, name)
         settings = management.requested_settings(request, LogSettings())
         if name in self.store.logs:
             raise RequestError(management.CONFLICT, f"log {name!r} exists already")
@@ -59,16 +61,20 @@ class LogRequests:
 
     def read(self, request: Request) -> Answer:
         """Settings and state of a log."""
-        return Answer(management.OK, "OK", self._described(self._found(request)))
+        name = management.requested_name(request)
+        if not request.permissions.sees(name):
+            raise request.permissions.refusal(Right.INFO, name)
+        return Answer(management.OK, "OK", self._described(self._found(name)))
 
-    def query(self, _request: Request) -> Answer:
-        """All logs."""
-        described: list[Value] = [self._described(log) for _, log in sorted(self.store.logs.items())]
+    def query(self, request: Request) -> Answer:
+        """The logs that whoever asks may know of."""
+        sees = request.permissions.sees
+        described: list[Value] = [self._described(log) for name, log in sorted(self.store.logs.items()) if sees(name)]
         return Answer(management.OK, "OK", {"logs": described})
 
     def update(self, request: Request) -> Answer:
         """Other settings for a log."""
-        log = self._found(request)
+        log = self._managed(request)
         settings = management.requested_settings(request, log.settings)
         if settings.partitions != log.settings.partitions:
             raise RequestError(management.BAD_REQUEST, "the number of partitions of a log is fixed when it is created")
@@ -76,13 +82,17 @@ class LogRequests:
 
     def delete(self, request: Request) -> Answer:
         """Remove a log, its events and what is kept about them."""
-        log = self._found(request)
+        log = self._managed(request)
         self.logs.delete(log.name)
         self.deleted(log)
         return Answer(management.NO_CONTENT, "deleted", {})
 
-    def _found(self, request: Request) -> StoredLog:
+    def _managed(self, request: Request) -> StoredLog:
         name = management.requested_name(request)
+        request.permissions.require(Right.MANAGE, name)
+        return self._found(name)
+
+    def _found(self, name: str) -> StoredLog:
         log = self.store.logs.get(name)
         if log is None:
             raise RequestError(management.NOT_FOUND, f"there is no log {name!r}")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
 from amqp_streams.streams.reader import Reader
 from amqp_streams.streams.routing import RoundRobin, partition_index
 from amqp_streams.wire.types import Symbol, ULong, Value
@@ -20,8 +21,9 @@ class AttachRequest:
 
     `peer_address`: of the terminus at the peer, where answers to requests are sent. `dynamic`: the node is to make the address up.
     `durable`: the source is to keep its place when the link is gone (durability other than none, expiry never; AMQP 3.5.5, 3.5.6).
-    `user`: who logged in; None: anonymous. `connection` tells connections of the process apart. `no_source`: the peer attached a receiver
-    without a source, which asks for what is kept under this link's name (AMQP 2.6.3). `presettled`: what is sent counts as settled.
+    `user`: who logged in; None: anonymous; `user_groups`: the groups that its credentials name. `connection` tells connections of the
+    process apart. `no_source`: the peer attached a receiver without a source, which asks for what is kept under its name (AMQP 2.6.3).
+    `presettled`: what is sent counts as settled.
     """
 
     link: str
@@ -34,9 +36,15 @@ class AttachRequest:
     no_source: bool = False
     presettled: bool = False
     user: str | None = None
+    user_groups: frozenset[str] = frozenset()
     connection: int = 0
     properties: Mapping[str, Value] = field(default_factory=dict)
     filters: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> Identity:
+        """Whom rules are about."""
+        return Identity(self.user, self.user_groups)
 
     @property
     def member(self) -> str:
@@ -55,8 +63,12 @@ class Producing:
 
 @dataclass(slots=True, eq=False)
 class Relaying:
-    """A link with a null target: each message names its log in `to` (Anonymous Terminus 1.0). One router for each log."""
+    """A link with a null target: each message names its log in `to` (Anonymous Terminus 1.0). One router for each log.
 
+    A log that is among the routers is one that the peer may send to: `permissions` are asked once for each.
+    """
+
+    permissions: Permissions = EVERYTHING
     producing: dict[str, Producing] = field(default_factory=dict)
 
 

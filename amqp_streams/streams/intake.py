@@ -8,7 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError, WireError
+from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
+from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.wire.sections import (
@@ -82,9 +84,9 @@ class _Batch:
 
 
 class Intake:
-    """Routes batches. `log_at` finds a log by its address and raises PeerError when there is none."""
+    """Routes batches. `log_at` finds a log by its address, or makes it for whoever may, and raises PeerError when there is none."""
 
-    def __init__(self, store: Store, log_at: Callable[[str], StoredLog]) -> None:
+    def __init__(self, store: Store, log_at: Callable[[str, Permissions], StoredLog]) -> None:
         self._store = store
         self._log_at = log_at
         self._stopped: set[Partition] = set()
@@ -184,8 +186,10 @@ class Intake:
             raise PeerError(names.DECODE_ERROR, str(error)) from error
         if not address:
             raise PeerError(names.INVALID_FIELD, "on a link with a null target each message says in 'to' which log it is for")
-        log = self._log_at(address)
         known = grant.producing.get(address)
+        if known is None:
+            grant.permissions.require(Right.SEND, address)
+        log = self._log_at(address, grant.permissions)
         if known is None or known.log is not log:
             known = grant.producing[address] = Producing(log, None)
         return known

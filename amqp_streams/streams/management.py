@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from amqp_streams import names
 from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import WireError
+from amqp_streams.streams.access import EVERYTHING, Permissions
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.sections import sections
 from amqp_streams.wire.types import Described, Int, ULong, Value
@@ -36,7 +37,10 @@ _SETTINGS: Final = frozenset({names.INFO_PARTITIONS, names.INFO_RETENTION_MS, na
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id."""
+    """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id.
+
+    `permissions`: of whoever asks; the node fills them in.
+    """
 
     operation: str
     type: str
@@ -44,6 +48,7 @@ class Request:
     body: Mapping[Value, Value]
     reply_to: str | None
     correlation: Value
+    permissions: Permissions = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)

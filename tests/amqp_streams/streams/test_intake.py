@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
+from amqp_streams.policy import AccessRule, Right
 from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.access import Access, Identity, Permissions
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.routing import partition_of_key
@@ -48,7 +50,7 @@ class Room:
         self.other = self.store.create("other", LogSettings(), incarnation="i")
         self.intake = Intake(self.store, self.log_at)
 
-    def log_at(self, address: str) -> StoredLog:
+    def log_at(self, address: str, _permissions: Permissions) -> StoredLog:
         if address not in self.store.logs:
             raise PeerError(names.NOT_FOUND, address)
         return self.store.logs[address]
@@ -288,12 +290,25 @@ def test_a_log_that_was_made_anew_is_found_anew(room: Room) -> None:
 def test_a_log_that_cannot_be_made_for_a_relayed_message_refuses_that_message(room: Room) -> None:
     """With logs made on demand, the disk may say no."""
 
-    def broken(address: str) -> StoredLog:
+    def broken(address: str, _permissions: Permissions) -> StoredLog:
         raise StorageError(address)
 
     intake = Intake(room.store, broken)
     receipt = intake.receive(Relaying(), [hinted("a", to="new")], NOW)
     assert [(index, str(reason)) for index, reason in receipt.refused] == [(0, "new")]
+
+
+def test_relayed_messages_go_to_logs_that_their_sender_may_send_to(room: Room) -> None:
+    """Each `to` is judged once a link: the refusal is the same whether there is such a log or not."""
+    rule = AccessRule(users=("alice",), logs=("temps",), allow=(Right.SEND,))
+    grant = Relaying(Access([rule]).of(Identity("alice")))
+    receipt = room.receive(grant, hinted("a", to="temps"), hinted("b", to="other"), hinted("c", to="unknown"), hinted("d", to="temps"))
+    assert conditions(receipt) == {1: names.UNAUTHORIZED_ACCESS, 2: names.UNAUTHORIZED_ACCESS}
+    told = [str(reason).replace("'unknown'", "'other'") for _, reason in receipt.refused]
+    assert told[0] == told[1]
+    assert sum(room.counts(room.temps)) == 2
+    assert room.counts(room.other) == [0]
+    assert list(grant.producing) == ["temps"]
 
 
 def test_a_relayed_message_for_a_stopped_partition_is_refused(room: Room) -> None:
