@@ -182,3 +182,32 @@ def test_looking_changes_nothing(run: Run, damaged: Path) -> None:
     run("verify", str(damaged))
     run("dump", str(damaged), "temps")
     assert files() == before
+
+
+def test_states_are_dumped_a_line_each_as_text_where_they_are_text(run: Run, directory: Path) -> None:
+    with opened(directory) as store:
+        store.states.write({"b\n": b'{"x":1}', "a": b"\x00\xff", "c": b"bell\x07"})
+    answer = run("dump", str(directory), "--states")
+    assert answer.stdout.splitlines() == ['"a"  00ff', '"b\\n"  "{\\"x\\":1}"', '"c"  62656c6c07']
+    lines = [json.loads(line) for line in run("dump", str(directory), "--states", "--json").stdout.splitlines()]
+    assert lines[1] == {"key": "b\n", "value": '{"x":1}', "hex": b'{"x":1}'.hex()}
+    assert json.loads(run("verify", str(directory), "--json").stdout)["states"] == 3
+
+
+def test_dump_wants_a_log_or_states_and_not_both(run: Run, directory: Path) -> None:
+    for arguments in ([], ["temps", "--states"]):
+        answer = run("dump", str(directory), *arguments)
+        assert answer.exit_code == 2
+        assert "give the name of a log, or --states" in answer.stderr
+
+
+def test_damaged_states_are_told_with_their_place(run: Run, directory: Path) -> None:
+    with opened(directory) as store:
+        for number in range(3):
+            store.states.write({f"{number}": b"x"})
+    data = bytearray((directory / "states").read_bytes())
+    data[20] ^= 1
+    (directory / "states").write_bytes(data)
+    answer = run("verify", str(directory))
+    assert answer.exit_code == 1
+    assert answer.stdout.startswith("damage: states at byte 16: ")

@@ -1,12 +1,13 @@
 """Stores to test, each with the hand that makes time pass in it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Tuning
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.testing import FaultyFiles, ManualLoop, MemoryStore
@@ -37,7 +38,10 @@ class Hand:
         self.store = store
         self.loop = loop
         self.done: list[CommitDone] = []
+        self.written: list[tuple[int, StorageError | None]] = []
+        """Numbers of the states' writes that ended, and why they failed."""
         store.on_commit = self.done.append
+        store.states.on_written = lambda number, failure: self.written.append((number, failure))
 
     def commit(self) -> CommitDone | None:
         """Commit what is pending and wait for it."""
@@ -47,6 +51,12 @@ class Hand:
             return None
         self.loop.run_until(lambda: len(self.done) > count)
         return self.done[-1]
+
+    def keep(self, changes: Mapping[str, bytes | None]) -> StorageError | None:
+        """Write states and wait for it; why it failed, if it did."""
+        number = self.store.states.write(changes)
+        self.loop.run_until(lambda: bool(self.written) and self.written[-1][0] >= number)
+        return self.written[-1][1]
 
     def write(self, partition: Partition, *messages: bytes, now_ms: int = NOW) -> int:
         """Append and commit."""
@@ -90,7 +100,9 @@ Opener = Callable[[], Hand]
 def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
     """Each kind of store."""
     if request.param == "memory":
-        hand = Hand(MemoryStore(), ManualLoop())
+        store, loop = MemoryStore(), ManualLoop()
+        store.states.defer = loop.call
+        hand = Hand(store, loop)
     elif request.param == "inline":
         hand = open_inline(FaultyFiles())
     else:
