@@ -61,6 +61,7 @@ INFO_BYTES: Final = "bytes"
 INFO_FIRST_TIMESTAMP: Final = "first-timestamp"
 INFO_LAST_TIMESTAMP: Final = "last-timestamp"
 INFO_STATE: Final = "state"
+INFO_OWNER: Final = "owner"
 INFO_LOG: Final = "log"
 INFO_INCARNATION: Final = "incarnation"
 INFO_RETENTION_MS: Final = "retention-ms"
@@ -100,6 +101,15 @@ LINK_TRANSFER_LIMIT_EXCEEDED: Final = "amqp:link:transfer-limit-exceeded"
 LINK_MESSAGE_SIZE_EXCEEDED: Final = "amqp:link:message-size-exceeded"
 LINK_REDIRECT: Final = "amqp:link:redirect"
 LINK_STOLEN: Final = "amqp:link:stolen"
+
+# -- AMQP 1.0 core 2.8.18: what a redirect's info says; the scheme is what Apache's clients add
+REDIRECT_HOSTNAME: Final = "hostname"
+REDIRECT_NETWORK_HOST: Final = "network-host"
+REDIRECT_PORT: Final = "port"
+REDIRECT_ADDRESS: Final = "address"
+REDIRECT_SCHEME: Final = "scheme"
+# Ours: the container-id that the node's configuration gives.
+REDIRECT_CONTAINER: Final = "container-id"
 
 # -- AMQP 1.0 core 3.4: outcomes
 OUTCOMES: Final = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list")

@@ -11,7 +11,7 @@ _WEBSOCKET: Final = frozenset({"ws", "wss"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """One place to connect to. `path` is that of the WebSocket."""
+    """One place to connect to. `path` is that of the WebSocket; `hostname` what the peer there is called, where that is not `host`."""
 
     scheme: str
     host: str
@@ -19,6 +19,7 @@ class Address:
     path: str = "/"
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    hostname: str | None = None
 
     @property
     def secure(self) -> bool:

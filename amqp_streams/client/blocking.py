@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from amqp_streams import names
 from amqp_streams.client import aio
 from amqp_streams.client.background import Background, Pending
+from amqp_streams.client.blocking_management import Management
 from amqp_streams.client.errors import TimedOutError
-from amqp_streams.client.info import LogInfo, LogSummary
+from amqp_streams.client.info import LogInfo
 from amqp_streams.client.options import ACCEPTED, LATEST, Outcome, RetryPolicy, Settle, Start, TlsOptions
 from amqp_streams.client.outbox import Entry
 from amqp_streams.client.producer import Receipt, Sent, encode
@@ -90,6 +92,17 @@ class Consumer:
         return self._thread.call(read())
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that events come from now."""
+        return self._inner.partitions
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of our ownership, in a consumer group."""
+        epoch = self.link_properties.get(names.EPOCH)
+        return int(epoch) if isinstance(epoch, int) else None
+
+    @property
     def positions(self) -> dict[str, str]:
         """Offset of the last event taken, by partition."""
         return self._inner.positions
@@ -97,6 +110,10 @@ class Consumer:
     def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
         """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds passed without one."""
         return self._thread.call(self._inner.receive(max_events, timeout))
+
+    def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
+        """The next of the events that the log has now; an empty list when all of them have been received or passed over by filters."""
+        return self._thread.call(self._inner.receive_retained(max_events, timeout))
 
     def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
         """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual"."""
@@ -130,54 +147,6 @@ class Consumer:
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
 
-class Management:
-    """See `amqp_streams.client.aio.Management`."""
-
-    def __init__(self, thread: Background, inner: aio.Management) -> None:
-        self._thread: Final = thread
-        self._inner: Final = inner
-
-    def create_log(
-        self,
-        name: str,
-        *,
-        partitions: int = 1,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        segment_bytes: int | None = None,
-        segment_ms: int | None = None,
-        timeout: float | None = 30.0,
-    ) -> LogInfo:
-        """Make a log; durable when this returns. None: the server's default."""
-        return self._thread.call(
-            self._inner.create_log(
-                name,
-                partitions=partitions,
-                retention_ms=retention_ms,
-                retention_bytes=retention_bytes,
-                segment_bytes=segment_bytes,
-                segment_ms=segment_ms,
-                timeout=timeout,
-            )
-        )
-
-    def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
-        """All logs, by name."""
-        return self._thread.call(self._inner.list_logs(timeout=timeout))
-
-    def describe_log(self, name: str, *, timeout: float | None = 30.0) -> LogInfo:
-        """Settings and figures of one log."""
-        return self._thread.call(self._inner.describe_log(name, timeout=timeout))
-
-    def update_log(self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0) -> LogInfo:
-        """Change settings: keys `retention-ms`, `retention-bytes`, …; None takes a bound away."""
-        return self._thread.call(self._inner.update_log(name, settings, timeout=timeout))
-
-    def delete_log(self, name: str, *, timeout: float | None = 30.0) -> None:
-        """Delete a log and its events."""
-        self._thread.call(self._inner.delete_log(name, timeout=timeout))
-
-
 class Client:
     """See `amqp_streams.client.aio.Client`."""
 
@@ -202,10 +171,22 @@ class Client:
         settle: Settle = "auto",
         properties: Mapping[str, object] | None = None,
         filters: Mapping[str, object] | None = None,
+        group: str | None = None,
+        epoch: int | None = None,
+        durable: str | None = None,
     ) -> Consumer:
         """A consumer of `log`; attached when entered with `with`."""
         inner = self._inner.consumer(
-            log, partition=partition, start=start, credit=credit, settle=settle, properties=properties, filters=filters
+            log,
+            partition=partition,
+            start=start,
+            credit=credit,
+            settle=settle,
+            properties=properties,
+            filters=filters,
+            group=group,
+            epoch=epoch,
+            durable=durable,
         )
         return Consumer(self._thread, inner)
 
@@ -247,6 +228,7 @@ def connect(
     container_id: str | None = None,
     idle_timeout_ms: int = 30_000,
     timeout: float | None = 10.0,
+    redirects_max: int = 4,
 ) -> Client:
     """A blocking client; see `amqp_streams.client.aio.connect`. Use it with `with`."""
     inner = aio.connect(
@@ -258,5 +240,6 @@ def connect(
         container_id=container_id,
         idle_timeout_ms=idle_timeout_ms,
         timeout=timeout,
+        redirects_max=redirects_max,
     )
     return Client(Background(), inner)

@@ -1,8 +1,12 @@
-"""Keeps a client connected: one connection at a time, made again with growing waits when it is lost, on the next of the addresses."""
+"""Keeps a client connected: one connection at a time, made again with growing waits when it is lost, on the next of the addresses.
+
+Beside it are the connections to other containers that links were sent on to: each tried once at a time, because at home they know better.
+"""
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from amqp_streams.client.address import Address
@@ -14,6 +18,8 @@ from amqp_streams.errors import AmqpStreamsError
 _logger: Final = logging.getLogger("amqp_streams.client")
 CONNECT_S_MAX: Final = 10.0
 """For one try to connect, authenticate and open."""
+ELSEWHERE_MAX: Final = 64
+"""Other containers that a client is connected to at a time."""
 _STABLE_S: Final = 5.0
 """A connection that lived this long was a success: the next loss starts with short waits again."""
 
@@ -22,8 +28,16 @@ class Connector:
     """The connection of a client, whichever it is just now."""
 
     def __init__(
-        self, addresses: Sequence[Address], *, tls: TlsOptions | None, retry: RetryPolicy, container_id: str, idle_timeout_ms: int
+        self,
+        addresses: Sequence[Address],
+        *,
+        tls: TlsOptions | None,
+        retry: RetryPolicy,
+        container_id: str,
+        idle_timeout_ms: int,
+        redirects_max: int = 0,
     ) -> None:
+        """`redirects_max`: how often in a row a link may be sent on to another container."""
         assert addresses
         self._addresses: Final = tuple(addresses)
         self._tls: Final = tls
@@ -35,7 +49,25 @@ class Connector:
         self._attempt = 0
         self._give_up_at = 0.0
         self._closed = False
+        self._elsewhere: dict[Address, Connector] = {}
         self.retry: Final = retry
+        self.redirects_max: Final = redirects_max
+
+    def elsewhere(self, address: Address) -> "Connector":
+        """The connection to another container, made when it is asked for.
+
+        Raises:
+            ConnectError: there are too many.
+        """
+        found = self._elsewhere.get(address)
+        if found is None:
+            if len(self._elsewhere) >= ELSEWHERE_MAX:
+                message = f"{address}: connected to {ELSEWHERE_MAX} other containers already"
+                raise ConnectError(message)
+            once = replace(self.retry, attempts_max=1, first_ms=0)
+            found = Connector([address], tls=self._tls, retry=once, container_id=self._container_id, idle_timeout_ms=self._idle_timeout_ms)
+            self._elsewhere[address] = found
+        return found
 
     async def connect(self) -> None:
         """Make the first connection.
@@ -91,6 +123,8 @@ class Connector:
     async def close(self) -> None:
         """End the connection and make no other."""
         self._closed = True
+        for other in self._elsewhere.values():
+            await other.close()
         if self._task is not None:
             self._task.cancel()
         wire, self._wire = self._wire, None

@@ -1,4 +1,4 @@
-"""A consumer: events as they come or in batches, under a credit window, from a position that survives the connection.
+"""A consumer: events as they come or in batches, under a credit window, from a position that survives the connection, or the process.
 
 Credit is given back as events are taken (with settle="manual": as they are settled), so an application that does not keep up holds up
 the node, not its own memory.
@@ -9,12 +9,13 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Self
+from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.connector import Connector
 from amqp_streams.client.cursor import Cursor
 from amqp_streams.client.endpoint import Endpoint
-from amqp_streams.client.errors import ClosedError, LinkError, LinkRefusedError
+from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, OwnershipLostError, TimedOutError
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
 from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
@@ -22,17 +23,21 @@ from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
-from amqp_streams.wire.codec import Symbol
+from amqp_streams.wire.codec import Symbol, ULong
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 _ITERATION_MAX: Final = 256
 """Events that `async for` takes at a time."""
+_ASSOCIATED: Final = names.ASSOCIATED_PARTITIONS.encode()
+_ANNOTATIONS_END: Final = 1024
+"""Annotations stand in front: further on is the event."""
 
 
 class Consumer(Endpoint):
     """Receives the events of one log (or of one partition of it). Made by `Client.consumer`; use it with `async with`.
 
     After a loss it goes on behind the last event taken. Events released by `settle` come again on the same link, but not on the next.
+    A durable one goes on where the node says: at the first event that was not settled.
     """
 
     def __init__(
@@ -46,19 +51,34 @@ class Consumer(Endpoint):
         settle: Settle,
         properties: Mapping[str, object] | None,
         filters: Mapping[str, object] | None,
+        group: str | None = None,
+        epoch: int | None = None,
+        durable: str | None = None,
     ) -> None:
-        super().__init__(connector)
+        super().__init__(connector, log)
         assert credit > 0
-        self.log: Final = log
         self.partition: Final = partition
         self._credit: Final = credit
         self._settle: Final = settle
         self._properties = dict(properties or {})
         if partition is not None:
             self._properties[names.PARTITION] = Symbol(partition)
+        if group is not None:
+            self._properties[names.CONSUMER_GROUP] = group
+        if epoch is not None:
+            self._properties[names.EPOCH] = ULong(epoch)
         self._filters = dict(filters or {})
-        self._cursor: Final = Cursor(start, partition, redelivers=settle == "manual")
-        self._from_now: Final = isinstance(start, Latest)
+        assigned = names.CONSUMER_GROUP in self._properties and names.PARTITION not in self._properties
+        # A partition's owner comes back under its name, so that a connection that only we know to be lost does not lock it out.
+        self._owns: Final = (names.CONSUMER_GROUP in self._properties or names.EPOCH in self._properties) and not assigned
+        self._durable: Final = durable is not None
+        self._name: Final = durable or f"consumer-{uuid4().hex}"
+        self.attach_s_max = None if assigned else self.attach_s_max  # the node may keep it waiting until a partition is free
+        self._cursor: Final = Cursor(start, partition, redelivers=settle == "manual", kept=self._durable, assigned=assigned)
+        self._from_now: Final = isinstance(start, Latest) and not self._durable
+        self._partitions: tuple[str, ...] = ()
+        self._agnostic = True
+        self._drained_link: ReceiverLink | None = None
         self._link: ReceiverLink | None = None
         self._asked: frozenset[str] = frozenset()
         self._owed = 0
@@ -69,6 +89,17 @@ class Consumer(Endpoint):
     def link_properties(self) -> dict[str, object]:
         """What the node answered to the attach: `event-streams-partition`, `event-streams-epoch`."""
         return {} if self._link is None else self._link.properties
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The partitions that events come from now; () while no link is attached, or where the node does not say."""
+        return () if self._link is None else self._partitions
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch of our ownership, in a consumer group. Spec: Event Streams 4.5.2."""
+        epoch = self.link_properties.get(names.EPOCH)
+        return int(epoch) if isinstance(epoch, int) else None
 
     @property
     def positions(self) -> dict[str, str]:
@@ -87,6 +118,24 @@ class Consumer(Endpoint):
             link = self._link
             return [ReceivedEvent(message, delivery, link) for message, delivery in zip(messages, deliveries, strict=True)]
         return [ReceivedEvent(message) for message in messages]
+
+    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
+        """The next of the events that the log has now; an empty list when all of them have been received or passed over by filters.
+
+        The node is asked to say so (AMQP 2.6.7, drain).
+
+        Raises: what `receive` raises, and TimedOutError when neither came within `timeout`.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not (events := await self.receive(max_events, timeout=0)) and not self._at_end():
+                    await self._signal.wait()
+        except TimeoutError as error:
+            if isinstance(error, AmqpStreamsError):
+                raise
+            message = f"the node did not reach the end of {self.log} within {timeout} s"
+            raise TimedOutError(message) from None
+        return events
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
         """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual"."""
@@ -161,6 +210,8 @@ class Consumer(Endpoint):
             self._give_back(aborted)
             return messages, deliveries
         self._progress = True
+        if self._agnostic:
+            self._note_associated(messages)
         credit = len(messages) + aborted
         if self._settle == "none":
             link.settle(deliveries, ACCEPTED)
@@ -176,6 +227,32 @@ class Consumer(Endpoint):
         assert self._attachment is not None
         self._attachment.wire.flush_soon()
         return messages, deliveries
+
+    def _at_end(self) -> bool:
+        """The node gave back credit because it had nothing to send for it; otherwise it is asked to. Nothing is left to be taken."""
+        link = self._link
+        if link is None:
+            return False
+        if self._drained_link is link:
+            if link.draining:
+                return False
+            self._drained_link = None
+            if (drained := link.take_drained()) > 0:
+                self._give_back(drained)
+                return True
+        link.take_drained()
+        link.drain(self._owed)
+        self._owed = 0
+        self._drained_link = link
+        if self._attachment is not None:
+            self._attachment.wire.flush_soon()
+        return False
+
+    def _note_associated(self, messages: Sequence[bytes]) -> None:
+        """A link that is bound to no partition tells with an event which ones it brings from there on."""
+        for message in messages:
+            if message.find(_ASSOCIATED, 0, _ANNOTATIONS_END) >= 0:
+                self._partitions = ReceivedEvent(message).associated_partitions or self._partitions
 
     def _settle_taken(self) -> None:
         if self._unsettled and self._link is not None:
@@ -200,9 +277,10 @@ class Consumer(Endpoint):
         info = await self._look(wire) if wire.event_streams else None
         if info is not None and self.partition is None:
             self._cursor.partition_count = len(info.partitions)
-        if info is not None and self._cursor.other_log(info.incarnation):
+            self._partitions = tuple(entry.partition for entry in info.partitions)
+        if info is not None and self._cursor.other_log(info.incarnation, wire.container):
             _logger.warning("log_made_anew log=%s: reading it from its beginning", self.log)
-        if self._from_now and not self._cursor.anchored and not self._started:
+        if self._from_now and not self._started:
             if info is not None:
                 # Asked before the attach: nothing accepted from here on is missed, should this link be lost before it brings it.
                 self._cursor.anchor({entry.partition: entry.latest_offset for entry in info.partitions})
@@ -212,7 +290,7 @@ class Consumer(Endpoint):
 
     async def _look(self, wire: Wire) -> LogInfo | None:
         try:
-            return await read_info(wire, self.log)
+            return await read_info(wire, self._address)
         except LinkRefusedError as error:
             if error.condition != names.UNAUTHORIZED_ACCESS:
                 raise
@@ -222,21 +300,38 @@ class Consumer(Endpoint):
         if left_out := self._asked - attachment.link.filters:
             description = f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
             raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
+        bound = attachment.link.properties.get(names.PARTITION)
+        if names.CONSUMER_GROUP in self._properties and not isinstance(bound, str):
+            description = "the node does not know consumer groups: it gave the link no partition"
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
+        if self._durable and not attachment.link.durable:
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not keep the place of a durable consumer")
+
+    def _explained(self, error: EndpointError) -> EndpointError:
+        """What a detach or a refused attach means to one who had it."""
+        lost = error.condition == names.LINK_STOLEN or (error.condition == names.RESOURCE_LOCKED and self._owns)
+        return OwnershipLostError(error.condition, error.description, error.info) if lost and self._started else error
 
     def _open(self, wire: Wire, position: Mapping[str, object]) -> Attachment:
         filters = {**self._filters, **position}
         self._asked = frozenset(filters)
         return wire.attach_receiver(
-            self.log,
+            self._address,
             self._signal.fire,
             properties=self._properties,
             filters=filters,
             presettled=self._settle == "none",
+            name=self._name,
+            durable=self._durable,
         )
 
     def _resume(self, attachment: Attachment) -> None:
         self._link = attachment.link
         self._owed = 0
+        bound = attachment.link.properties.get(names.PARTITION)
+        self._agnostic = not isinstance(bound, str)
+        if isinstance(bound, str):
+            self._partitions = (str(bound),)
         attachment.link.grant(self._credit)
         attachment.wire.flush_soon()
 

@@ -18,16 +18,23 @@ FILTER_NAME: Final = "event-streams-start"
 class Cursor:
     """The position in each partition: the offset after which the next event comes."""
 
-    def __init__(self, start: Start, partition: str | None, *, redelivers: bool = False) -> None:
-        """`redelivers`: events may come again on the same link, because some are released."""
+    def __init__(
+        self, start: Start, partition: str | None, *, redelivers: bool = False, kept: bool = False, assigned: bool = False
+    ) -> None:
+        """`redelivers`: events may come again on the same link, because some are released. `kept`: the node knows where to go on.
+
+        `assigned`: the node chooses the partition at each attach.
+        """
         self._start = start
         self._partition: Final = partition
         self._redelivers: Final = redelivers
+        self._kept: Final = kept
+        self._assigned: Final = assigned
         self.partition_count = 0 if partition is None else 1
         """Partitions that the link brings events of; 0: not known."""
         self._after: dict[str, str] = {}
         self._repeated: dict[str, str] = {}
-        self._incarnation: str | None = None
+        self._incarnations: dict[str, str] = {}
         self.anchored = False
 
     @property
@@ -38,14 +45,20 @@ class Cursor:
     def anchor(self, ends: Mapping[str, str | None]) -> None:
         """Remember where the log ended when the consumer first attached (offset of the latest event; None: empty)."""
         self.anchored = True
+        self._after.clear()
         for partition, latest in ends.items():
             if self._partition is None or partition == self._partition:
                 self._after.setdefault(partition, latest or names.OFFSET_EARLIEST)
 
-    def other_log(self, incarnation: str | None) -> bool:
-        """Note which log this is. True: it is not the one that was read before, but a namesake, to be read from its beginning."""
-        before, self._incarnation = self._incarnation, incarnation or self._incarnation
-        if before is None or before == self._incarnation:
+    def other_log(self, incarnation: str | None, container: str = "") -> bool:
+        """Note which log this is. True: it is not the one that was read before, but a namesake, to be read from its beginning.
+
+        Each container of a log that is spread over several has an incarnation of its own.
+        """
+        before = self._incarnations.get(container)
+        if incarnation is not None:
+            self._incarnations[container] = incarnation
+        if incarnation is None or before is None or before == incarnation:
             return False
         self._after.clear()
         if not isinstance(self._start, AfterTime):
@@ -54,21 +67,28 @@ class Cursor:
 
     def condition(self, partitions: Iterable[str]) -> dict[Symbol, object] | None:
         """What the next attach asks for, `partitions` being those of the log as far as known; None: new events only."""
-        known = set(partitions) | set(self._after)
+        if self._kept:
+            return self._from_start()
+        known = set(partitions) if self._assigned else set(partitions) | set(self._after)
         if self._partition is not None:
             known = {self._partition}
         self._repeated = {partition: after for partition, after in self._after.items() if after != names.OFFSET_EARLIEST}
         if known and known <= self._after.keys():
             return {Symbol(names.OFFSET): Symbol(min((self._after[partition] for partition in known), key=_rank))}
+        if isinstance(self._start, AfterTime) or not self._after or self._assigned:
+            return self._from_start()
+        # Not all partitions seen: those seen say where to go on, unless the start was before that.
+        offsets = [self._start.symbol, *self._after.values()] if isinstance(self._start, AfterOffset) else self._after.values()
+        return {Symbol(names.OFFSET): Symbol(min(offsets, key=_rank))}
+
+    def _from_start(self) -> dict[Symbol, object] | None:
         match self._start:
             case AfterOffset():
-                offsets = [self._start.symbol, *self._after.values()]
-                return {Symbol(names.OFFSET): Symbol(min(offsets, key=_rank))}
+                return {Symbol(names.OFFSET): Symbol(self._start.symbol)}
             case AfterTime(timestamp_ms):
                 return {Symbol(names.TIMESTAMP): Timestamp(timestamp_ms)}
             case _:
-                # Never anchored and not all partitions seen: those seen say where to go on.
-                return {Symbol(names.OFFSET): Symbol(min(self._after.values(), key=_rank))} if self._after else None
+                return None
 
     def filters(self, partitions: Iterable[str]) -> dict[str, object]:
         """`condition` as a filter set."""

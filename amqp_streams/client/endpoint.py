@@ -1,4 +1,4 @@
-"""What producers and consumers share: attach, attach again after a loss, fail for good, and wait for any of it."""
+"""What producers and consumers share: attach, attach again after a loss, follow redirects, fail for good, and wait for any of it."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -8,8 +8,18 @@ from typing import Final, Self
 
 from amqp_streams import names
 from amqp_streams.client.connector import Connector
-from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, LinkRefusedError, TimedOutError
-from amqp_streams.client.wire import Attachment, Wire
+from amqp_streams.client.errors import (
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+    LinkRefusedError,
+    OwnershipLostError,
+    RedirectError,
+    TimedOutError,
+)
+from amqp_streams.client.redirect import address_there, target
+from amqp_streams.client.wire import ATTACH_S_MAX, Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
 
 PASSING: Final = frozenset(
@@ -69,8 +79,15 @@ class Signal:
 class Endpoint(ABC):
     """A producer or a consumer: one link at a time, made again when it is lost."""
 
-    def __init__(self, connector: Connector) -> None:
+    attach_s_max: float | None = ATTACH_S_MAX
+    """How long the peer may take to answer an attach; None: as long as it likes."""
+
+    def __init__(self, connector: Connector, log: str) -> None:
+        self.log: Final = log
         self._connector: Final = connector
+        self._elsewhere: Connector | None = None
+        self._address = log
+        self._redirects = 0
         self._attachment: Attachment | None = None
         self._failure: AmqpStreamsError | None = None
         self._signal: Final = Signal()
@@ -131,6 +148,10 @@ class Endpoint(ABC):
     def _fail(self, error: AmqpStreamsError) -> None:
         """No link comes any more."""
 
+    def _explained(self, error: EndpointError) -> EndpointError:
+        """What an end means for this kind."""
+        return error
+
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -154,28 +175,47 @@ class Endpoint(ABC):
         attempt = 0
         try:
             while True:
-                wire = await self._connector.wire()
-                try:
-                    await self._live(wire)
-                except ConnectionLostError:
-                    continue  # the connector waits, and gives up when it is time to
-                except (EndpointError, TimedOutError) as error:
-                    attempt = 0 if self._progress else attempt
-                    if not self._worth_another(error) or attempt >= self._connector.retry.attempts_max:
-                        raise
-                    self._progress = False
-                    await asyncio.sleep(self._connector.retry.wait_s(attempt))
-                    attempt += 1
+                error = await self._life()
+                if error is None:
+                    continue
+                attempt = 0 if self._progress else attempt
+                if not self._worth_another(error) or attempt >= self._connector.retry.attempts_max:
+                    raise error
+                self._progress = False
+                await asyncio.sleep(self._connector.retry.wait_s(attempt))
+                attempt += 1
         except AmqpStreamsError as error:
             self._stop(error)
 
     def _worth_another(self, error: AmqpStreamsError) -> bool:
-        return self._started and (isinstance(error, TimedOutError) or (isinstance(error, EndpointError) and error.condition in PASSING))
+        if isinstance(error, TimedOutError | RedirectError):
+            return self._started
+        if isinstance(error, OwnershipLostError):
+            return False
+        return self._started and isinstance(error, EndpointError) and error.condition in PASSING
+
+    async def _life(self) -> EndpointError | TimedOutError | None:
+        """One link's life, and what ended it. None: attach again at once, for the connector waits, and gives up when it is time to."""
+        try:
+            wire = await self._wire()
+        except RedirectError as error:
+            return error
+        try:
+            await self._live(wire)
+        except ConnectionLostError:
+            self._go_home()
+        except EndpointError as error:
+            if error.condition != names.LINK_REDIRECT:
+                return self._explained(error)
+            return self._send_on(error, wire)
+        except TimedOutError as error:
+            return error
+        return None
 
     async def _live(self, wire: Wire) -> None:
-        """One link's life. Always ends with what ended it."""
+        """Always ends with what ended it."""
         attachment = await self._attach(wire)
-        await attachment.wait()
+        await attachment.wait(self.attach_s_max)
         try:
             self._inspect(attachment)
         except LinkRefusedError:
@@ -183,6 +223,7 @@ class Endpoint(ABC):
             raise
         self._attachment = attachment
         self._started = True
+        self._redirects = 0
         self._resume(attachment)
         self._signal.fire()
         ended_by = await asyncio.shield(attachment.ended)
@@ -190,3 +231,35 @@ class Endpoint(ABC):
         self._suspend()
         self._signal.fire()
         raise ended_by
+
+    # -- redirects
+
+    async def _wire(self) -> Wire:
+        """The connection to the container that we were sent to, else the client's own."""
+        if self._elsewhere is None:
+            return await self._connector.wire()
+        try:
+            return await self._elsewhere.wire()
+        except (ConnectError, ConnectionLostError) as error:
+            self._go_home()
+            description = f"another container has {self.log}, and does not answer: {error}"
+            raise RedirectError(names.LINK_REDIRECT, description) from error
+
+    def _send_on(self, error: EndpointError, wire: Wire) -> RedirectError | None:
+        """Have the next attach go where the node says. Otherwise why not."""
+        why = "redirects are not followed" if self._redirects == 0 else f"sent on {self._redirects} times in a row"
+        if self._redirects < self._connector.redirects_max:
+            try:
+                self._elsewhere = self._connector.elsewhere(target(error.info, wire.address))
+            except (ValueError, ConnectError) as unusable:
+                why = str(unusable)
+            else:
+                self._address = address_there(error.info, self.log)
+                self._redirects += 1
+                return None
+        self._go_home()
+        return RedirectError(error.condition, f"{error.description} ({why})", error.info)
+
+    def _go_home(self) -> None:
+        """The next attach is at the node that the client was made for: there they know who has the partition now."""
+        self._elsewhere, self._address, self._redirects = None, self.log, 0

@@ -44,6 +44,18 @@ class LinkRefusedError(LinkError):
     """The peer refused an attach: unknown log or partition, a malformed filter, no permission, an older epoch."""
 
 
+class OwnershipLostError(LinkError):
+    """Another consumer has the partition, or the link's name, now: take no more from it, and do not attach again as you were.
+
+    `condition` is `amqp:link:stolen` where the link was closed for the other, `amqp:resource-locked` where the other came while the
+    connection was lost; `info` then may have the epoch that is in force.
+    """
+
+
+class RedirectError(LinkError):
+    """The node named another container that has the partition, which could not be reached, or was not to be followed."""
+
+
 class RejectedError(EndpointError):
     """This one event was refused for what it is; sending it again would not help."""
 

@@ -66,8 +66,7 @@ class Producer(Endpoint):
     def __init__(
         self, connector: Connector, log: str, *, partition: str | None, window: int, properties: Mapping[str, object] | None
     ) -> None:
-        super().__init__(connector)
-        self.log: Final = log
+        super().__init__(connector, log)
         self.partition: Final = partition
         self._properties = dict(properties or {})
         if partition is not None:
@@ -225,7 +224,7 @@ class Producer(Endpoint):
     # -- the link's life
 
     async def _attach(self, wire: Wire) -> Attachment:
-        return wire.attach_sender(self.log, self._pump, self._on_outcomes, self._properties)
+        return wire.attach_sender(self._address, self._pump, self._on_outcomes, self._properties)
 
     def _inspect(self, attachment: Attachment) -> None:
         """Nothing that a producer asks for may be left out silently."""

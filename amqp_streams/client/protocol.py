@@ -1,7 +1,7 @@
 """One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part 2).
 
 One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or `Detached`. After `Closed` nothing more
-happens. Every link has a session of its own, so that one that is not read holds up no other; those that one consumer reads in turn share one.
+happens. Every link has a session of its own, so that one that is not read holds up no other; only links that are read in turn share one.
 """
 
 from collections.abc import Mapping

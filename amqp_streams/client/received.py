@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
+from amqp_streams import names
 from amqp_streams.client.message import Place, bare, decoded, place_of
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import decode
+from amqp_streams.wire.codec import Array, decode
 from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -86,6 +87,20 @@ class ReceivedEvent:
     def delivery_annotations(self) -> Mapping[str, object]:
         """Delivery annotations: what the engine says of this delivery."""
         return self._map(DELIVERY_ANNOTATIONS)
+
+    @property
+    def associated_partitions(self) -> tuple[str, ...] | None:
+        """The partitions that its link brings events of from now on; None: as before. Spec: Event Streams 4.6.5."""
+        names_of = self.delivery_annotations.get(names.ASSOCIATED_PARTITIONS)
+        items = names_of.items if isinstance(names_of, Array) else names_of
+        return tuple(str(item) for item in items) if isinstance(items, tuple | list) else None
+
+    @property
+    def revoked(self) -> bool:
+        """Its link ended before it was settled: the event comes again, here or to another consumer. Always False with settle="auto",
+        except in consumer groups."""
+        link = self._link
+        return link is not None and not link.alive
 
     @property
     def message_id(self) -> object:

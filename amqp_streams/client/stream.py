@@ -166,7 +166,7 @@ async def open_stream(address: Address, tls: TlsOptions | None, listener: Listen
     stream = WebSocketStream(listener, address) if address.websocket else Stream(listener)
     try:
         context = _context(tls or TlsOptions()) if address.secure else None
-        server_hostname = (tls.server_hostname if tls is not None else None) or address.host
+        server_hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
         await loop.create_connection(
             lambda: stream, address.host, address.port, ssl=context, server_hostname=server_hostname if context is not None else None
         )

@@ -93,6 +93,7 @@ class Wire:
         self._timer: asyncio.TimerHandle | None = None
         self.address: Final = address
         self.event_streams = False
+        self.container = ""
         self.opened_at = 0.0
         self.lost_by: AmqpStreamsError | None = None
 
@@ -113,7 +114,7 @@ class Wire:
         """
         external = tls is not None and tls.certificate_file is not None
         credentials = Credentials(address.user, address.password, external=external)
-        hostname = (tls.server_hostname if tls is not None else None) or address.host
+        hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
         protocol = ConnectionProtocol(
             container_id=container_id, hostname=hostname, credentials=credentials, idle_timeout_ms=idle_timeout_ms
         )
@@ -126,6 +127,7 @@ class Wire:
             wire._end(error if isinstance(error, AmqpStreamsError) else ConnectError("gave up"))
             raise
         wire.event_streams = opened.event_streams
+        wire.container = opened.container
         wire.opened_at = wire._loop.time()
         wire._tick()
         return wire

@@ -1,0 +1,91 @@
+"""`$management` of a node as calls: logs, cursors and consumer groups. Spec: AMQP Management 1.0 (working draft)."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeVar
+
+from amqp_streams import names
+from amqp_streams.client.connector import Connector
+from amqp_streams.client.errors import TimedOutError
+from amqp_streams.client.info import LogInfo, LogSummary
+from amqp_streams.client.requests import log_info, manage
+
+_T = TypeVar("_T")
+
+
+async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
+    """Wait for `work`. Raises TimedOutError, naming `what` it was, when it takes longer than `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        message = f"{what} took longer than {timeout} s"
+        raise TimedOutError(message) from None
+
+
+class Management:
+    """Makes, lists, describes, changes and deletes logs. Each call raises ManagementError (status 404, 409, …) when refused.
+
+    None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
+    """
+
+    def __init__(self, connector: Connector) -> None:
+        self._connector: Final = connector
+
+    async def create_log(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        segment_bytes: int | None = None,
+        segment_ms: int | None = None,
+        timeout: float | None = 30.0,
+    ) -> LogInfo:
+        """Make a log; durable when this returns. None: the server's default."""
+        settings = {
+            "partitions": partitions,
+            names.INFO_RETENTION_MS: retention_ms,
+            names.INFO_RETENTION_BYTES: retention_bytes,
+            "segment-bytes": segment_bytes,
+            "segment-ms": segment_ms,
+        }
+        given = {key: value for key, value in settings.items() if value is not None}
+        return log_info(name, await self._ask("CREATE", name, given, timeout))
+
+    async def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
+        """All logs, by name."""
+        logs = (await self._ask("QUERY", None, {}, timeout)).get("logs")
+        summaries = (
+            [_summary({str(key): value for key, value in entry.items()}) for entry in logs if isinstance(entry, dict)]
+            if isinstance(logs, list)
+            else []
+        )
+        return sorted(summaries, key=lambda summary: summary.name)
+
+    async def describe_log(self, name: str, *, timeout: float | None = 30.0) -> LogInfo:
+        """Settings and figures of one log."""
+        return log_info(name, await self._ask("READ", name, {}, timeout))
+
+    async def update_log(self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0) -> LogInfo:
+        """Change settings: keys `retention-ms`, `retention-bytes`, …; None takes a bound away."""
+        return log_info(name, await self._ask("UPDATE", name, settings, timeout))
+
+    async def delete_log(self, name: str, *, timeout: float | None = 30.0) -> None:
+        """Delete a log and its events."""
+        await self._ask("DELETE", name, {}, timeout)
+
+    async def _ask(self, operation: str, name: str | None, body: Mapping[str, object], timeout: float | None) -> dict[str, object]:
+        async def ask() -> dict[str, object]:
+            return await manage(await self._connector.wire(), operation, name, body)
+
+        return await within(timeout, f"{operation} of {name or 'the logs'}", ask())
+
+
+def _summary(entry: Mapping[str, object]) -> LogSummary:
+    partitions = entry.get("partitions")
+    count = partitions if isinstance(partitions, int) else len(partitions) if isinstance(partitions, list) else 0
+    return LogSummary(str(entry.get(names.NAME)), count, dict(entry))
