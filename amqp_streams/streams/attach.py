@@ -11,6 +11,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
 from amqp_streams.streams.reader import Reader
+from amqp_streams.streams.redirects import NOWHERE, Places
 from amqp_streams.streams.routing import RoundRobin, partition_index
 from amqp_streams.wire.types import Symbol, ULong, Value
 
@@ -59,6 +60,8 @@ class Producing:
     log: StoredLog
     partition: Partition | None
     round_robin: RoundRobin = field(default_factory=RoundRobin)
+    elsewhere: Places = field(default_factory=lambda: NOWHERE)
+    """Partitions that it may not send to, because another container serves them."""
 
 
 @dataclass(slots=True, eq=False)

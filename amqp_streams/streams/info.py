@@ -2,17 +2,18 @@
 
 from amqp_streams import names
 from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.offsets import offset_text
-from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
+from amqp_streams.wire.types import Described, Int, Symbol, Timestamp, ULong, Value
 
 _AMQP_VALUE = ULong(0x77)
 
 
-def log_info(log: StoredLog, sync: str) -> dict[Value, Value]:
+def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
     """The map at the top of the answer. `partitions` is the specification's, the other entries are ours (section 6 allows them)."""
     return {
-        names.INFO_PARTITIONS: [_partition_info(partition) for partition in log.partitions],
+        names.INFO_PARTITIONS: [_partition_info(partition) | _owner(elsewhere.get(partition.index)) for partition in log.partitions],
         names.INFO_LOG: log.name,
         names.INFO_INCARNATION: log.incarnation,
         names.INFO_RETENTION_MS: log.settings.retention_ms,
@@ -26,7 +27,17 @@ def value_message(value: Value) -> bytes:
     return encode(Described(_AMQP_VALUE, value))
 
 
-def _partition_info(partition: Partition) -> Value:
+def _owner(place: Elsewhere | None) -> dict[Value, Value]:
+    """The entry of a partition that another container serves."""
+    if place is None:
+        return {}
+    owner: dict[Value, Value] = {names.REDIRECT_NETWORK_HOST: place.host, names.REDIRECT_PORT: Int(place.port)}
+    if place.container is not None:
+        owner[names.REDIRECT_CONTAINER] = place.container
+    return {names.INFO_OWNER: owner}
+
+
+def _partition_info(partition: Partition) -> dict[Value, Value]:
     facts = partition.facts()
     empty = facts.start == facts.end
     return {

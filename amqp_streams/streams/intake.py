@@ -12,6 +12,7 @@ from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
+from amqp_streams.streams.redirects import NOWHERE, Places, require_here
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.wire.sections import (
     MessagesRefusedError,
@@ -84,11 +85,20 @@ class _Batch:
 
 
 class Intake:
-    """Routes batches. `log_at` finds a log by its address, or makes it for whoever may, and raises PeerError when there is none."""
+    """Routes batches. `log_at` finds a log by its address, or makes it for whoever may, and raises PeerError when there is none.
 
-    def __init__(self, store: Store, log_at: Callable[[str, Permissions], StoredLog]) -> None:
+    `elsewhere` tells which partitions of a log another container serves.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        log_at: Callable[[str, Permissions], StoredLog],
+        elsewhere: Callable[[StoredLog], Places] = lambda _log: NOWHERE,
+    ) -> None:
         self._store = store
         self._log_at = log_at
+        self._elsewhere = elsewhere
         self._stopped: set[Partition] = set()
 
     def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
@@ -127,13 +137,13 @@ class Intake:
             batch.append_all(bound or log.partitions[0])
             return
         if plain and without_annotations(batch.messages):
-            for index, share in grant.round_robin.deal(len(batch.messages), self._running(log)):
+            for index, share in grant.round_robin.deal(len(batch.messages), self._running(grant)):
                 self._note(log.partitions[index], batch.append_share(log.partitions[index], share))
             return
         hinted, free = self._sort(grant, batch)
         for index, indices in hinted.items():
             batch.append(log.partitions[index], indices)
-        for index, share in grant.round_robin.deal(len(free), self._running(log)):
+        for index, share in grant.round_robin.deal(len(free), self._running(grant)):
             self._note(log.partitions[index], batch.append(log.partitions[index], free[share]))
 
     def _sort(self, grant: Producing, batch: _Batch) -> tuple[dict[int, list[int]], list[int]]:
@@ -152,9 +162,12 @@ class Intake:
                 hinted.setdefault(target, []).append(index)
         return hinted, free
 
-    def _running(self, log: StoredLog) -> Sequence[int]:
-        """The partitions that events without a hint are dealt to: those that have not stopped, unless all have."""
-        everyone = range(len(log.partitions))
+    def _running(self, grant: Producing) -> Sequence[int]:
+        """The partitions that events without a hint are dealt to: those that are here and have not stopped, unless all have."""
+        log = grant.log
+        everyone: Sequence[int] = range(len(log.partitions))
+        if grant.elsewhere:
+            everyone = [index for index in everyone if index not in grant.elsewhere]
         if not self._stopped:
             return everyone
         return [index for index in everyone if log.partitions[index] not in self._stopped] or everyone
@@ -190,8 +203,10 @@ class Intake:
         if known is None:
             grant.permissions.require(Right.SEND, address)
         log = self._log_at(address, grant.permissions)
-        if known is None or known.log is not log:
-            known = grant.producing[address] = Producing(log, None)
+        elsewhere = self._elsewhere(log)
+        if known is None or known.log is not log or known.elsewhere is not elsewhere:
+            require_here(log.name, len(log.partitions), elsewhere, None)
+            known = grant.producing[address] = Producing(log, None, elsewhere=elsewhere)
         return known
 
 
@@ -208,10 +223,16 @@ def _target(grant: Producing, message: bytes) -> int | None:
             if grant.partition is not None and partition is not grant.partition:
                 description = f"the link is bound to partition {grant.partition.index}, {names.TARGET_PARTITION} says {named[:64]!r}"
                 raise PeerError(names.NOT_ALLOWED, description)
-            return partition.index
+            return _here(grant, partition.index)
         if grant.partition is not None:
             return grant.partition.index
         key = group_key(message)
     except WireError as error:
         raise PeerError(names.DECODE_ERROR, str(error)) from error
-    return None if key is None else partition_of_key(key, len(grant.log.partitions))
+    return None if key is None else _here(grant, partition_of_key(key, len(grant.log.partitions)))
+
+
+def _here(grant: Producing, index: int) -> int:
+    if index in grant.elsewhere:
+        raise grant.elsewhere[index].error(grant.log.name, index)
+    return index

@@ -5,6 +5,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.info import log_info, value_message
+from amqp_streams.streams.redirects import Elsewhere
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
@@ -51,6 +52,18 @@ def test_every_partition_is_listed_in_order_also_the_only_one(log: StoredLog, st
     """Section 6: the list MUST carry an entry for the main partition if the log is unpartitioned."""
     assert [entry["partition"] for entry in partitions(log)] == ["0", "1", "2", "3"]
     assert [entry["partition"] for entry in partitions(store.create("one", LogSettings(), incarnation="i"))] == ["0"]
+
+
+def test_a_partition_that_another_container_serves_tells_which(log: StoredLog) -> None:
+    places = {1: Elsewhere("b.example", 5672), 3: Elsewhere("c.example", 5671, "node-c")}
+    entries = log_info(log, "always", places)[names.INFO_PARTITIONS]
+    assert isinstance(entries, list)
+    assert [entry.get("owner") for entry in entries if isinstance(entry, dict)] == [
+        None,
+        {"network-host": "b.example", "port": 5672},
+        None,
+        {"network-host": "c.example", "port": 5671, "container-id": "node-c"},
+    ]
 
 
 def test_a_stopped_partition_says_why(log: StoredLog, store: MemoryStore) -> None:

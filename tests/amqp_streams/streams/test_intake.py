@@ -15,6 +15,7 @@ from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import Access, Identity, Permissions
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Intake, Receipt
+from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.sections import strip
@@ -296,6 +297,46 @@ def test_a_log_that_cannot_be_made_for_a_relayed_message_refuses_that_message(ro
     intake = Intake(room.store, broken)
     receipt = intake.receive(Relaying(), [hinted("a", to="new")], NOW)
     assert [(index, str(reason)) for index, reason in receipt.refused] == [(0, "new")]
+
+
+ELSEWHERE = {1: Elsewhere("b.example", 5672), 3: Elsewhere("c.example", 5672)}
+
+
+def test_events_without_a_hint_go_to_the_partitions_that_are_here(room: Room) -> None:
+    grant = Producing(room.temps, None, elsewhere=ELSEWHERE)
+    assert not room.receive(grant, *(plain(str(index)) for index in range(8))).refused
+    assert room.counts(room.temps) == [4, 0, 4, 0]
+    assert not room.receive(grant, hinted("a", note="x"), hinted("b", note="x")).refused
+    assert room.counts(room.temps) == [5, 0, 5, 0]
+
+
+def test_events_for_a_partition_elsewhere_are_refused_naming_the_way(room: Room) -> None:
+    grant = Producing(room.temps, None, elsewhere=ELSEWHERE)
+    keys = {partition_of_key(str(key), PARTITIONS): str(key) for key in range(100)}
+    messages = [hinted("t", target=str(index)) for index in range(PARTITIONS)] + [
+        hinted("k", key=keys[index]) for index in range(PARTITIONS)
+    ]
+    receipt = room.receive(grant, *messages)
+    assert conditions(receipt) == dict.fromkeys((1, 3, 5, 7), names.LINK_REDIRECT)
+    assert ["b.example" in str(reason) for _, reason in sorted(receipt.refused, key=lambda each: each[0])] == [True, False, True, False]
+    assert room.counts(room.temps) == [2, 0, 2, 0]
+
+
+def test_a_relay_follows_what_is_elsewhere_now(room: Room) -> None:
+    """Redirects change while the link stays; a log that is not here at all is refused whole."""
+    places: list[Places] = [NOWHERE]
+    intake = Intake(room.store, room.log_at, lambda _log: places[0])
+    grant = Relaying()
+    assert not intake.receive(grant, [hinted("a", to="temps", target="1")], NOW).refused
+    places[0] = ELSEWHERE
+    assert conditions(intake.receive(grant, [hinted("b", to="temps", target="1")], NOW)) == {0: names.LINK_REDIRECT}
+    assert not intake.receive(grant, [hinted("c", to="temps", target="2")], NOW).refused
+    places[0] = dict.fromkeys(range(PARTITIONS), ELSEWHERE[1])
+    assert conditions(intake.receive(grant, [hinted("d", to="temps"), hinted("e", to="temps")], NOW)) == dict.fromkeys(
+        (0, 1), names.LINK_REDIRECT
+    )
+    places[0] = NOWHERE
+    assert not intake.receive(grant, [hinted("f", to="temps", target="1")], NOW).refused
 
 
 def test_relayed_messages_go_to_logs_that_their_sender_may_send_to(room: Room) -> None:
