@@ -11,20 +11,23 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.node import reading
+from amqp_streams.node.consumers import Consumers
+from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
-from amqp_streams.node.reading import Reading
+from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, carry_out
 from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
 from amqp_streams.streams import info
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
     AttachRequest,
+    Closed,
     Consuming,
     Effect,
     Grant,
     Informing,
+    Kept,
     Managing,
     Pending,
     Producing,
@@ -34,8 +37,7 @@ from amqp_streams.streams.attach import (
 )
 from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request
-from amqp_streams.streams.reader import Passed, Reader, Run
-from amqp_streams.streams.start import source_filters, start_position
+from amqp_streams.streams.reader import Passed, Run
 
 REPLY_PREFIX: Final = "$reply."
 
@@ -60,14 +62,20 @@ class Node:
         self._store = store
         self._sync = sync
         self._new_id = new_id
-        self._groups = groups or GroupSettings()
-        self._limits = limits or Limits()
         self._logs = Logs(store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max)
-        self._links: dict[str, set[Grant]] = {}
-        self._reading = Reading()
         self._intake = Intake(store, self.log)
         self._effects: list[Effect] = []
-        self._types: dict[str, Operations] = {names.LOG_TYPE: LogRequests(store, self._logs, sync, lambda _log: None).operations()}
+        self._links = Links()
+        self._consumers = Consumers(
+            store.states,
+            groups or GroupSettings(),
+            limits or Limits(),
+            self._links,
+            tell=self._effects.append,
+            steal=self._steal,
+        )
+        self._now_ms = 0
+        self._types: dict[str, Operations] = {names.LOG_TYPE: LogRequests(store, self._logs, sync, self._deleted).operations()}
 
     @property
     def counters(self) -> dict[str, LogCounters]:
@@ -83,58 +91,89 @@ class Node:
             PeerError: refused, and why.
             StorageError: a log could not be made.
         """
+        self._now_ms = now_ms
         permissions = self.access.of(request.identity)
         require_attach(permissions, request)
+        log = None if request.address is None else self._addressed(request, request.address, permissions)
+        if log is not None and request.consumer and not _wants_info(request):
+            return self._consumers.attach(request, log, now_ms)
+        grant = self._granted(request, log, permissions)
+        self._steal(request, now_ms)
+        self._links.add(request, grant)
+        return grant
+
+    def _addressed(self, request: AttachRequest, address: str, permissions: Permissions) -> StoredLog | None:
+        """The log that an address is about; None: none is."""
+        if address == names.MANAGEMENT or request.dynamic:
+            return None
+        return self.log(address.removesuffix(names.INFO_SUFFIX) if _wants_info(request) else address, permissions)
+
+    def _granted(self, request: AttachRequest, log: StoredLog | None, permissions: Permissions) -> Grant:
+        """What an attach gets that is about no events of a log, or sends some."""
         if request.address == names.MANAGEMENT or request.dynamic:
-            return self._attach_control(request)
-        if request.address is None:
-            if request.consumer:
-                raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
+            return self._control(request)
+        if request.consumer:
+            if log is not None:
+                return Informing(log)
+            if request.no_source:
+                kept = self._consumers.places.of_link(request, self._store.logs.values())
+                return Kept(request, kept[0][0].name)
+            raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
+        if log is None:
             return Relaying(permissions)
-        if request.consumer and request.address.endswith(names.INFO_SUFFIX):
-            return self._held(Informing(self.log(request.address.removesuffix(names.INFO_SUFFIX), permissions)))
-        log = self.log(request.address, permissions)
-        if names.CONSUMER_GROUP in request.properties or names.EPOCH in request.properties:
-            raise PeerError(names.NOT_IMPLEMENTED, "this node does not serve consumer groups: attach without a group and an epoch")
-        partition = requested_partition(request, log)
-        if not request.consumer:
-            return self._held(Producing(log, partition))
-        filters = source_filters(request.filters)
-        partitions = log.partitions if partition is None else (partition,)
-        reader = Reader(((each, start_position(filters, each)) for each in partitions), filters)
-        agnostic = partition is None
-        return self._held(Consuming(request, log, partitions, not agnostic, reader, filters.in_force, announce=agnostic))
+        for name in (names.CONSUMER_GROUP, names.EPOCH):
+            if name in request.properties:
+                raise PeerError(names.INVALID_FIELD, f"link property {name} is for receivers", {"field": "properties"})
+        return Producing(log, requested_partition(request, log))
 
     def detach(self, link: Grant | Pending, now_ms: int = 0, *, closed: bool = False) -> None:
         """Forget a link, or an attach that is not answered yet. `closed`: its peer ended it for good, rather than losing it."""
-        if isinstance(link, Producing | Consuming | Informing):
-            self._links.get(link.log.name, set()).discard(link)
-            if isinstance(link, Consuming):
-                self._reading.forget(link)
+        self._now_ms = now_ms
+        if isinstance(link, Consuming | Pending):
+            self._consumers.end(link, now_ms)
+        elif self._links.remove(link) and isinstance(link, Kept) and closed:
+            kept = self._consumers.places.of_link(link.request, self._store.logs.values())
+            self._consumers.places.remove([cursor for _, cursor in kept])
+
+    def _steal(self, request: AttachRequest, now_ms: int) -> None:
+        """End the link that the same user's same container has attached under the same name: it is the same link, elsewhere. AMQP 2.6.1."""
+        link = self._links.rival(request)
+        if link is None:
+            return
+        error = PeerError(names.LINK_STOLEN, f"link {request.link[:64]!r} of container {request.container[:64]!r} was attached again")
+        if isinstance(link, Consuming | Pending):
+            self._consumers.end(link, now_ms, error)
+        else:
+            self._close(link, error)
+
+    def _close(self, link: Grant, error: PeerError) -> None:
+        self._links.remove(link)
+        self._effects.append(Closed(link, error))
 
     def tick(self, now_ms: int) -> None:
         """Time passes: waits end, partitions move."""
+        self._now_ms = now_ms
+        self._consumers.groups.tick(now_ms)
 
-    def state_written(self, number: int, failure: StorageError | None, now_ms: int = 0) -> None:
+    def state_written(self, number: int, failure: StorageError | None, now_ms: int | None = None) -> None:
         """A write of states ended (`States.on_written`)."""
+        self._consumers.writes.ended(number, failure, self._now_ms if now_ms is None else now_ms)
 
     def take_effects(self) -> list[Effect]:
         """What is to be done about links since this was last called, in order."""
-        effects, self._effects = self._effects, []
+        effects = self._effects.copy()
+        self._effects.clear()
         return effects
 
     def links_of(self, name: str) -> Sequence[Grant]:
         """The links on a log."""
-        return tuple(self._links.get(name, ()))
+        return self._links.of(name)
 
     def consumers(self) -> Iterable[Consuming]:
         """All consumer links."""
-        for grants in self._links.values():
-            for grant in grants:
-                if isinstance(grant, Consuming):
-                    yield grant
+        return self._links.consumers()
 
-    def _attach_control(self, request: AttachRequest) -> Grant:
+    def _control(self, request: AttachRequest) -> Grant:
         if not request.consumer:
             if request.dynamic:
                 raise PeerError(names.NOT_IMPLEMENTED, "targets are not made up here: name a log", {"field": "target"})
@@ -142,10 +181,6 @@ class Node:
         made_up = REPLY_PREFIX + self._new_id() if request.dynamic else None
         addresses = frozenset(filter(None, (made_up, request.peer_address))) or frozenset({REPLY_PREFIX + self._new_id()})
         return Replying(addresses)
-
-    def _held(self, grant: Producing | Consuming | Informing) -> Grant:
-        self._links.setdefault(grant.log.name, set()).add(grant)
-        return grant
 
     # -- logs
 
@@ -162,6 +197,13 @@ class Node:
             StorageError: the disk failed.
         """
         return self._logs.create(name, settings)
+
+    def _deleted(self, log: StoredLog) -> None:
+        """A log is gone, and with it its links, its groups, and the places kept in it."""
+        error = PeerError(names.RESOURCE_DELETED, f"log {log.name!r} was deleted")
+        self._consumers.forget(log, self._now_ms, error)
+        for link in self._links.of(log.name):
+            self._close(link, error)
 
     # -- events in
 
@@ -181,7 +223,10 @@ class Node:
         """
         if consumer.stopped:
             return None
-        return self._reading.next_run(consumer, count_max, now_ms)
+        run = self._consumers.reading.next_run(consumer, count_max, now_ms)
+        if consumer.place is not None and run is not None:
+            self._consumers.places.taken(consumer, run if isinstance(run, Run) else None)
+        return run
 
     def record(self, consumer: Consuming, partition_index: int, number: int) -> Run | None:
         """One record once more, for a redelivery; None when retention has removed it, or the consumer is `stopped`.
@@ -190,20 +235,26 @@ class Node:
         """
         if consumer.stopped:
             return None
-        return reading.record(consumer, partition_index, number)
+        run = record(consumer, partition_index, number)
+        if run is None:
+            self._consumers.places.settled(consumer, partition_index, number)
+        return run
 
     def settled(self, consumer: Consuming, partition_index: int, number: int) -> None:
-        """A delivery has an outcome that is not to be redelivered. Only for links that `keeps` their place; others pay nothing."""
+        """A delivery has an outcome after which it is not sent again. Only for links that `keeps` their place; after their end no more."""
+        self._consumers.places.settled(consumer, partition_index, number)
 
     def sent(self, consumer: Consuming, run: Run, count: int) -> None:
         """The first `count` of a run went out settled. Only for `presettled` links that `keeps` their place."""
+        self._consumers.places.settled(consumer, run.partition.index, run.first, count)
 
     def flush_cursors(self, now_ms: int) -> None:
         """Write the places that moved since the last time; `now_ms`: the wall clock."""
+        self._consumers.places.flush(now_ms)
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """A commit came back: the consumers of its partitions that were waiting for more."""
-        return self._reading.committed(done, partitions)
+        return self._consumers.reading.committed(done, partitions)
 
     def reassociate(self) -> set[Consuming]:
         """Which partitions are served here has changed: the consumers that have others now, to be pumped."""
@@ -220,3 +271,7 @@ class Node:
         """Carry out a request to `$management` of this user (None: anonymous)."""
         permissions = self.access.of(Identity(user, user_groups))
         return carry_out(self._types, replace(request, permissions=permissions))
+
+
+def _wants_info(request: AttachRequest) -> bool:
+    return request.consumer and request.address is not None and request.address.endswith(names.INFO_SUFFIX)

@@ -10,6 +10,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
+from amqp_streams.streams.place import Place
 from amqp_streams.streams.reader import Reader
 from amqp_streams.streams.redirects import NOWHERE, Places
 from amqp_streams.streams.routing import RoundRobin, partition_index
@@ -80,7 +81,7 @@ class Consuming:
     """A link that reads a log. `announce`: its next delivery tells the partitions that it is associated with (4.6.5).
 
     `group`, `epoch`: its consumer group and what the epoch of its partition there is; the group is "" for an epoch without one (4.5.2).
-    `keeps`: its place outlives it, so the node is told what is settled (`Node.settled`, `Node.sent`). `stopped`: it gets nothing more.
+    `place`: what it keeps beyond its end, None mostly. `stopped`: it gets nothing more.
     """
 
     request: AttachRequest
@@ -92,10 +93,15 @@ class Consuming:
     announce: bool
     group: str | None = None
     epoch: int | None = None
-    keeps: bool = False
+    place: Place | None = None
     stopped: bool = False
     carrier: object = None
     """The shell's link, for the shell: it asks the node for consumers and gets its own links back."""
+
+    @property
+    def keeps(self) -> bool:
+        """Its place is kept, so the node is to be told what is settled (`Node.settled`, `Node.sent`)."""
+        return self.place is not None
 
 
 @dataclass(slots=True, eq=False)

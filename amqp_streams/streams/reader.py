@@ -147,14 +147,24 @@ class _Cursor:
 class Reader:
     """Reads one partition (a bound link) or several (an agnostic one)."""
 
-    __slots__ = ("_cursors", "_ready")
+    __slots__ = ("_cursors", "_filters", "_ready")
 
     def __init__(self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None) -> None:
-        self._cursors = {partition.index: _Cursor(partition, position, filters) for partition, position in positions}
+        self._filters = filters
+        self._cursors: dict[int, _Cursor] = {}
+        self._ready: deque[_Cursor] = deque()
+        self.associate(positions)
+
+    def associate(self, positions: Iterable[tuple[Partition, int]]) -> None:
+        """Read these partitions from now on. Those that it reads already go on where they are; others begin at their positions."""
+        self._cursors = {
+            partition.index: self._cursors.get(partition.index) or _Cursor(partition, position, self._filters)
+            for partition, position in positions
+        }
         self._ready = deque(self._cursors.values())
-        if len(self._cursors) > 1:
-            for cursor in self._cursors.values():
-                cursor.read_bytes = MERGE_READ_BYTES
+        read_bytes = MERGE_READ_BYTES if len(self._cursors) > 1 else READ_BYTES
+        for cursor in self._cursors.values():
+            cursor.read_bytes = read_bytes
 
     def take(self, count_max: int, now_ms: int | None = None) -> Run | Passed | None:
         """The next run of at most `count_max` records, taking the partitions in turn; None when there is nothing more yet.

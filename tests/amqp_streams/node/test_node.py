@@ -59,8 +59,11 @@ class Bench:
         return answer.status, answer.description, answer.body
 
 
+_NAMES = count(1)
+
+
 def attach(address: str | None = "temps", *, consumer: bool = False, **options: object) -> AttachRequest:
-    return AttachRequest("link", "container", consumer=consumer, address=address, **options)  # type: ignore[arg-type]
+    return AttachRequest(f"link-{next(_NAMES)}", "container", consumer=consumer, address=address, **options)  # type: ignore[arg-type]
 
 
 def refusal(node: Node, request: AttachRequest) -> PeerError:
@@ -105,8 +108,8 @@ def test_each_address_has_its_kind_of_link(bench: Bench, request_: AttachRequest
         (attach(None, dynamic=True), names.NOT_IMPLEMENTED),
         (attach(properties={names.PARTITION: Symbol("7")}), names.NOT_FOUND),
         (attach(consumer=True, properties={names.PARTITION: Symbol("7")}), names.NOT_FOUND),
-        (attach(consumer=True, properties={names.CONSUMER_GROUP: "g"}), names.NOT_IMPLEMENTED),
-        (attach(consumer=True, properties={names.EPOCH: ULong(1)}), names.NOT_IMPLEMENTED),
+        (attach(properties={names.CONSUMER_GROUP: "g"}), names.INVALID_FIELD),
+        (attach(properties={names.EPOCH: ULong(1)}), names.INVALID_FIELD),
         (attach(consumer=True, filters={names.FILTER_DELIVERY_ANNOTATIONS: "no map"}), names.INVALID_FIELD),
     ],
 )

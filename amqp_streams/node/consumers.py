@@ -1,0 +1,212 @@
+"""Consumers from attach to end: claims, kept places, the grant, and how links are taken away.
+
+Spec: Event Streams 4.3, 4.5; AMQP 2.6.1, 3.5.5.
+
+Laws: a link in a group is granted only when its partition is its own and its epoch is on the disk; where a place begins is on the disk
+before its link is granted; what a link does after its end changes nothing.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias, assert_never
+
+from amqp_streams.config import GroupSettings, Limits
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.filters import Compiled
+from amqp_streams.node.groups import Groups
+from amqp_streams.node.links import Links
+from amqp_streams.node.places import Places
+from amqp_streams.node.reading import Reading, storage_refusal
+from amqp_streams.node.writes import Writes
+from amqp_streams.storage.ports import Partition, States, StoredLog
+from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Effect, Granted, Leave, Pending, requested_partition
+from amqp_streams.streams.claims import requested_claim
+from amqp_streams.streams.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
+from amqp_streams.streams.place import Place
+from amqp_streams.streams.reader import Reader
+from amqp_streams.streams.start import resumed_filters, resumed_position, source_filters, start_position
+
+Steal: TypeAlias = Callable[[AttachRequest, int], None]
+
+
+@dataclass(slots=True, eq=False)
+class _Course:
+    """One link's course from attach to end. `partition`: the one asked for. `link`: what the shell knows it by; None within its attach."""
+
+    request: AttachRequest
+    log: StoredLog
+    partition: Partition | None
+    filters: Compiled
+    hold: Hold | None = None
+    link: Pending | Consuming | None = None
+    refusal: PeerError | None = None
+    ended: bool = False
+
+    @property
+    def group(self) -> str | None:
+        return None if self.hold is None else self.hold.group
+
+    @property
+    def partitions(self) -> tuple[Partition, ...]:
+        """Those that it reads, or is to read."""
+        if self.hold is not None:
+            assert self.hold.partition is not None, "whoever waits for a partition reads none"
+            return (self.log.partitions[self.hold.partition],)
+        return self.log.partitions if self.partition is None else (self.partition,)
+
+
+class Consumers:
+    """The consumer links of a node and those that are to become some. `tell` takes effects; `steal` ends the link that has this name."""
+
+    def __init__(
+        self, states: States, settings: GroupSettings, limits: Limits, links: Links, *, tell: Callable[[Effect], None], steal: Steal
+    ) -> None:
+        self.writes = Writes(states)
+        self.groups = Groups(states, self.writes, settings, limits, self._changed)
+        self.places = Places(states, self.writes, limits.cursors)
+        self.reading = Reading()
+        self._links = links
+        self._tell = tell
+        self._steal = steal
+        self._courses: dict[Pending | Consuming, _Course] = {}
+        self._held: dict[Hold, _Course] = {}
+
+    def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
+        """Decide on a consumer's attach. Raises PeerError: refused."""
+        asked = requested_partition(request, log)
+        course = _Course(request, log, asked, source_filters(request.filters))
+        claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
+        if request.durable:
+            self.places.check(request, log, None if claim is None else claim.group)
+        self._steal(request, now_ms)
+        if claim is None:
+            self._open(course, now_ms)
+        else:
+            course.hold, changes = self.groups.claim(log, claim, now_ms)
+            self._held[course.hold] = course
+            self.groups.carry_out(log, changes, now_ms)
+        if course.refusal is not None:
+            raise course.refusal
+        if course.link is None:
+            self._name(course, Pending(request))
+        assert course.link is not None
+        return course.link
+
+    def end(self, link: Pending | Consuming, now_ms: int, error: PeerError | None = None) -> None:
+        """A link is gone, or has to go with `error`; one that is not known any more changes nothing."""
+        course = self._courses.get(link)
+        if course is not None:
+            self._end(course, now_ms, error)
+
+    def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
+        """A log is gone: its consumers go with `error`, those that wait among them, and so do its groups and places."""
+        self.groups.forget(log)
+        for course in [course for course in self._courses.values() if course.log.incarnation == log.incarnation]:
+            self._end(course, now_ms, error)
+        self.places.remove(self.places.of_log(log))
+
+    # -- towards the grant
+
+    def _changed(self, log: StoredLog, change: Change, now_ms: int) -> None:
+        """Something follows for a link from what happened in its group."""
+        course = self._held.get(change.hold)
+        if course is None:
+            return
+        match change:
+            case Assigned():
+                self._open(course, now_ms)
+            case Evicted(error=error) | Refused(error=error):
+                self._end(course, now_ms, error)
+            case Leaving(error=error, within_ms=within_ms):
+                if isinstance(course.link, Consuming):
+                    course.link.stopped = True
+                    self.reading.forget(course.link)
+                    self._tell(Leave(course.link, error, within_ms))
+                else:
+                    self._end(course, now_ms, error)
+            case Record():
+                raise AssertionError(log.name)  # carried out by the groups
+            case _:
+                assert_never(change)
+
+    def _open(self, course: _Course, now_ms: int) -> None:
+        """The link has its partitions: find where it begins, and grant it."""
+        if not course.request.durable:
+            self._grant(course, None)
+            return
+        opened: list[Place] = []
+
+        def safe(failure: StorageError | None, later_ms: int) -> None:
+            if course.ended:
+                return
+            if failure is None:
+                self._grant(course, opened[0])
+            else:
+                self._end(course, later_ms, storage_refusal(failure))
+
+        try:
+            place, wait = self.places.open(
+                course.request, course.log, course.group, course.partitions, partial(start_position, course.filters), safe
+            )
+        except PeerError as error:
+            self._end(course, now_ms, error)
+            return
+        opened.append(place)
+        if not wait:
+            self._grant(course, place)
+
+    def _grant(self, course: _Course, place: Place | None) -> None:
+        hold, filters, partitions = course.hold, course.filters, course.partitions
+        agnostic = hold is None and course.partition is None
+        consumer = Consuming(
+            course.request,
+            course.log,
+            partitions,
+            not agnostic,
+            _reader(filters, partitions, place),
+            filters.in_force,
+            announce=agnostic,
+            group=course.group,
+            epoch=None if hold is None else hold.epoch,
+            place=place,
+        )
+        pending = course.link
+        if isinstance(pending, Pending):
+            self._links.remove(pending)
+            del self._courses[pending]
+            self._tell(Granted(pending, consumer))
+        self._name(course, consumer)
+        self.places.follow(consumer)
+
+    def _name(self, course: _Course, link: Pending | Consuming) -> None:
+        course.link = link
+        self._courses[link] = course
+        self._links.add(course.request, link)
+
+    # -- towards the end
+
+    def _end(self, course: _Course, now_ms: int, error: PeerError | None) -> None:
+        """The link is no more: tell it why, if it does not know; then its partition is free for others."""
+        link, course.ended = course.link, True
+        if link is None:
+            course.refusal = error
+        else:
+            if error is not None:
+                self._tell(Closed(link, error) if isinstance(link, Consuming) else Denied(link, error))
+            del self._courses[link]
+            self._links.remove(link)
+        if isinstance(link, Consuming):
+            link.stopped = True
+            self.reading.forget(link)
+            self.places.leave(link)
+        if course.hold is not None:
+            self._held.pop(course.hold, None)
+            self.groups.release(course.log, course.hold, now_ms)
+
+
+def _reader(filters: Compiled, partitions: Iterable[Partition], place: Place | None) -> Reader:
+    if place is None:
+        return Reader(((each, start_position(filters, each)) for each in partitions), filters)
+    resumed, kept = resumed_filters(filters), place.cursor.positions
+    return Reader(((each, resumed_position(resumed, each, kept[each.index])) for each in partitions), resumed)

@@ -1,0 +1,91 @@
+"""The consumer groups of all logs: one `Ownership` for each log, whose epochs go to the disk and come back. Spec: Event Streams 4.5.
+
+Law: what an ownership wants done about links is told to `changed`, in order, and nothing of a log that is gone.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
+
+from amqp_streams.config import GroupSettings, Limits
+from amqp_streams.errors import StorageError
+from amqp_streams.node.writes import Writes
+from amqp_streams.storage.ports import States, StoredLog
+from amqp_streams.streams.epochs import epoch_change, epochs_prefix, read_epochs
+from amqp_streams.streams.ownership import Change, Claim, Hold, Ownership, Record
+
+Changed: TypeAlias = Callable[[StoredLog, Change, int], None]
+
+
+class Groups:
+    """Who owns what, of all logs. An ownership is made when first asked for."""
+
+    def __init__(self, states: States, writes: Writes, settings: GroupSettings, limits: Limits, changed: Changed) -> None:
+        self._states = states
+        self._writes = writes
+        self._settings = settings
+        self._limits = limits
+        self._changed = changed
+        self._owned: dict[str, tuple[StoredLog, Ownership]] = {}
+
+    def of(self, log: StoredLog) -> Ownership:
+        """The groups of a log."""
+        found = self._owned.get(log.incarnation)
+        if found is None:
+            epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
+            ownership = Ownership(
+                len(log.partitions), self._settings, groups_max=self._limits.groups, waiting_max=self._limits.group_waiting, epochs=epochs
+            )
+            found = self._owned[log.incarnation] = log, ownership
+        return found[1]
+
+    def claim(self, log: StoredLog, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
+        """A link asks to be in a group; carry the changes out with `carry_out` when it is known by its hold. Raises PeerError: refused."""
+        return self.of(log).claim(claim, now_ms)
+
+    def release(self, log: StoredLog, hold: Hold, now_ms: int) -> None:
+        """The link is gone."""
+        found = self._owned.get(log.incarnation)
+        if found is not None:
+            self.carry_out(log, found[1].release(hold, now_ms), now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Time passed."""
+        for log, ownership in list(self._owned.values()):
+            self.carry_out(log, ownership.tick(now_ms), now_ms)
+
+    def carry_out(self, log: StoredLog, changes: Sequence[Change], now_ms: int) -> None:
+        """Record epochs; the other changes are told."""
+        for change in changes:
+            if isinstance(change, Record):
+                self._record(log, change, now_ms)
+            else:
+                self._changed(log, change, now_ms)
+
+    def remove(self, log: StoredLog, group: str) -> None:
+        """Forget a group without links, and its epochs."""
+        self.of(log).remove(group)
+        epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
+        self._erase(key for name, index in epochs if name == group for key in epoch_change(log.incarnation, group, index, 0))
+
+    def forget(self, log: StoredLog) -> None:
+        """The log is gone, and with it its groups and their epochs."""
+        self._owned.pop(log.incarnation, None)
+        self._erase(key for key, _ in self._states.items(epochs_prefix(log.incarnation)))
+
+    def _erase(self, keys: Iterable[str]) -> None:
+        changes = dict.fromkeys(keys)
+        if changes:
+            self._writes.write(changes)
+
+    def _record(self, log: StoredLog, change: Record, now_ms: int) -> None:
+        then = partial(self._recorded, log, change.hold)
+        try:
+            self._writes.write(epoch_change(log.incarnation, change.group, change.partition, change.epoch), then)
+        except StorageError as error:
+            then(error, now_ms)
+
+    def _recorded(self, log: StoredLog, hold: Hold, failure: StorageError | None, now_ms: int) -> None:
+        found = self._owned.get(log.incarnation)
+        if found is not None:
+            self.carry_out(log, found[1].recorded(hold, failure, now_ms), now_ms)

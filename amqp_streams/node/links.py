@@ -1,0 +1,62 @@
+"""The links of a node: by log, and by the name that makes a link the same link on another connection. Spec: AMQP 2.6.1."""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Pending, Producing
+
+Identity: TypeAlias = tuple[str | None, str, str, bool]
+
+
+class Links:
+    """All links, those that are not answered yet included."""
+
+    def __init__(self) -> None:
+        self._by_log: dict[str, set[Grant]] = {}
+        self._by_name: dict[Identity, Grant | Pending] = {}
+        self._names: dict[Grant | Pending, Identity] = {}
+
+    def rival(self, request: AttachRequest) -> Grant | Pending | None:
+        """The link that is attached under the same name by the same user and container in the same role: it is stolen by this attach."""
+        identity = _identity(request)
+        return None if identity is None else self._by_name.get(identity)
+
+    def add(self, request: AttachRequest, link: Grant | Pending) -> None:
+        """A link is there, or waits."""
+        identity = _identity(request)
+        if identity is not None:
+            self._by_name[identity] = link
+            self._names[link] = identity
+        if isinstance(link, Producing | Consuming | Informing):
+            self._by_log.setdefault(link.log.name, set()).add(link)
+
+    def remove(self, link: Grant | Pending) -> bool:
+        """Forget a link; whether it was known by its name or its log."""
+        identity = self._names.pop(link, None)
+        if identity is not None and self._by_name.get(identity) is link:
+            del self._by_name[identity]
+        if isinstance(link, Producing | Consuming | Informing):
+            links = self._by_log.get(link.log.name, set())
+            known = link in links
+            links.discard(link)
+            if not links:
+                self._by_log.pop(link.log.name, None)
+            return known
+        return identity is not None
+
+    def of(self, log: str) -> Sequence[Grant]:
+        """The links on a log."""
+        return tuple(self._by_log.get(log, ()))
+
+    def consumers(self) -> Iterable[Consuming]:
+        """All consumer links."""
+        for links in self._by_log.values():
+            for link in links:
+                if isinstance(link, Consuming):
+                    yield link
+
+
+def _identity(request: AttachRequest) -> Identity | None:
+    if not (request.container and request.link):
+        return None
+    return request.user, request.container, request.link, request.consumer

@@ -1,0 +1,166 @@
+"""The places that the node keeps for durable consumers, and the links that move them. Spec: Event Streams 3.2; AMQP 2.6.3, 3.5.5, 3.5.6.
+
+Laws: only a link that is there moves its place, and what it settles after its end changes nothing; what moved is on the disk after the
+next flush, or on its way there when the link ends.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.node.writes import Then, Writes
+from amqp_streams.storage.ports import Partition, States, StoredLog
+from amqp_streams.streams.attach import AttachRequest, Consuming
+from amqp_streams.streams.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
+from amqp_streams.streams.place import Place
+from amqp_streams.streams.reader import Run
+
+
+class Places:
+    """The cursors of all logs, and who is moving them."""
+
+    def __init__(self, states: States, writes: Writes, cursors_max: int) -> None:
+        self._writes = writes
+        self._cursors = Cursors(states.items(PREFIX), cursors_max=cursors_max)
+        self._followers: dict[Cursor, set[Consuming]] = {}
+        self._moved: set[Consuming] = set()
+        self._now_ms = 0
+
+    # -- links
+
+    def check(self, request: AttachRequest, log: StoredLog, group: str | None) -> None:
+        """See whether this user may have this place. Raises PeerError: it may not, or the link has no name to keep a place under."""
+        self._cursors.check_user(_key(request, log, group), request.user)
+
+    def open(  # noqa: PLR0917  an attach has many sides
+        self,
+        request: AttachRequest,
+        log: StoredLog,
+        group: str | None,
+        partitions: Collection[Partition],
+        start: Callable[[Partition], int],
+        then: Then,
+    ) -> tuple[Place, bool]:
+        """A hold on the place of this link or group, made if there is none; whether `then` is to be waited for, when what is new is safe.
+
+        Raises:
+            PeerError: it is another user's, or no more can be kept.
+        """
+        key = _key(request, log, group)
+        known = self._cursors.find(key)
+        cursor, changes = self._cursors.attach(key, request.user, partitions, start)
+        place = Place(cursor)
+        place.follow(each.index for each in partitions)
+        if not changes:
+            return place, False
+        try:
+            self._writes.write(changes, then)
+        except StorageError as error:
+            if known is None:
+                self._cursors.remove([cursor])
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"no more places can be kept: {error}") from error
+        return place, True
+
+    def follow(self, consumer: Consuming) -> None:
+        """This link moves its place from now on."""
+        if consumer.place is not None:
+            self._followers.setdefault(consumer.place.cursor, set()).add(consumer)
+
+    def leave(self, consumer: Consuming) -> None:
+        """The link is gone: its place is where it left it, and nobody moves it until the next comes."""
+        place = consumer.place
+        if place is None:
+            return
+        self._advance(consumer)
+        consumer.place = None
+        self._moved.discard(consumer)
+        followers = self._followers.get(place.cursor, set())
+        followers.discard(consumer)
+        if not followers:
+            self._followers.pop(place.cursor, None)
+        self._write(self._cursors.take_moved(self._now_ms))
+
+    def taken(self, consumer: Consuming, run: Run | None) -> None:
+        """A link was given a run, or None: its filters passed over some."""
+        place = consumer.place
+        if place is not None:
+            if run is not None:
+                place.trackers[run.partition.index].sent(run.first, run.count)
+            self._moved.add(consumer)
+
+    def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
+        """These records are done with."""
+        place = consumer.place
+        if place is not None:
+            place.trackers[partition_index].settled(first, count)
+            self._moved.add(consumer)
+
+    def flush(self, now_ms: int) -> None:
+        """Write what moved. `now_ms`: the wall clock."""
+        self._now_ms = now_ms
+        moved, self._moved = self._moved, set()
+        for consumer in moved:
+            self._advance(consumer)
+        self._write(self._cursors.take_moved(now_ms))
+
+    # -- what is kept
+
+    def of_log(self, log: StoredLog) -> Sequence[Cursor]:
+        """A log's cursors, where they are this moment."""
+        cursors = self._cursors.of_log(log.incarnation)
+        for cursor in cursors:
+            for consumer in self._followers.get(cursor, ()):
+                self._advance(consumer)
+        return cursors
+
+    def of_link(self, request: AttachRequest, logs: Iterable[StoredLog]) -> Sequence[tuple[StoredLog, Cursor]]:
+        """What is kept under a link's name.
+
+        Raises:
+            PeerError: there is nothing, or it is another user's.
+        """
+        found = []
+        for log in logs:
+            key = link_key(log.incarnation, request.container, request.link)
+            cursor = self._cursors.find(key)
+            if cursor is not None:
+                self._cursors.check_user(key, request.user)
+                found.append((log, cursor))
+        if not found:
+            description = f"no source is kept under the name {request.link[:64]!r} of container {request.container[:64]!r}"
+            raise PeerError(names.NOT_FOUND, description)
+        return found
+
+    def followers(self, cursor: Cursor) -> Collection[Consuming]:
+        """The links that are moving it: one, or those of a group."""
+        return self._followers.get(cursor, ())
+
+    def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
+        """Move it on the caller's word; no link follows it."""
+        assert not self.followers(cursor), "a place in use is not moved by hand"
+        self._cursors.reset(cursor, positions)
+        self._write(self._cursors.take_moved(self._now_ms))
+
+    def remove(self, cursors: Collection[Cursor]) -> None:
+        """Forget these; what links do to them from now on changes nothing."""
+        for cursor in cursors:
+            for consumer in self._followers.pop(cursor, ()):
+                consumer.place = None
+                self._moved.discard(consumer)
+        self._write(self._cursors.remove(cursors))
+
+    def _advance(self, consumer: Consuming) -> None:
+        place = consumer.place
+        if place is not None:
+            for partition, position in place.positions(consumer.reader.positions):
+                self._cursors.advance(place.cursor, partition, position)
+
+    def _write(self, changes: Mapping[str, bytes | None]) -> None:
+        if changes:
+            self._writes.write(changes)
+
+
+def _key(request: AttachRequest, log: StoredLog, group: str | None) -> CursorKey:
+    if group:
+        return group_key(log.incarnation, group)
+    return link_key(log.incarnation, request.container, request.link)
