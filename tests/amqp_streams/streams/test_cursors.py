@@ -187,7 +187,7 @@ class OverRestarts(RuleBasedStateMachine):
         _, changes = self.cursors.attach(key, None, partitions(*ends), at_end)
         self.write(changes)
 
-    @precondition(lambda self: len(self.cursors))
+    @precondition(lambda self: len(self.cursors) > 0)
     @rule(data=st.data(), by=st.integers(-3, 10))
     def advance(self, data: st.DataObject, by: int) -> None:
         cursor = data.draw(st.sampled_from([*self.cursors.of_log("i"), *self.cursors.of_log("j")]))
@@ -195,7 +195,7 @@ class OverRestarts(RuleBasedStateMachine):
             self.cursors.advance(cursor, partition, position + by)
             assert cursor.positions[partition] == position + max(0, by)
 
-    @precondition(lambda self: len(self.cursors))
+    @precondition(lambda self: len(self.cursors) > 0)
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         self.write(self.cursors.remove([data.draw(st.sampled_from([*self.cursors.of_log("i"), *self.cursors.of_log("j")]))]))
