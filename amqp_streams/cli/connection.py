@@ -34,14 +34,14 @@ class Endpoint:
     password: str | None = field(default=None, repr=False)
     tls: TlsOptions | None = None
 
-    def client(self) -> Client:
-        """A client of this node, not connected yet.
+    def client(self, *, container_id: str | None = None) -> Client:
+        """A client of this node, not connected yet; without a container-id it gets a random one.
 
         Raises:
             ConfigError: the URL is none.
         """
         try:
-            return connect(self.url, user=self.user, password=self.password, tls=self.tls)
+            return connect(self.url, user=self.user, password=self.password, tls=self.tls, container_id=container_id)
         except ValueError as error:
             message = f"--url (AMQP_STREAMS_URL): {error}; a node is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
             raise ConfigError(message) from error

@@ -1,25 +1,23 @@
 """`amqp-streams receive`: events from a place in the log on, to where they end or for ever."""
 
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import click
 
+from amqp_streams import names
 from amqp_streams.cli.connection import Endpoint, client_options, run
-from amqp_streams.cli.console import say
-from amqp_streams.cli.parameters import misuse, now_ms
-from amqp_streams.cli.positions import AtTime, Bounds, Remaining, ends_of, parse_place, parse_start
-from amqp_streams.cli.rendering import Format, Shown, render
-from amqp_streams.cli.writing import Output
-from amqp_streams.client import Client, Consumer, ReceivedEvent, Start
-from amqp_streams.errors import ConfigError, WireError
+from amqp_streams.cli.copying import Ending, copy
+from amqp_streams.cli.parameters import PROPERTY, misuse, now_ms
+from amqp_streams.cli.positions import Bounds, Remaining, ends_of, parse_place, parse_start
+from amqp_streams.cli.rendering import Format
+from amqp_streams.client import Client, Consumer, Start, sql_filter
+from amqp_streams.errors import ConfigError
+from amqp_streams.wire.codec import Described, Symbol, Value
 
-_FAILED: Final = 1
-_BATCH_EVENTS: Final = 500
-_SLICE_S: Final = 1.0
-"""How often a wait looks up: is stdout still read, has the moment of --until passed."""
+CONTAINER: Final = "amqp-streams receive"
+"""Whose subscription --durable is, unless --container-id says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +25,23 @@ class Request:
     """What to read, and how much of it."""
 
     log: str
-    partition: str | None
     start: Start
-    until: str | None
-    follow: bool
-    events_max: int | None
-    form: Format
-    timeout_s: float | None
-    credit: int
+    partition: str | None = None
+    follow: bool = False
+    bounds: Bounds = field(default_factory=lambda: Bounds(None, None))
+    events_max: int | None = None
+    form: Format = Format.TEXT
+    timeout_s: float | None = None
+    credit: int = 1000
+    filters: Mapping[str, object] = field(default_factory=dict)
+    group: str | None = None
+    epoch: int | None = None
+    durable: str | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """The node keeps the place: nobody here knows where reading starts."""
+        return self.group is not None or self.durable is not None
 
 
 @click.command(short_help="Read events from an offset or a time on.")
@@ -51,9 +58,18 @@ class Request:
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes.")
 @click.option("--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events.")
+@click.option("--where", metavar="SQL", help="Only events of which this is true: temp > 80 AND site LIKE 'roof%'.")
+@click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
+              help="Only events with this application property, a text. May be repeated: all of them.")  # fmt: skip
+@click.option("--group", metavar="NAME", help="As a member of this consumer group: each event goes to one of them, and the place is kept.")
+@click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
+              help="Take the partition from whoever has it with a smaller epoch. With --partition.")  # fmt: skip
+@click.option("--durable", metavar="NAME", help="Go on where the subscription NAME was left: the node keeps the place.")
+@click.option("--container-id", metavar="ID", envvar="AMQP_STREAMS_CONTAINER_ID", show_envvar=True,
+              help=f"Who we are; a subscription is one container's.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
 @click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
               help="text for people, json a line each, body and a line end, raw: the body alone.")  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop when nothing has come for this long.")
+@click.option("--timeout", "timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop when nothing has come for this long.")
 @click.option("--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events on their way at a time.")
 @client_options
 def receive(
@@ -64,6 +80,12 @@ def receive(
     until: str | None,
     follow: bool,
     events_max: int | None,
+    where: str | None,
+    properties: tuple[tuple[str, str], ...],
+    group: str | None,
+    epoch: int | None,
+    durable: str | None,
+    container_id: str | None,
     form: str,
     timeout: float | None,
     credit: int,
@@ -74,6 +96,12 @@ def receive(
     A PLACE is an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, without a zone UTC; milliseconds since 1970, 13 digits)
     or a time before now (-1h). Offsets count in each partition. The first event is included, the end is not.
 
+    In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
+    m."event-streams-group-key" a message annotation.
+
+    With --group or --durable, --from counts only the first time: after that the node knows the place. An event printed is an event settled;
+    what was not printed comes again.
+
     \b
     Examples:
       amqp-streams receive temps
@@ -81,109 +109,98 @@ def receive(
       amqp-streams receive temps --partition 0 --from 42 --max 10
       amqp-streams receive temps --from -1h --until -30m
       amqp-streams receive temps --from 2026-11-21T06:30 --follow
+      amqp-streams receive temps --where "temp > 80 AND site LIKE 'roof%'"
+      amqp-streams receive temps --property site=roof --follow
+      amqp-streams receive temps --group billing --follow
+      amqp-streams receive temps --group billing --partition 0 --epoch 7
+      amqp-streams receive temps --durable nightly-report
     """
     node, log = endpoint.at(address)
     moment = now_ms()
+    resumes = group is not None or durable is not None
+    if epoch is not None and partition is None:
+        raise misuse("--epoch", "say of which partition: --partition")
+    if resumes and until not in (None, "end"):
+        raise misuse("--until", "with --group or --durable only 'end': what is received is settled, for whoever comes next")
     try:
-        first = parse_start(start or ("latest" if follow else "earliest"), moment)
+        first = parse_start(start or ("latest" if follow and not resumes else "earliest"), moment)
     except ValueError as error:
         raise misuse("--from", error) from error
-    bounds = Bounds(None, None)
-    if until is not None and until != "end":
-        try:
-            bounds = Bounds(parse_place(until, moment), None)
-        except ValueError as error:
-            message = f"{error}, nor 'end'"
-            raise misuse("--until", message) from error
-    wanted = Request(log, partition, first, until, follow and until != "end", events_max, Format(form), timeout, credit)
-    return run(_receive(node, wanted, bounds))
+    wanted = Request(
+        log,
+        first,
+        partition=partition,
+        follow=follow and until != "end",
+        bounds=_bounds(until, moment),
+        events_max=events_max,
+        form=Format(form),
+        timeout_s=timeout,
+        credit=credit,
+        filters=filters_of(where, properties),
+        group=group,
+        epoch=epoch,
+        durable=durable or group,
+    )
+    return run(_receive(node, wanted, container_id or (CONTAINER if durable and group is None else None)))
 
 
-async def _receive(node: Endpoint, wanted: Request, bounds: Bounds) -> int:
-    async with node.client() as client:
-        remaining = await _remaining(client, wanted, bounds)
-        if remaining is not None and not remaining:
+def _bounds(until: str | None, now_ms: int) -> Bounds:
+    if until is None or until == "end":
+        return Bounds(None, None)
+    try:
+        return Bounds(parse_place(until, now_ms), None)
+    except ValueError as error:
+        message = f"{error}, nor 'end'"
+        raise misuse("--until", message) from error
+
+
+def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict[str, object]:
+    """The filters that the node is to evaluate. Texts are meant as they stand: what begins with `&` is no pattern here."""
+    filters: dict[str, object] = {} if where is None else {"where": sql_filter(where)}
+    if properties:
+        texts: dict[Value, Value] = {name: f"&{value}" if value.startswith("&") else value for name, value in properties}
+        filters["property"] = Described(Symbol(names.FILTEX_APPLICATION_PROPERTIES), texts)
+    return filters
+
+
+async def _receive(node: Endpoint, wanted: Request, container_id: str | None) -> int:
+    async with node.client(container_id=container_id) as client:
+        remaining = await _remaining(client, wanted)
+        if remaining is not None and not remaining and not wanted.filters:
             return 0
-        credit = min(wanted.credit, wanted.events_max or wanted.credit)
-        async with client.consumer(wanted.log, partition=wanted.partition, start=wanted.start, credit=credit) as consumer:
-            return await _copy(consumer, wanted, remaining, bounds)
+        ending = Ending(
+            follow=wanted.follow,
+            drained=not wanted.follow and bool(wanted.filters or wanted.resumes),
+            settles=wanted.resumes,
+            events_max=wanted.events_max,
+            timeout_s=wanted.timeout_s,
+            remaining=remaining,
+            bounds=wanted.bounds,
+        )
+        async with _consumer(client, wanted) as consumer:
+            return await copy(consumer, ending, wanted.form)
 
 
-async def _remaining(client: Client, wanted: Request, bounds: Bounds) -> Remaining | None:
-    if wanted.follow and bounds.place is None:
+def _consumer(client: Client, wanted: Request) -> Consumer:
+    options: dict[str, Any] = {} if not wanted.filters else {"filters": wanted.filters}
+    if wanted.resumes:
+        options |= {"durable": wanted.durable, "settle": "manual"}
+    if wanted.group is not None:
+        options["group"] = wanted.group
+    if wanted.epoch is not None:
+        options["epoch"] = wanted.epoch
+    credit = min(wanted.credit, wanted.events_max or wanted.credit)
+    return client.consumer(wanted.log, partition=wanted.partition, start=wanted.start, credit=credit, **options)
+
+
+async def _remaining(client: Client, wanted: Request) -> Remaining | None:
+    """Which partitions have events to come, where somebody here can know."""
+    if wanted.resumes or (wanted.follow and wanted.bounds.place is None):
         return None
     info = await client.info(wanted.log)
-    names = [one.partition for one in info.partitions]
-    if wanted.partition is not None and wanted.partition not in names:
-        message = f"--partition: {wanted.log} has no partition {wanted.partition!r}; there are {', '.join(names)}"
+    known = [one.partition for one in info.partitions]
+    if wanted.partition is not None and wanted.partition not in known:
+        message = f"--partition: {wanted.log} has no partition {wanted.partition!r}; there are {', '.join(known)}"
         raise ConfigError(message)
-    if not wanted.follow:
-        bounds = Bounds(bounds.place, ends_of(info, wanted.partition))
+    bounds = wanted.bounds if wanted.follow else Bounds(wanted.bounds.place, ends_of(info, wanted.partition))
     return Remaining(bounds, info, wanted.start, wanted.partition)
-
-
-async def _copy(consumer: Consumer, wanted: Request, remaining: Remaining | None, bounds: Bounds) -> int:
-    """Events to stdout until there is nothing more to come."""
-    output = Output()
-    left = wanted.events_max
-    heard = time.monotonic()
-    while True:
-        size = _BATCH_EVENTS if left is None else min(_BATCH_EVENTS, left)
-        events = await consumer.receive(size, timeout=min(_SLICE_S, wanted.timeout_s or _SLICE_S))
-        if events:
-            kept = _kept(events, remaining)
-            await output.write(b"".join(line_of(event, wanted.form) for event in kept))
-            heard = time.monotonic()
-            if left is not None:
-                left -= len(kept)
-        output.check()
-        if left == 0 or (remaining is not None and not remaining):
-            return 0
-        if not events and _past(bounds):
-            return 0
-        if wanted.timeout_s is not None and time.monotonic() - heard >= wanted.timeout_s:
-            say(f"nothing came for {wanted.timeout_s:g} s")
-            return 0 if wanted.follow else _FAILED
-
-
-def line_of(event: ReceivedEvent, form: Format) -> bytes:
-    """What is printed for an event. One that no client can take apart must not stand in the way of those after it: it is shown whole."""
-    try:
-        return render(shown(event, form), form)
-    except WireError as error:
-        say(f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is stored")
-        return render(Shown(event.partition, event.offset, event.timestamp_ms, body=event.encode()), form)
-
-
-def shown(event: ReceivedEvent, form: Format) -> Shown:
-    """An event as it is printed; what the form does not show is not taken out of the message."""
-    if form is Format.BODY or form is Format.RAW:
-        return Shown(None, None, None, body=_stripped(event).body)
-    place, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
-    if form is Format.TEXT:
-        return Shown(*place, key=message.key, body=message.body)
-    return Shown(
-        *place,
-        key=message.key,
-        subject=message.subject,
-        content_type=message.content_type,
-        properties=message.properties,
-        annotations=message.annotations,
-        body=message.body,
-    )
-
-
-def _stripped(event: ReceivedEvent) -> ReceivedEvent:
-    """The event without the delivery's annotations: decoding them is most of the work, and the place was read from them already."""
-    return ReceivedEvent(event.encode())
-
-
-def _kept(events: Sequence[ReceivedEvent], remaining: Remaining | None) -> Sequence[ReceivedEvent]:
-    if remaining is None:
-        return events
-    return [event for event in events if remaining.wants(event.partition, event.offset, event.timestamp_ms)]
-
-
-def _past(bounds: Bounds) -> bool:
-    """The moment at which reading stops is over, and nothing is on its way."""
-    return isinstance(bounds.place, AtTime) and now_ms() > bounds.place.ms + 1000

@@ -1,7 +1,7 @@
 """A node in memory with the client's face, so that commands are tested without sockets; what they asked for is kept."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +21,7 @@ from amqp_streams.client import (
     ReceivedEvent,
     RejectedError,
     SendError,
+    TimedOutError,
 )
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, encode
 
@@ -44,6 +45,12 @@ class FakeNode:
     refuse: bytes | None = None
     opened: list[dict[str, object]] = field(default_factory=list)
     endpoints: list[Endpoint] = field(default_factory=list)
+    containers: list[str | None] = field(default_factory=list)
+    settled: list[bytes] = field(default_factory=list)
+    passes: Callable[[bytes], bool] | None = None
+    """What a filter lets through, by the body."""
+    slow: int = 0
+    """How often asking for what is retained takes too long."""
 
     def info(self, log: str) -> LogInfo:
         """What `$info` says."""
@@ -137,13 +144,30 @@ class FakeConsumer(_Entered):
         partition = options.get("partition")
         wanted = range(len(node.logs[log])) if partition is None else [int(partition)]
         from_earliest = options.get("start") == EARLIEST
+        self._node = node
+        self._patience = node.slow
         self._coming = [node.stored(log, one, number) for one in wanted for number in range(len(node.logs[log][one])) if from_earliest]
+        if options.get("filters"):
+            assert node.passes is not None
+            self._coming = [event for event in self._coming if node.passes(event.body)]  # type: ignore[arg-type]  # bytes in these tests
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
         """See `Consumer`."""
         await asyncio.sleep(0)
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]
         return taken
+
+    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
+        """See `Consumer`."""
+        if self._patience:
+            self._patience -= 1
+            message = "took longer"
+            raise TimedOutError(message)
+        return await self.receive(max_events)
+
+    def settle(self, events: Iterable[ReceivedEvent]) -> None:
+        """See `Consumer`."""
+        self._node.settled += [bytes(event.body) for event in events]  # type: ignore[arg-type]  # bytes in these tests
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:  # noqa: ASYNC109  # the client's signature
         """See `Consumer`."""
@@ -192,8 +216,9 @@ class FakeManagement:
 def reachable(monkeypatch: pytest.MonkeyPatch, node: FakeNode) -> FakeNode:
     """Let commands find this node, whatever their URL."""
 
-    def client(endpoint: Endpoint) -> FakeClient:
+    def client(endpoint: Endpoint, container_id: str | None = None) -> FakeClient:
         node.endpoints.append(endpoint)
+        node.containers.append(container_id)
         return FakeClient(node)
 
     monkeypatch.setattr(Endpoint, "client", client)

@@ -4,9 +4,11 @@ import json
 
 import pytest
 
-from amqp_streams.cli.receive import line_of, shown
+from amqp_streams.cli.copying import line_of, shown
+from amqp_streams.cli.receive import CONTAINER, filters_of
 from amqp_streams.cli.rendering import Format, Shown
-from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Event, ReceivedEvent
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Event, ReceivedEvent, sql_filter
+from amqp_streams.wire.codec import Described, Symbol
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import NOW_MS, FakeNode
 
@@ -125,6 +127,11 @@ def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: Fa
         (["--format", "xml"], "--format"),
         (["--timeout", "0"], "--timeout"),
         (["--credit", "0"], "--credit"),
+        (["--property", "kind"], "NAME=VALUE"),
+        (["--epoch", "-1", "--partition", "0"], "--epoch"),
+        (["--epoch", "1"], "say of which partition"),
+        (["--durable", "x", "--until", "5"], "only 'end'"),
+        (["--group", "x", "--until", "-1h"], "only 'end'"),
     ],
 )
 def test_misuse_is_found_before_anybody_is_asked(node: FakeNode, run: Run, words: list[str], complaint: str) -> None:
@@ -132,3 +139,66 @@ def test_misuse_is_found_before_anybody_is_asked(node: FakeNode, run: Run, words
     assert answer.exit_code == 2
     assert complaint in answer.stderr
     assert not node.endpoints
+
+
+# -- filters, groups, durable places
+
+
+def test_filters_go_to_the_node_and_texts_are_no_patterns() -> None:
+    assert filters_of(None, []) == {}
+    assert filters_of("a = 1", [("kind", "alarm"), ("x", "&p:b")]) == {
+        "where": sql_filter("a = 1"),
+        "property": Described(Symbol("amqp:application-properties-filter"), {"kind": "alarm", "x": "&&p:b"}),
+    }
+
+
+def test_a_filtered_log_ends_when_the_node_says_that_there_is_no_more(filled: FakeNode, run: Run) -> None:
+    """The last events may not pass: waiting for the latest offset would be waiting for ever."""
+    filled.passes = lambda body: body in (b"a0", b"b0")
+    filled.slow = 2
+    answer = run("receive", "temps", "--where", "kind = 'alarm'", "--format", "body", "--timeout", "5")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "a0\nb0\n", "")
+    assert filled.opened[0]["filters"] == {"where": sql_filter("kind = 'alarm'")}
+
+
+def test_a_filter_goes_to_the_node_even_when_the_log_is_empty(node: FakeNode, run: Run) -> None:
+    """So that one that cannot be read is refused today and not on the day of the first event."""
+    node.passes = lambda body: False
+    assert run("receive", "temps", "--where", "x IS").exit_code == 0
+    assert len(node.opened) == 1
+
+
+def test_a_filtered_log_that_takes_too_long_is_a_failure(filled: FakeNode, run: Run) -> None:
+    filled.passes = lambda body: False
+    filled.slow = 1 << 30
+    answer = run("receive", "temps", "--property", "a=b", "--timeout", "0.001")
+    assert (answer.exit_code, answer.stderr) == (1, "nothing came for 0.001 s\n")
+
+
+def test_what_is_printed_of_a_subscription_is_settled(filled: FakeNode, run: Run) -> None:
+    answer = run("receive", "temps", "--durable", "nightly", "--max", "2", "--format", "body")
+    assert (answer.stdout, filled.settled) == ("a0\na1\n", [b"a0", b"a1"])
+    assert filled.opened == [{"log": "temps", "partition": None, "start": EARLIEST, "credit": 2, "durable": "nightly", "settle": "manual"}]
+    assert filled.containers == [CONTAINER]
+
+
+def test_nothing_is_settled_of_what_others_may_read_as_they_like(filled: FakeNode, run: Run) -> None:
+    run("receive", "temps")
+    assert filled.settled == []
+    assert filled.containers == [None]
+
+
+def test_a_subscription_is_followed_from_its_beginning_and_belongs_to_a_container(filled: FakeNode, run: Run) -> None:
+    run("receive", "temps", "--durable", "n", "--follow", "--timeout", "0.001", environment={"AMQP_STREAMS_CONTAINER_ID": "reports"})
+    assert filled.opened[0]["start"] == EARLIEST
+    assert filled.containers == ["reports"]
+
+
+def test_a_member_of_a_group_asks_for_its_partition_and_epoch(filled: FakeNode, run: Run) -> None:
+    answer = run("receive", "temps", "--group", "billing", "--partition", "1", "--epoch", "7", "--format", "body")
+    assert (answer.exit_code, answer.stdout, filled.settled) == (0, "b0\nb1\n", [b"b0", b"b1"])
+    (asked,) = filled.opened
+    assert {key: asked[key] for key in ("group", "partition", "epoch", "durable", "settle")} == {
+        "group": "billing", "partition": "1", "epoch": 7, "durable": "billing", "settle": "manual",
+    }  # fmt: skip
+    assert filled.containers == [None], "two members are two containers"

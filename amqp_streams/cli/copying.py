@@ -1,0 +1,127 @@
+"""From a consumer to stdout: events until there is nothing more to come, each in the form that was asked for."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from amqp_streams.cli.console import say
+from amqp_streams.cli.parameters import now_ms
+from amqp_streams.cli.positions import AtTime, Bounds, Remaining
+from amqp_streams.cli.rendering import Format, Shown, render
+from amqp_streams.cli.writing import Output
+from amqp_streams.client import ReceivedEvent, TimedOutError
+from amqp_streams.errors import WireError
+
+_FAILED: Final = 1
+_BATCH_EVENTS: Final = 500
+_SLICE_S: Final = 1.0
+"""How often a wait looks up: is stdout still read, has the moment of --until passed."""
+
+
+class Source(Protocol):
+    """Where events come from: a client's consumer, of a log or in a group."""
+
+    async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
+        """The next events; none when `timeout` seconds passed."""
+
+    async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
+        """The next of the events that there are now; none when there are no more. Raises TimedOutError when neither came in time."""
+
+    def settle(self, events: Iterable[ReceivedEvent]) -> None:
+        """These are dealt with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """When it is enough.
+
+    `drained`: when the node says that it has no more; `settles`: what was printed is settled, and nothing else is.
+    """
+
+    follow: bool = False
+    drained: bool = False
+    settles: bool = False
+    events_max: int | None = None
+    timeout_s: float | None = None
+    remaining: Remaining | None = None
+    bounds: Bounds = field(default_factory=lambda: Bounds(None, None))
+
+
+async def copy(source: Source, ending: Ending, form: Format) -> int:
+    """Events to stdout until there is nothing more to come; the exit status."""
+    output = Output()
+    left = ending.events_max
+    heard = time.monotonic()
+    while True:
+        events = await _next(source, ending, _BATCH_EVENTS if left is None else min(_BATCH_EVENTS, left))
+        if events:
+            kept = _kept(events, ending.remaining)
+            await output.write(b"".join(line_of(event, form) for event in kept))
+            heard = time.monotonic()
+            if ending.settles:
+                source.settle(events)
+            if left is not None:
+                left -= len(kept)
+        output.check()
+        if events is None or left == 0 or (ending.remaining is not None and not ending.remaining):
+            return 0
+        if not events and _past(ending.bounds):
+            return 0
+        if ending.timeout_s is not None and time.monotonic() - heard >= ending.timeout_s:
+            say(f"nothing came for {ending.timeout_s:g} s")
+            return 0 if ending.follow else _FAILED
+
+
+async def _next(source: Source, ending: Ending, count_max: int) -> Sequence[ReceivedEvent] | None:
+    """The next events; none when it is time to look up; None when there are no more."""
+    slice_s = min(_SLICE_S, ending.timeout_s or _SLICE_S)
+    if not ending.drained:
+        return await source.receive(count_max, timeout=slice_s)
+    try:
+        return await source.receive_retained(count_max, timeout=slice_s) or None
+    except TimedOutError:
+        return ()
+
+
+def line_of(event: ReceivedEvent, form: Format) -> bytes:
+    """What is printed for an event. One that no client can take apart must not stand in the way of those after it: it is shown whole."""
+    try:
+        return render(shown(event, form), form)
+    except WireError as error:
+        say(f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is stored")
+        return render(Shown(event.partition, event.offset, event.timestamp_ms, body=event.encode()), form)
+
+
+def shown(event: ReceivedEvent, form: Format) -> Shown:
+    """An event as it is printed; what the form does not show is not taken out of the message."""
+    if form is Format.BODY or form is Format.RAW:
+        return Shown(None, None, None, body=_stripped(event).body)
+    place, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
+    if form is Format.TEXT:
+        return Shown(*place, key=message.key, body=message.body)
+    return Shown(
+        *place,
+        key=message.key,
+        subject=message.subject,
+        content_type=message.content_type,
+        properties=message.properties,
+        annotations=message.annotations,
+        body=message.body,
+    )
+
+
+def _stripped(event: ReceivedEvent) -> ReceivedEvent:
+    """The event without the delivery's annotations: decoding them is most of the work, and the place was read from them already."""
+    return ReceivedEvent(event.encode())
+
+
+def _kept(events: Sequence[ReceivedEvent], remaining: Remaining | None) -> Sequence[ReceivedEvent]:
+    if remaining is None:
+        return events
+    return [event for event in events if remaining.wants(event.partition, event.offset, event.timestamp_ms)]
+
+
+def _past(bounds: Bounds) -> bool:
+    """The moment at which reading stops is over, and nothing is on its way."""
+    return isinstance(bounds.place, AtTime) and now_ms() > bounds.place.ms + 1000
