@@ -65,7 +65,7 @@ class Request:
 @click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
               help="Take the partition from whoever has it with a smaller epoch. With --partition.")  # fmt: skip
 @click.option("--durable", metavar="NAME", help="Go on where the subscription NAME was left: the node keeps the place.")
-@click.option("--container-id", metavar="ID", envvar="AMQP_STREAMS_CONTAINER_ID", show_envvar=True,
+@click.option("--container-id", metavar="ID",
               help=f"Who we are; a subscription is one container's.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
 @click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
               help="text for people, json a line each, body and a line end, raw: the body alone.")  # fmt: skip

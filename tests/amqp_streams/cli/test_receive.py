@@ -189,7 +189,7 @@ def test_nothing_is_settled_of_what_others_may_read_as_they_like(filled: FakeNod
 
 
 def test_a_subscription_is_followed_from_its_beginning_and_belongs_to_a_container(filled: FakeNode, run: Run) -> None:
-    run("receive", "temps", "--durable", "n", "--follow", "--timeout", "0.001", environment={"AMQP_STREAMS_CONTAINER_ID": "reports"})
+    run("receive", "temps", "--durable", "n", "--container-id", "reports", "--follow", "--timeout", "0.001")
     assert filled.opened[0]["start"] == EARLIEST
     assert filled.containers == ["reports"]
 
