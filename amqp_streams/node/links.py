@@ -1,9 +1,12 @@
-"""The links of a node: by log, and by the name that makes a link the same link on another connection. Spec: AMQP 2.6.1."""
+"""The links of a node: by log, and by the name that makes a link the same link on another connection. Spec: AMQP 2.6.1.
+
+Law: only links that carry a log's events, or are about their places, are known by name: what else a connection has is its own.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Pending, Producing
+from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Kept, Pending, Producing
 
 Identity: TypeAlias = tuple[str | None, str, str, bool]
 
@@ -24,7 +27,7 @@ class Links:
     def add(self, request: AttachRequest, link: Grant | Pending) -> None:
         """A link is there, or waits."""
         identity = _identity(request)
-        if identity is not None:
+        if identity is not None and isinstance(link, Producing | Consuming | Kept | Pending):
             self._by_name[identity] = link
             self._names[link] = identity
         if isinstance(link, Producing | Consuming | Informing):

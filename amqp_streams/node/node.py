@@ -98,7 +98,8 @@ class Node:
         if log is not None and request.consumer and not _wants_info(request):
             return self._consumers.attach(request, log, now_ms)
         grant = self._granted(request, log, permissions)
-        self._steal(request, now_ms)
+        if isinstance(grant, Producing | Kept):
+            self._steal(request, now_ms)
         self._links.add(request, grant)
         return grant
 
