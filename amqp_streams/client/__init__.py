@@ -5,7 +5,7 @@
 
 import logging
 
-from amqp_streams.client.aio import Client, Consumer, Management, Pending, Producer, Receipt, connect
+from amqp_streams.client.aio import Client, Consumer, GroupConsumer, Management, Pending, Producer, Receipt, connect
 from amqp_streams.client.errors import (
     AuthenticationError,
     ClosedError,
@@ -15,6 +15,8 @@ from amqp_streams.client.errors import (
     LinkError,
     LinkRefusedError,
     ManagementError,
+    OwnershipLostError,
+    RedirectError,
     RejectedError,
     ReleasedError,
     SendError,
@@ -64,6 +66,7 @@ __all__ = [
     "Consumer",
     "EndpointError",
     "Event",
+    "GroupConsumer",
     "Latest",
     "LinkError",
     "LinkRefusedError",
@@ -72,11 +75,13 @@ __all__ = [
     "Management",
     "ManagementError",
     "Outcome",
+    "OwnershipLostError",
     "PartitionInfo",
     "Pending",
     "Producer",
     "Receipt",
     "ReceivedEvent",
+    "RedirectError",
     "RejectedError",
     "ReleasedError",
     "RetryPolicy",

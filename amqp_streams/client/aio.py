@@ -14,14 +14,15 @@ from amqp_streams.client.address import Address
 from amqp_streams.client.connector import Connector
 from amqp_streams.client.consumer import Consumer
 from amqp_streams.client.errors import ConnectionLostError
+from amqp_streams.client.group import GroupConsumer, GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
-from amqp_streams.client.options import LATEST, RetryPolicy, Settle, Start, TlsOptions
+from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, Settle, Start, TlsOptions
 from amqp_streams.client.producer import Pending, Producer, Receipt
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Wire
 
-__all__ = ["Client", "Consumer", "Management", "Pending", "Producer", "Receipt", "connect"]
+__all__ = ["Client", "Consumer", "GroupConsumer", "Management", "Pending", "Producer", "Receipt", "connect"]
 
 _T = TypeVar("_T")
 
@@ -82,6 +83,40 @@ class Client:
             group=group,
             epoch=epoch,
             durable=durable,
+        )
+
+    def group_consumer(
+        self,
+        log: str,
+        group: str,
+        *,
+        start: Start = EARLIEST,
+        settle: GroupSettle = "auto",
+        credit: int = 1000,
+        candidates: int = 4,
+        ahead_ms: int = 250,
+        filters: Mapping[str, object] | None = None,
+        on_assigned: Callable[[str], object] | None = None,
+        on_revoked: Callable[[str], object] | None = None,
+    ) -> GroupConsumer:
+        """A member of consumer group `group` of `log`, with its share of the partitions; joins when entered with `async with`.
+
+        The node keeps the group's place in each partition; `start` counts where it has none yet. `credit` bounds what is unread or
+        unsettled here of a partition, `ahead_ms` the time that what is fetched ahead lasts: less lets partitions move faster. `candidates`
+        bounds the attaches that wait for a partition. `on_assigned` and `on_revoked` are called with a partition that came or went.
+        """
+        return GroupConsumer(
+            self._connector,
+            log,
+            group,
+            start=start,
+            settle=settle,
+            credit=credit,
+            candidates=candidates,
+            ahead_ms=ahead_ms,
+            filters=filters,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
         )
 
     async def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:

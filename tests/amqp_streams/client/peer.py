@@ -40,6 +40,11 @@ class Node:
         self.attaches: list[Any] = []
         self.outcomes: list[tuple[int, bool]] = []
         self.on_attach: Callable[[Any, Any], None] = lambda peer, link: None
+        self.on_detach: Callable[[Any, Any], None] = lambda peer, link: None
+        self.holds: Callable[[Any, Any], bool] = lambda peer, link: False
+        """True: this attach is not answered; `Peer.take` or `Peer.refuse` does it later."""
+        self.queue_of: Callable[[Any], str] = lambda link: str(link.target.address or link.source.address)
+        """Where what is sent on a link comes from, in `outgoing`."""
         self.answer: Callable[[bytes], tuple[str, bytes] | None] = lambda message: None
 
 
@@ -149,17 +154,23 @@ class Peer:
         self.node.attaches.append(link)
         condition = self.node.refused.get(address)
         if condition is not None:
-            if self.node.null_termini:
-                link.source.type = link.target.type = proton.Terminus.UNSPECIFIED
-            link.open()
-            link.condition = condition
-            link.close()
-            return
+            self.refuse(link, condition)
+        elif not self.node.holds(self, link):
+            self.take(link, self.node.link_properties)
+
+    def refuse(self, link: Any, condition: proton.Condition) -> None:
+        if self.node.null_termini:
+            link.source.type = link.target.type = proton.Terminus.UNSPECIFIED
+        link.open()
+        link.condition = condition
+        link.close()
+
+    def take(self, link: Any, properties: dict[str, object]) -> None:
         link.source.copy(link.remote_source)
         if not self.node.keeps_filters:
             link.source.filter.clear()
         link.target.copy(link.remote_target)
-        link.properties = {proton.symbol(key): value for key, value in self.node.link_properties.items()} or None
+        link.properties = {proton.symbol(key): value for key, value in properties.items()} or None
         if self.node.max_message_size:
             link.max_message_size = self.node.max_message_size
         link.open()
@@ -172,6 +183,7 @@ class Peer:
     def _link_remote_close(self, event: Any) -> None:
         if event.link in self.senders:
             self.senders.remove(event.link)
+        self.node.on_detach(self, event.link)
         event.link.close()
 
     def _delivery(self, event: Any) -> None:
@@ -212,7 +224,7 @@ class Peer:
 
     def deliver(self) -> None:
         for link in self.senders:
-            outgoing = self.node.outgoing[link.target.address or link.source.address]
+            outgoing = self.node.outgoing[self.node.queue_of(link)]
             while outgoing and link.credit > 0:
                 self._tags += 1
                 delivery = link.delivery(str(self._tags))
