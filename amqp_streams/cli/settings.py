@@ -21,7 +21,7 @@ PREFIX: Final = "AMQP_STREAMS_"
 _SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"groups": GroupSettings, "limits": Limits, "tls": TlsSettings}
 _FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {"access": AccessRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect}
 """Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives them."""
-_LISTS: Final = frozenset({("listen",), ("listen_tls",), ("log",)})
+_LISTS: Final = frozenset({("groups", "only"), ("listen",), ("listen_tls",), ("log",)})
 _PATHS: Final = frozenset({("data_dir",), ("users",), ("tls", "certificate"), ("tls", "key"), ("tls", "client_ca")})
 
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from amqp_streams.cli.settings import Name, flag_of, node_settings, settable, variable_of, written_names
-from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, TlsSettings
+from amqp_streams.config import AnonymousAccess, GroupSettings, Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, TlsSettings
 from amqp_streams.errors import ConfigError
 
 DIRECTORY: Mapping[Name, object] = {("data_dir",): "data"}
@@ -256,6 +257,14 @@ def test_the_same_name_as_value_and_table_is_refused_with_both_places(tmp_path: 
     assert said == f"limits is a value ({path}) and a table (AMQP_STREAMS_LIMITS_CREDIT): only one of them can be"
 
 
+def test_groups_come_from_the_file_and_from_variables(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text('data_dir = "d"\n[groups]\nonly = ["billing"]\npause = "1s"\n')
+    assert node_settings({}, {}, path).groups == GroupSettings(only=("billing",), pause_ms=1000)
+    environment = {"AMQP_STREAMS_GROUPS_ONLY": "billing, audit-*", "AMQP_STREAMS_GROUPS_WAIT": "0"}
+    assert node_settings({}, environment, path).groups == GroupSettings(only=("billing", "audit-*"), pause_ms=1000, wait_ms=0)
+
+
 def test_every_setting_and_its_variable_is_in_the_reference() -> None:
     text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `")]
@@ -266,15 +275,18 @@ def test_every_setting_and_its_variable_is_in_the_reference() -> None:
         assert any(row.startswith(f"| `{word}` |") for row in rows), word
 
 
-def test_defaults_of_limits_in_the_reference_are_those_in_force() -> None:
+@pytest.mark.parametrize(("section", "model"), [("limits", Limits), ("groups", GroupSettings)])
+def test_defaults_in_the_reference_are_those_in_force(section: str, model: type[BaseModel]) -> None:
     text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
     told = {
-        cells[1].strip().strip("`"): cells[3].strip().strip("`")
+        cells[1].strip().strip("`").removeprefix("groups."): cells[3].strip().strip("`")
         for cells in (line.split("|") for line in text.splitlines())
-        if len(cells) == 6 and "AMQP_STREAMS_LIMITS_" in cells[2]
+        if len(cells) == 6 and f"AMQP_STREAMS_{section.upper()}_" in cells[2]
     }
-    names = dict.fromkeys(written_names(Limits).values())
-    assert Limits.model_validate({name: told[name] for name in names}) == Limits()
+    names = set(written_names(model).values())
+    assert told.keys() == names
+    given: dict[str, object] = {name: () if told[name] == "any" else told[name] for name in names}
+    assert model.model_validate(given) == model()
 
 
 def test_every_dependency_is_accounted_for() -> None:
