@@ -1,5 +1,6 @@
 """The error tree: whose fault it is decides the class (house rule: peer, world; our own faults are asserts)."""
 
+from collections.abc import Mapping
 from typing import Final
 
 _DESCRIPTION_MAX: Final = 1024
@@ -12,13 +13,13 @@ class AmqpStreamsError(Exception):
 class PeerError(AmqpStreamsError):
     """The peer asked for something it may not have; answered with `condition` and `description`.
 
-    `info` goes into the error's info map (AMQP 2.8.14): short strings only.
+    `info` goes into the error's info map (AMQP 2.8.14), its keys as symbols: short strings and numbers, of AMQP's types where it matters.
     """
 
-    def __init__(self, condition: str, description: str, info: dict[str, str] | None = None) -> None:
+    def __init__(self, condition: str, description: str, info: Mapping[str, str | int] | None = None) -> None:
         self.condition: Final = condition
         self.description: Final = description[:_DESCRIPTION_MAX]
-        self.info: Final = dict(info or {})
+        self.info: Final[dict[str, str | int]] = dict(info or {})
         super().__init__(f"{condition}: {self.description}")
 
 

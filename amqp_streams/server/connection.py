@@ -1,49 +1,28 @@
 """One connection: bytes from a channel through SASL into the engine, and back. The thin shell around `Dispatch`.
 
-Stages: the security layer (`SaslServer`), then AMQP. A peer that is too slow to open, silent for too long, or breaks the protocol is
+Stages: the security layer (`SecurityLayer`), then AMQP. A peer that is too slow to open, silent for too long, or breaks the protocol is
 closed; a peer that does not read stops being written to (`blocked`), and its links wait.
 """
 
 from collections.abc import Callable
-from concurrent.futures import Executor
-from functools import partial
-from typing import Protocol
+from itertools import count
+from typing import Final
 
 from amqp_streams import names
-from amqp_streams.config import AnonymousAccess, NodeSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.server.channel import ByteChannel
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.control import ReplyLink
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
+from amqp_streams.server.guard import Guard, Login
 from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
+from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import TICK_S, EventService
-from amqp_streams.wire import sasl
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, EchoFinder
 
-
-class PasswordCheck(Protocol):
-    """Who may log in."""
-
-    def verify(self, name: str, password: str) -> bool:
-        """Whether it is the user's password. Slow (tens of ms): called on a thread."""
-
-
-def anonymous_allowed(rule: AnonymousAccess, *, loopback: bool) -> bool:
-    """Whether a peer without a user is let in here."""
-    return rule is AnonymousAccess.ALWAYS or (rule is AnonymousAccess.LOOPBACK and loopback)
-
-
-def mechanisms(settings: NodeSettings, channel: ByteChannel, *, users: bool) -> dict[str, Callable[[], sasl.Mechanism]]:
-    """What is offered to this peer, strongest first. Never empty: a peer that may not come in at all fails at PLAIN."""
-    offered: dict[str, Callable[[], sasl.Mechanism]] = {}
-    if users and (channel.secure or channel.loopback or settings.plain_without_tls):
-        offered["PLAIN"] = sasl.Plain
-    if anonymous_allowed(settings.anonymous, loopback=channel.loopback):
-        offered["ANONYMOUS"] = sasl.Anonymous
-    return offered or {"PLAIN": sasl.Plain}
+_NUMBERS: Final = count(1)
 
 
 class AmqpConnection:
@@ -54,23 +33,22 @@ class AmqpConnection:
         "_dispatch",
         "_echoes",
         "_engine",
-        "_executor",
         "_lost",
         "_open_before_ms",
         "_other_frames",
-        "_sasl",
+        "_security",
         "_service",
         "_stalled",
-        "_users",
+        "expires_ms",
+        "number",
         "user",
+        "user_groups",
     )
 
-    def __init__(self, service: EventService, channel: ByteChannel, *, users: PasswordCheck | None, executor: Executor) -> None:
+    def __init__(self, service: EventService, channel: ByteChannel, guard: Guard) -> None:
         self._service = service
         self._channel = channel
-        self._users = users
-        self._executor = executor
-        self._sasl: sasl.SaslServer | None = sasl.SaslServer(mechanisms(service.settings, channel, users=users is not None))
+        self._security = SecurityLayer(guard, channel, self._admitted)
         self._engine: Engine | None = None
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
@@ -79,6 +57,9 @@ class AmqpConnection:
         self._stalled: set[ConsumerLink] = set()
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
+        self.user_groups: frozenset[str] = frozenset()
+        self.expires_ms: int | None = None
+        self.number = next(_NUMBERS)
         service.connections.add(self)
 
     # -- bytes in
@@ -87,8 +68,8 @@ class AmqpConnection:
         """Bytes arrived."""
         if self._engine is not None:
             self._feed(data)
-        elif self._sasl is not None:
-            self._perform(self._sasl.feed(bytes(data)))
+        else:
+            self._security.received(bytes(data))
 
     def _feed(self, data: memoryview | bytes) -> None:
         engine, dispatch = self._engine, self._dispatch
@@ -118,53 +99,10 @@ class AmqpConnection:
                 if isinstance(link, ProducerLink):
                     link.show_flow()
 
-    # -- the security layer
-
-    def _perform(self, events: list[sasl.Event]) -> None:
-        for event in events:
-            match event:
-                case sasl.Send(data):
-                    self._channel.write(data)
-                case sasl.VerifyPlain(user, password):
-                    self._verify(user, password)
-                case sasl.Authenticated(user, mechanism, _, leftover):
-                    self.user = user
-                    self._service.note("authenticated", peer=self._channel.peer, user=user or "", mechanism=mechanism)
-                    self._begin_amqp(leftover)
-                case sasl.NoSasl(leftover):
-                    self._begin_without_sasl(leftover)
-                case sasl.Failed(reason):
-                    self._service.warn("sasl_failed", peer=self._channel.peer, reason=reason)
-                    self._sasl = None
-                    self._channel.close()
-
-    def _verify(self, user: str, password: str) -> None:
-        """Check on a thread: a good password hash takes tens of milliseconds."""
-        self._channel.pause_reading()
-        check = self._users.verify if self._users is not None else _nobody
-        future = self._executor.submit(check, user, password)
-        future.add_done_callback(
-            lambda done: self._service.on_loop(partial(self._verified, user, done.exception() is None and done.result()))
-        )
-
-    def _verified(self, user: str, good: bool) -> None:  # the answer itself
-        if self._lost or self._sasl is None or self._sasl.done:
-            return
-        self._channel.resume_reading()
-        self._perform(self._sasl.verified(user if good else None))
-
-    def _begin_without_sasl(self, leftover: bytes) -> None:
-        if anonymous_allowed(self._service.settings.anonymous, loopback=self._channel.loopback):
-            self._begin_amqp(leftover)
-            return
-        self._service.warn("sasl_required", peer=self._channel.peer)
-        self._sasl = None
-        self._channel.write(sasl.SASL_HEADER)  # AMQP 2.2: the header that we would accept, then close
-        self._channel.close()
-
-    def _begin_amqp(self, leftover: bytes) -> None:
+    def _admitted(self, login: Login, leftover: bytes) -> None:
+        """The security layer knows who it is: the rest is AMQP."""
         limits = self._service.limits
-        self._sasl = None
+        self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
         self._engine = Engine(frame_bytes_max=limits.frame_bytes, channels_max=limits.sessions, idle_timeout_ms=limits.idle_timeout_ms)
         self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
         self._feed(leftover)
@@ -211,6 +149,11 @@ class AmqpConnection:
         if not self._lost:
             self._channel.resume_reading()
 
+    def links_changed(self) -> None:
+        """A link needs another kind of attention than before."""
+        if self._dispatch is not None:
+            self._dispatch.look_at_links()
+
     def reply_link(self, address: str | None) -> ReplyLink | None:
         """The link of this connection that answers to this address travel on; without an address, the only one."""
         links = [] if self._dispatch is None else [link for link in self._dispatch.links.values() if isinstance(link, ReplyLink)]
@@ -250,8 +193,14 @@ class AmqpConnection:
                 link.close(PeerError(names.LINK_DETACH_FORCED, error.description))
             self._engine.close(error)
             self.flush()
-        self._sasl = None
+        self._security.end()
         self._channel.close()
+
+    def cut(self, reason: str) -> None:
+        """End it at once, without a word: what the peer has not taken is dropped."""
+        if not self._lost:
+            self._service.warn("connection_cut", peer=self._channel.peer, reason=reason)
+            self._channel.abort()
 
     def lost(self) -> None:
         """The channel is gone. Links die before the engine's memory does."""
@@ -262,8 +211,5 @@ class AmqpConnection:
         if self._engine is not None:
             self._engine.free()
             self._engine = None
-        self._sasl = None
-
-
-def _nobody(_user: str, _password: str) -> bool:
-    return False
+        self._security.end()
+        self._service.effects.carry_out()  # not earlier: none of them may find a link of this connection

@@ -1,4 +1,8 @@
-"""A consumer's link: a log's records, as far as credit goes. Spec: Event Streams 4.3, 4.4, 5.1; AMQP 2.6.7, 2.6.12."""
+"""A consumer's link: a log's records, as far as credit goes. Spec: Event Streams 4.3, 4.4, 4.5, 5.1; AMQP 2.6.7, 2.6.12.
+
+Laws: a link that was closed or evicted sends nothing more, and what is settled on it then counts no more; one that leaves sends nothing
+more and ends when all that it sent is settled. What such a link would have sent again stays for whoever has the place next.
+"""
 
 from collections import deque
 from collections.abc import Sequence
@@ -40,7 +44,7 @@ class _Redelivery:
 class ConsumerLink(Link[Consuming]):
     """Delivers a log's records, as far as credit goes."""
 
-    __slots__ = ("again", "container", "presettled", "scheduled", "size_max", "used", "writers")
+    __slots__ = ("again", "container", "keeps", "leaving", "presettled", "scheduled", "size_max", "used", "watched", "writers")
 
     def __init__(
         self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
@@ -55,10 +59,18 @@ class ConsumerLink(Link[Consuming]):
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
         self.used = False
+        self.leaving: PeerError | None = None
+        self.keeps = grant.keeps
+        """Its place outlives it: the node is told what is settled."""
+        self.watched = grant.keeps
+        """Whether each settlement on it matters to somebody: those of other links are dealt with unseen (`Dispatch.run`)."""
 
     def pump(self) -> None:
         """Send what credit, window and the turn's budget allow; asks for another turn when there is more."""
         if not self.alive or self.closing:
+            return
+        if self.leaving is not None:
+            self._pump_leaving()
             return
         try:
             self._pump()
@@ -90,6 +102,8 @@ class ConsumerLink(Link[Consuming]):
             run = node.next_run(self.grant, min(credit, room, budget), self.service.now_ms())
             if isinstance(run, Passed):
                 budget -= PASSED_COST
+                if self.keeps:
+                    self.service.cursors_moved()
                 continue
             if run is None:
                 if lib.pn_link_get_drain(pointer):
@@ -98,17 +112,83 @@ class ConsumerLink(Link[Consuming]):
             budget -= run.count
             self._send(run)
 
-    def returned(self, returned: transfers.Returned) -> None:
-        """A consumer gave a delivery back."""
+    def _pump_leaving(self) -> None:
+        self._leave_if_settled()
+        if not self.closing:
+            if lib.pn_link_get_drain(self.pointer):
+                lib.pn_link_drained(self.pointer)
+            self.owner.stall(self)
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach for good, saying why; whoever waits for its place need not wait for the peer's answer."""
+        if self.alive and not self.closing:
+            super().close(error)
+            self.service.effects.detached(self)
+            self.service.effects.soon()
+
+    def evict(self, error: PeerError) -> None:
+        """Close now: another link has its place. A peer that does not take what was sent before is cut off, or it would get that later."""
+        self.close(error)
+        if self.alive and (self.keeps or self.grant.group is not None) and lib.pn_link_queued(self.pointer):
+            self.owner.flush()
+            if lib.pn_link_queued(self.pointer):
+                self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
+
+    def leave(self, error: PeerError, within_ms: int) -> None:
+        """Send nothing more, and close with this error when all is settled, or after so long."""
+        if not self.alive or self.closing or self.leaving is not None:
+            return
+        self.leaving = error
+        self.watched = True
+        self.owner.links_changed()
+        self.owner.flush()
+        self._leave_if_settled()
+        if not self.closing:
+            self.service.later(within_ms, self._overdue)
+
+    def _leave_if_settled(self) -> None:
+        if (
+            self.leaving is not None
+            and not self.closing
+            and not lib.pn_link_unsettled(self.pointer)
+            and not lib.pn_link_queued(self.pointer)
+        ):
+            self.close(self.leaving)
+
+    def _overdue(self) -> None:
+        if self.leaving is not None and self.alive and not self.closing:
+            self.evict(self.leaving)
+            self.owner.flush()
+
+    def disposition(self, delivery: Pointer) -> None:
+        """The peer has said something of a delivery."""
+        if self.closing or not self.keeps:
+            returned = transfers.settle_outgoing(delivery)
+            if returned is not None and not self.closing:
+                self._returned(returned)
+        else:
+            placed = transfers.settle_placed(delivery)
+            if placed is not None and not (placed.returned is not None and self._returned(placed.returned)):
+                self._settled(placed.partition, placed.number)
+        self._leave_if_settled()
+
+    def _settled(self, partition: int, number: int) -> None:
+        self.service.node.settled(self.grant, partition, number)
+        self.service.cursors_moved()
+
+    def _returned(self, returned: transfers.Returned) -> bool:
+        """A consumer gave a delivery back; whether it is to be sent again."""
         verdict = outcome.after(
             returned.outcome,
             delivery_count=returned.attempt,
             failed=returned.failed,
             undeliverable_here=returned.undeliverable_here,
         )
-        if verdict is not None and len(self.again) < self.service.limits.unsettled:
-            self.again.append(_Redelivery(returned.partition, returned.number, verdict.delivery_count))
-            self.service.pump_later(self)
+        if verdict is None or len(self.again) >= self.service.limits.unsettled:
+            return False
+        self.again.append(_Redelivery(returned.partition, returned.number, verdict.delivery_count))
+        self.service.pump_later(self)
+        return True
 
     def _send(self, run: Run) -> None:
         chunk, start, stop = run.chunk, run.start, run.start + run.count
@@ -118,6 +198,7 @@ class ConsumerLink(Link[Consuming]):
             self._send_announced(run)
             start += 1
         if start == stop:
+            self._gone(run, 1)
             return
         annotations = self.writers[run.partition.index].runs(chunk.base + start, chunk.timestamps[start:stop])
         messages = assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop])
@@ -133,8 +214,15 @@ class ConsumerLink(Link[Consuming]):
         counters = self.service.node.counters[self.grant.log.name]
         counters.events_out += fitting
         counters.bytes_out += sent
+        self._gone(run, start - run.start + fitting)
         if fitting < len(messages):
             raise self._too_large(run, first + fitting, messages[fitting])
+
+    def _gone(self, run: Run, count: int) -> None:
+        """The first `count` records of the run are sent: where nobody settles them, that is the end of it."""
+        if self.presettled and self.keeps:
+            self.service.node.sent(self.grant, run, count)
+            self.service.cursors_moved()
 
     def _fitting(self, messages: Sequence[bytes]) -> int:
         """How many of the messages, from the first, the peer takes."""
@@ -189,6 +277,8 @@ class ConsumerLink(Link[Consuming]):
             self.service.warn(
                 "redelivery_gone", link=self.name, log=self.grant.log.name, partition=redelivery.partition, record=redelivery.number
             )
+            if self.keeps:
+                self._settled(redelivery.partition, redelivery.number)
             return
         (annotations,) = self.writers[redelivery.partition].run(redelivery.number, run.chunk.timestamps[run.start], 1)
         self._send_single(run, run.start, annotations, delivery_count=redelivery.delivery_count)

@@ -82,10 +82,12 @@ class ManagementLink(IncomingLink[Managing]):
             description = "reply-to names no receiver of this connection: attach one first (source $management, or a dynamic source)"
             transfers.reject(delivery, names.PRECONDITION_FAILED, description)
             return
-        answer = self.service.node.manage(request)
+        answer = self.service.node.manage(request, self.owner.user, self.owner.user_groups)
         transfers.accept([delivery])
         carrier.post(management.answer_message(request, answer))
-        if request.operation == "DELETE" and answer.status == management.NO_CONTENT:
+        self.service.effects.carry_out()
+        of_a_log = request.type in ("", names.LOG_TYPE)
+        if of_a_log and request.operation == "DELETE" and answer.status == management.NO_CONTENT:
             self.service.log_closed(request.name)
 
 

@@ -4,6 +4,8 @@ Law: nothing a peer sends raises out of here. What it may not have is answered w
 that is wrong: the delivery, the link, the session, the connection.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from cproton_ffi import lib
@@ -15,9 +17,21 @@ from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
 from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
 from amqp_streams.server.links import AnyLink, Owner, Service
+from amqp_streams.server.pending import KeptLink, PendingLink
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.termini import answer_termini, attach_request
-from amqp_streams.streams.attach import Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
+from amqp_streams.streams.attach import (
+    AttachRequest,
+    Consuming,
+    Grant,
+    Informing,
+    Kept,
+    Managing,
+    Pending,
+    Producing,
+    Relaying,
+    Replying,
+)
 
 OFFERED: Final = (
     names.CAPABILITY_EVENT_STREAMS,
@@ -101,8 +115,7 @@ class Dispatch:
 
     def lost(self) -> None:
         """The connection is gone: no pointer is used from here on."""
-        for link in tuple(self.links.values()):
-            self._forget(link)
+        self._forget_all(tuple(self.links.values()))
 
     # -- deliveries
 
@@ -111,9 +124,7 @@ class Dispatch:
         link = self.links.get(pointer)
         match link:
             case ConsumerLink():
-                returned = transfers.settle_outgoing(delivery)
-                if returned is not None:
-                    link.returned(returned)
+                link.disposition(delivery)
             case ProducerLink() if link.second and link.settled_by_sender(delivery):
                 pass
             case ProducerLink() | ManagementLink():
@@ -136,7 +147,7 @@ class Dispatch:
             case lib.PN_LINK_FLOW:
                 self._on_flow(lib.pn_event_link(event))
             case lib.PN_LINK_REMOTE_CLOSE | lib.PN_LINK_REMOTE_DETACH:
-                self._on_detach(lib.pn_event_link(event))
+                self._on_detach(lib.pn_event_link(event), closed=kind == lib.PN_LINK_REMOTE_CLOSE)
             case lib.PN_SESSION_REMOTE_CLOSE:
                 self._on_end(lib.pn_event_session(event))
             case lib.PN_CONNECTION_REMOTE_CLOSE:
@@ -154,35 +165,55 @@ class Dispatch:
         if len(self.links) + len(self._refused) >= HANDLES_PER_LINK * self._service.limits.links:
             self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many links that were refused and not detached"))
             return
+        service, owner = self._service, self._owner
         try:
-            if len(self.links) >= self._service.limits.links:
-                description = f"a connection has at most {self._service.limits.links} links"
-                raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
-            request = attach_request(pointer, self.container, self._service.limits.filter_bytes)
-            grant = self._service.node.attach(request)
+            if len(self.links) >= service.limits.links:
+                raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"a connection has at most {service.limits.links} links")
+            request = attach_request(pointer, self.container, service.limits.filter_bytes, owner)
+            grant = service.node.attach(request, service.monotonic_ms())
         except PeerError as error:
-            self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
             self._refuse(pointer, error)
-            return
         except StorageError as error:
             self._refuse(pointer, PeerError(names.INTERNAL_ERROR, str(error)))
-            return
+        else:
+            if isinstance(grant, Pending):
+                self._add(PendingLink(service, owner, pointer, grant, partial(self._on_answer, pointer, request)))
+            else:
+                self._grant(pointer, request, grant)
+        service.effects.carry_out()
+
+    def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
+        """A pending attach is granted or denied."""
+        del self.links[pointer]
+        if isinstance(outcome, PeerError):
+            self._refuse(pointer, outcome)
+        else:
+            self._grant(pointer, request, outcome)
+
+    def _grant(self, pointer: Pointer, request: AttachRequest, grant: Grant) -> None:
         answer_termini(pointer, request, grant)
         message_bytes = self._service.limits.message_bytes
         lib.pn_link_set_max_message_size(pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes)
         lib.pn_link_open(pointer)
         link = self._link(pointer, request.link, grant)
-        self.links[pointer] = link
-        self._look_at_links()
+        self._add(link)
         self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
+        elif isinstance(link, ConsumerLink) and lib.pn_link_credit(pointer) > 0:  # it came while the attach was pending
+            self._service.pump_later(link)
+
+    def _add(self, link: AnyLink) -> None:
+        self.links[link.pointer] = link
+        self._service.effects.attached(link)
+        self.look_at_links()
 
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
         """A refused link is there until its peer detaches, and the peer may send on it."""
+        self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
         refuse_link(pointer, error)
         self._refused[pointer] = lib.pn_link_session(pointer)
-        self._look_at_links()
+        self.look_at_links()
 
     def _link(self, pointer: Pointer, name: str, grant: Grant) -> AnyLink:
         service, owner = self._service, self._owner
@@ -203,39 +234,50 @@ class Dispatch:
                 return ManagementLink(service, owner, pointer, name, grant)
             case Replying():
                 return ReplyLink(service, owner, pointer, name, grant)
+            case Kept():
+                return KeptLink(service, owner, pointer, name, grant)
 
     def _on_flow(self, pointer: Pointer) -> None:
         link = self.links.get(pointer)
-        if isinstance(link, ConsumerLink | InfoLink | ReplyLink):
+        if isinstance(link, ConsumerLink | InfoLink | ReplyLink | KeptLink):
             link.pump()
 
-    def _on_detach(self, pointer: Pointer) -> None:
+    def _on_detach(self, pointer: Pointer, *, closed: bool) -> None:
         link = self.links.get(pointer)
         if link is not None:
-            self._forget(link)
+            if isinstance(link, PendingLink):
+                link.close()
+            self._forget(link, closed=closed)
             self._service.note(
                 "link_detached", peer=self.peer, link=link.name, reason=condition_text(lib.pn_link_remote_condition(pointer))
             )
         self._refused.pop(pointer, None)
-        self._look_at_links()
+        self.look_at_links()
         lib.pn_link_close(pointer)
         lib.pn_link_free(pointer)
+        self._service.effects.carry_out()
 
     def _on_end(self, session: Pointer) -> None:
-        for link in tuple(self.links.values()):
-            if link.session == session:
-                self._forget(link)
+        self._forget_all([link for link in self.links.values() if link.session == session])
         self._refused = {pointer: owner for pointer, owner in self._refused.items() if owner != session}
-        self._look_at_links()
+        self.look_at_links()
         lib.pn_session_close(session)
         lib.pn_session_free(session)
+        self._service.effects.carry_out()
 
     def _on_close(self) -> None:
         self.closed = True
         self.lost()
         lib.pn_connection_close(self._engine.connection)
+        self._service.effects.carry_out()
 
-    def _forget(self, link: AnyLink) -> None:
+    def _forget_all(self, links: Sequence[AnyLink]) -> None:
+        """Those that wait first: or else they would be given what the others leave."""
+        for link in sorted(links, key=lambda link: not isinstance(link, PendingLink)):
+            self._forget(link)
+
+    def _forget(self, link: AnyLink, *, closed: bool = False) -> None:
+        """A link is gone. What the node does about it is carried out by the caller, when no other link is half gone."""
         link.alive = False
         del self.links[link.pointer]
         match link:
@@ -244,17 +286,14 @@ class Dispatch:
             case ProducerLink():
                 link.let_go()
                 self._producers.remove(link)
-                self._service.node.detach(link.grant)
             case ConsumerLink():
                 self.consumers.discard(link)
-                self._service.node.detach(link.grant)
-            case InfoLink() | ReplyLink():
-                self._service.node.detach(link.grant)
-        self._look_at_links()
+        self._service.effects.detached(link, closed=closed)
 
-    def _look_at_links(self) -> None:
-        """Whether this connection is of a common kind: only consumers, or only a few producers that settle first."""
+    def look_at_links(self) -> None:
+        """Whether this connection is of a common kind: only ordinary consumers, or only a few producers that settle first."""
         links = len(self.links) + len(self._refused)
-        self._only_consumers = bool(self.consumers) and len(self.consumers) == links
+        only_consumers = bool(self.consumers) and len(self.consumers) == links
+        self._only_consumers = only_consumers and not any(consumer.watched for consumer in self.consumers)
         few = len(self._producers) == links <= _FEW_PRODUCERS
         self._few_producers = few and not any(producer.second for producer in self._producers)

@@ -185,8 +185,8 @@ class Engine:
         lib.pn_collector_free(self.collector)
 
 
-def refuse_link(link: Pointer, error: PeerError) -> None:
-    """Answer an attach with a null terminus and then a closing detach that says why (AMQP 2.6.3)."""
+def refuse_link(link: Pointer, error: PeerError | None) -> None:
+    """Answer an attach with a null terminus and then a closing detach that says why (AMQP 2.6.3); None: its peer left first."""
     lib.pn_terminus_set_type(lib.pn_link_source(link), lib.PN_UNSPECIFIED)
     lib.pn_terminus_set_type(lib.pn_link_target(link), lib.PN_UNSPECIFIED)
     lib.pn_link_open(link)

@@ -15,26 +15,34 @@ from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer, close_link
-from amqp_streams.streams.attach import Grant
+from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
 
 if TYPE_CHECKING:
     from amqp_streams.server.consumer import ConsumerLink
     from amqp_streams.server.control import ReplyLink
+    from amqp_streams.server.effects import Effects
     from amqp_streams.server.producer import ProducerLink
 
-G_co = TypeVar("G_co", bound=Grant, covariant=True)
+G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
 
 
 class Service(Protocol):
     """What links need of the server around them."""
 
     node: Node
+    effects: "Effects"
     limits: Limits
     container_id: str
 
     def now_ms(self) -> int:
         """The wall clock."""
+
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back: for time limits."""
+
+    def cursors_moved(self) -> None:
+        """Places that outlive their links have moved: write them soon."""
 
     def await_commit(self, link: "ProducerLink", deliveries: list[Pointer], receipt: Receipt) -> None:
         """Call `link.committed` when commit `receipt.sequence` is back."""
@@ -62,7 +70,11 @@ class Service(Protocol):
 
 
 class Owner(Protocol):
-    """The connection of a link."""
+    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own."""
+
+    user: str | None
+    user_groups: frozenset[str]
+    number: int
 
     def blocked(self) -> bool:
         """More than enough is on its way to this peer already; `drained` will pump its links again."""
@@ -78,6 +90,12 @@ class Owner(Protocol):
 
     def stall(self, link: "ConsumerLink") -> None:
         """Pump this link again when the peer has taken or settled something."""
+
+    def links_changed(self) -> None:
+        """A link of this connection needs another kind of attention than before."""
+
+    def cut(self, reason: str) -> None:
+        """End the connection at once, without a word: what its peer has not taken is dropped."""
 
     def reply_link(self, address: str | None) -> "ReplyLink | None":
         """The link of this connection that answers to this address travel on; without an address, the only one."""
@@ -103,6 +121,10 @@ class Link(Generic[G_co]):
         if self.alive and not self.closing:
             self.closing = True
             close_link(self.pointer, error)
+
+    def evict(self, error: PeerError) -> None:
+        """Close, for the node has taken the link away: it has forgotten it already."""
+        self.close(error)
 
 
 class IncomingLink(Link[G_co]):

@@ -22,6 +22,7 @@ from amqp_streams.server.admin import AdminServer, Phase, serve_admin
 from amqp_streams.server.channel import ByteChannel, Connection
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.engine import require_engine
+from amqp_streams.server.guard import Guard
 from amqp_streams.server.listener import Listeners, listen
 from amqp_streams.server.metrics import Metrics
 from amqp_streams.server.service import EventService
@@ -100,6 +101,7 @@ class Server:
         self._tls: Final = None if settings.tls is None else TlsContext(settings.tls)
         self._users: Final = None if settings.users_file is None else UsersFile.load(settings.users_file)
         self._executor: Final = ThreadPoolExecutor(_PASSWORD_THREADS, thread_name_prefix="passwords")
+        self._guard: Guard | None = None
         self._admin: AdminServer | None = None
         self._listeners: Listeners | None = None
 
@@ -111,6 +113,7 @@ class Server:
         """
         settings, limits = self.settings, self.settings.limits
         self.service = EventService(settings, store, asyncio.get_running_loop())
+        self._guard = Guard(settings, executor=self._executor, on_loop=self.service.on_loop, passwords=self._users, keys=self._users)
         self.service.on_commit = self._metrics.commits.observe
         self._metrics.source = self.service
         if settings.admin_listen is not None:
@@ -168,6 +171,7 @@ class Server:
             await self._admin.close(drain_s)
         self._executor.shutdown(wait=False, cancel_futures=True)
         if self.service is not None:
+            self.service.finish()
             self.service.store.close()
 
     def reload(self) -> None:
@@ -178,4 +182,5 @@ class Server:
 
     def _connect(self, channel: ByteChannel) -> Connection:
         assert self.service is not None
-        return AmqpConnection(self.service, channel, users=self._users, executor=self._executor)
+        assert self._guard is not None
+        return AmqpConnection(self.service, channel, self._guard)

@@ -17,9 +17,10 @@ import structlog
 
 from amqp_streams import names
 from amqp_streams.config import Limits, NodeSettings
-from amqp_streams.errors import PeerError
+from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.server.consumer import ConsumerLink
+from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
 from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
@@ -78,7 +79,10 @@ class EventService:
             new_id=lambda: uuid.uuid4().hex,
             auto_create_partitions=settings.auto_create_partitions,
             partitions_max=self.limits.partitions,
+            groups=settings.groups,
+            limits=self.limits,
         )
+        self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.ready = False
         self.connections: set[LiveConnection] = set()
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
@@ -92,7 +96,9 @@ class EventService:
         self._held = 0
         self._ticks = 0
         self._ticker: asyncio.TimerHandle | None = None
+        self._cursor_flush: asyncio.TimerHandle | None = None
         store.on_commit = self._committed
+        store.states.on_written = self._state_written
 
     # -- clock and log lines
 
@@ -214,6 +220,23 @@ class EventService:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_turn)
 
+    # -- places and epochs
+
+    def cursors_moved(self) -> None:
+        """Write the places that moved, a little later: many settlements are one write."""
+        if self._cursor_flush is None:
+            self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
+
+    def _flush_cursors(self) -> None:
+        self._cursor_flush = None
+        self.node.flush_cursors(self.now_ms())
+
+    def _state_written(self, number: int, failure: StorageError | None) -> None:
+        if failure is not None:
+            log.error("state_not_written", reason=str(failure))
+        self.node.state_written(number, failure, self.monotonic_ms())
+        self.effects.carry_out()
+
     # -- logs
 
     def log_closed(self, name: str) -> None:
@@ -246,6 +269,8 @@ class EventService:
         now_ms = self.monotonic_ms()
         for connection in tuple(self.connections):
             connection.tick(now_ms)
+        self.node.tick(now_ms)
+        self.effects.carry_out()
         for consumer in self.node.consumers():
             link = consumer.carrier
             if isinstance(link, ConsumerLink):
@@ -261,6 +286,12 @@ class EventService:
         self.ready = False
         if self._ticker is not None:
             self._ticker.cancel()
+
+    def finish(self) -> None:
+        """Nobody is connected any more: write what is to outlive the process. The store is closed next."""
+        if self._cursor_flush is not None:
+            self._cursor_flush.cancel()
+            self._flush_cursors()
 
     # -- status
 

@@ -1,7 +1,7 @@
 """Attach, both ways: the engine's termini to an `AttachRequest`, and a grant to what is answered. Spec: AMQP 2.7.3, 3.5.
 
-Law: what is answered is what is in force. Filters that are not are left out, a source is not durable, and settle modes are those that
-will be used.
+Law: what is answered is what is in force. Filters that are not are left out, a source is durable only where its place is kept (then it
+is its existence and configuration that outlive the link, not the state of each delivery), and settle modes are those that will be used.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,15 @@ from cproton_ffi import lib
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.server.engine import Pointer, data_size, read_data, text, write_data
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Relaying, Replying, answered_properties
+from amqp_streams.server.links import Owner
+from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Kept, Relaying, Replying, answered_properties
 from amqp_streams.wire.types import Array, Symbol, Value
 
 _OUTCOMES: Final = Array(Symbol, tuple(map(Symbol, names.OUTCOMES)))
 
 
-def attach_request(link: Pointer, container: str, filter_bytes_max: int) -> AttachRequest:
-    """What the peer asks for.
+def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: Owner) -> AttachRequest:
+    """What the peer asks for on a link of this connection.
 
     Raises:
         PeerError: a map in it is beyond a limit or no AMQP, or it wants a transaction coordinator.
@@ -41,6 +42,12 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int) -> Atta
         address=text(lib.pn_terminus_get_address(here)) or None,
         peer_address=text(lib.pn_terminus_get_address(there)) or None,
         dynamic=bool(lib.pn_terminus_is_dynamic(here)),
+        durable=consumer and _durable(source),
+        no_source=consumer and lib.pn_terminus_get_type(source) == lib.PN_UNSPECIFIED,
+        presettled=consumer and lib.pn_link_remote_snd_settle_mode(link) == lib.PN_SND_SETTLED,
+        user=owner.user,
+        user_groups=owner.user_groups,
+        connection=owner.number,
         properties=_map(lib.pn_link_remote_properties(link), "properties"),
         filters=_map(filters, "filter") if consumer else {},
     )
@@ -67,18 +74,26 @@ def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
 
 def _answer_source(source: Pointer, request: AttachRequest, grant: Grant) -> None:
     lib.pn_terminus_set_type(source, lib.PN_SOURCE)
-    address = next(iter(grant.addresses)) if isinstance(grant, Replying) and request.dynamic else request.address
+    address = grant.address if isinstance(grant, Kept) else request.address
     if isinstance(grant, Replying) and request.dynamic:
         lib.pn_terminus_set_dynamic(source, True)  # C function
         address = _made_up(grant)
+    kept = isinstance(grant, Kept) or (isinstance(grant, Consuming) and grant.keeps)
     if address is not None:
         lib.pn_terminus_set_address(source, address.encode())
     lib.pn_terminus_set_distribution_mode(source, lib.PN_DIST_MODE_COPY)
-    lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_WITH_LINK)
+    lib.pn_terminus_set_durability(source, lib.PN_CONFIGURATION if kept else lib.PN_NONDURABLE)
+    lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER if kept else lib.PN_EXPIRE_WITH_LINK)
     lib.pn_terminus_set_timeout(source, 0)
     write_data(lib.pn_terminus_outcomes(source), _OUTCOMES)
     if isinstance(grant, Consuming) and grant.filters:
         write_data(lib.pn_terminus_filter(source), {Symbol(name): value for name, value in grant.filters.items()})
+
+
+def _durable(source: Pointer) -> bool:
+    """Whether a source is to outlive its link for good: AMQP 3.5.5, 3.5.6."""
+    durability, expiry = lib.pn_terminus_get_durability(source), lib.pn_terminus_get_expiry_policy(source)
+    return durability in (lib.PN_CONFIGURATION, lib.PN_DELIVERIES) and expiry == lib.PN_EXPIRE_NEVER
 
 
 def _made_up(grant: Replying) -> str:

@@ -202,6 +202,27 @@ def settle_outgoing(delivery: Pointer) -> Returned | None:
     return _settle_exception(delivery, state)
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A delivery that was settled, by the record it was; `returned` unless it was accepted."""
+
+    partition: int
+    number: int
+    returned: Returned | None
+
+
+def settle_placed(delivery: Pointer) -> Placed | None:
+    """As `settle_outgoing`, telling which record it was. None: nothing final yet."""
+    state = lib.pn_delivery_remote_state(delivery)
+    if state != _ACCEPTED:
+        returned = _settle_exception(delivery, state)
+        return None if returned is None else Placed(returned.partition, returned.number, returned)
+    tag = lib.pn_delivery_tag(delivery)
+    _, partition, number = _TAG_WHOLE.unpack(ffi.buffer(tag.start, tag.size)[:])
+    lib.pn_delivery_settle(delivery)
+    return Placed(partition, number, None)
+
+
 def _settle_exception(delivery: Pointer, state: int) -> Returned | None:
     if not lib.pn_delivery_settled(delivery) and state in (0, _RECEIVED):
         return None

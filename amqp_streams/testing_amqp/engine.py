@@ -19,6 +19,7 @@ _OUTCOMES: Final = {
         ("modified", proton.Delivery.MODIFIED),
     )
 }
+_CONTAINERS: Final = count()
 
 
 @dataclass(slots=True, eq=False)
@@ -116,14 +117,15 @@ class Sending:
 class EnginePair:
     """A client connection of Proton's own objects, joined to a node by byte buffers.
 
-    `node` may be shared by several pairs. With `opened` the connection and one session are open when this returns.
+    `node` may be shared by several pairs; each is a `container` of its own unless told otherwise. With `opened` the connection and one
+    session are open when this returns.
     """
 
     def __init__(
         self,
         node: InMemoryNode,
         *,
-        container: str = "client",
+        container: str | None = None,
         opened: bool = True,
         max_frame: int | None = None,
         idle_timeout_s: float | None = None,
@@ -136,7 +138,7 @@ class EnginePair:
         self._receivers: dict[str, Receiving] = {}
         self.lost = False
         self.connection.collect(self._collector)
-        self.connection.container = container
+        self.connection.container = f"client-{next(_CONTAINERS)}" if container is None else container
         if desired:
             self.connection.desired_capabilities = desired
         if max_frame:

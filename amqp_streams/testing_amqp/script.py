@@ -1,13 +1,15 @@
 """A peer that is a script: it sends the frames that a test writes and keeps those that come, in order."""
 
+from itertools import count
 from typing import Any, Final
 
-from amqp_streams.server.connection import PasswordCheck
+from amqp_streams.server.guard import PasswordCheck
 from amqp_streams.testing_amqp.node import InMemoryNode
 from amqp_streams.wire.frames import Performative, frame, performative, read_frame, read_performative
 from amqp_streams.wire.types import Array, Described, UInt, ULong, Value
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
+_CONTAINERS: Final = count()
 
 
 class ScriptedPeer:
@@ -40,7 +42,7 @@ class ScriptedPeer:
 
     def open_with_window(self, incoming_window: int, **fields: Any) -> Performative:
         """The same with room for so many transfers."""
-        self._out += frame_of("open", **({"container_id": "script"} | fields))
+        self._out += frame_of("open", **({"container_id": f"script-{next(_CONTAINERS)}"} | fields))
         self.send("begin", next_outgoing_id=UInt(0), incoming_window=UInt(incoming_window), outgoing_window=UInt(1 << 20))
         return self.take("open")[0]
 

@@ -89,9 +89,9 @@ def test_delivery_state_is_the_source_termini_s_business(node: InMemoryNode, cli
     assert receiver.bodies == [b"a"]
 
 
-def test_a_durable_terminus_is_not_promised(client: EnginePair) -> None:
-    """3.2 (editors' list): "if the source offers link durability the last offset is preserved". Not served yet, and so not offered: the
-    answered source is not durable, whatever was asked for.
+def test_a_durable_terminus_keeps_its_place_and_says_so(client: EnginePair) -> None:
+    """3.2 (editors' list): "if the source offers link durability the last offset is preserved across disconnects". It is offered to who
+    asks for it, and the answered source says what is kept: that it exists and how it is configured, for ever.
     """
 
     def durable(link: Any) -> None:
@@ -99,4 +99,6 @@ def test_a_durable_terminus_is_not_promised(client: EnginePair) -> None:
         link.source.expiry_policy = proton.Terminus.EXPIRE_NEVER
 
     source = client.receiver("temps", prepare=durable).link.remote_source
+    assert (source.durability, source.expiry_policy) == (proton.Terminus.CONFIGURATION, proton.Terminus.EXPIRE_NEVER)
+    source = client.receiver("temps").link.remote_source
     assert (source.durability, source.expiry_policy) == (proton.Terminus.NONDURABLE, proton.Terminus.EXPIRE_WITH_LINK)

@@ -39,7 +39,7 @@ def filters_of(attach: Performative) -> Value:
 
 
 def test_a_source_is_answered_as_it_is_in_force() -> None:
-    """It copies, is not durable, ends with its link, and knows four outcomes, whatever was asked for."""
+    """It copies, is as durable as a place that is kept, and knows four outcomes, whatever was asked for."""
     asked = terminus(
         0x28,
         "temps",
@@ -51,11 +51,21 @@ def test_a_source_is_answered_as_it_is_in_force() -> None:
     )
     source = source_of(answered_with(asked))
     assert source["address"] == "temps"
-    assert source["durable"] in {None, UInt(0)}
-    assert source["expiry-policy"] in {None, "link-detach"}
+    assert (source["durable"], source["expiry-policy"]) == (UInt(1), "never")
     assert source["timeout"] in {None, UInt(0)}
     assert source["distribution-mode"] == "copy"
     assert symbols(source["outcomes"]) == ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"]
+
+
+@pytest.mark.parametrize(
+    ("durable", "expiry"), [(0, "never"), (1, "link-detach"), (2, "session-end"), (2, "connection-close"), (None, None), (2, None)]
+)
+def test_a_source_that_does_not_ask_for_both_durability_and_no_end_ends_with_its_link(durable: int | None, expiry: str | None) -> None:
+    """AMQP 3.5.5, 3.5.6: what expires with something need not be kept for its next life."""
+    asked = terminus(0x28, "temps", durable=None if durable is None else UInt(durable), expiry_policy=expiry and Symbol(expiry))
+    source = source_of(answered_with(asked))
+    assert source["durable"] in {None, UInt(0)}
+    assert source["expiry-policy"] in {None, "link-detach"}
 
 
 def answered_with(source: Described) -> Performative:
@@ -103,7 +113,6 @@ def test_a_filter_may_be_called_anything_and_never_breaks_the_connection(name: V
         ({"target": "temps", "properties": {Symbol(names.PARTITION): Symbol("9")}}, names.NOT_FOUND),
         ({"source": "temps", "properties": {Symbol(names.PARTITION): Symbol("9")}}, names.NOT_FOUND),
         ({"source": "temps", "properties": {Symbol(names.PARTITION): 1}}, names.INVALID_FIELD),
-        ({"source": "temps", "properties": {Symbol(names.CONSUMER_GROUP): "g"}}, names.NOT_IMPLEMENTED),
     ],
 )
 def test_a_refused_link_is_attached_with_a_null_terminus_and_detached_with_the_reason(fields: dict[str, Any], condition: str) -> None:
