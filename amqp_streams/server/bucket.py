@@ -1,0 +1,206 @@
+"""Bytes a second, shared fairly by the links of one user: what a quota's `bytes_in` and `bytes_out` mean.
+
+Laws: nothing is dropped. Who has used more than there was waits until the debt is paid; over any stretch of time the links together get at
+most the rate times the stretch, and BURST_MS worth more, and a message a link. Those that wait get equal shares, in bytes.
+"""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+BURST_MS: Final = 1000
+"""So much of the rate can be saved up."""
+WINDOW_MS: Final = 250
+"""So much of the rate is out with producers as credit: all links together, whatever their number."""
+SLICE_MS: Final = 20
+"""Who waits goes on when there is so much of the rate again, not at every byte."""
+
+
+class Throttled(Hashable, Protocol):
+    """A link that waits for its share."""
+
+    def go_on(self) -> None:
+        """There is something to be had again."""
+
+
+class Bucket:
+    """Tokens that flow in at `rate` a second, up to BURST_MS worth; spending may leave a debt. Times: of a clock that never goes back."""
+
+    __slots__ = ("_level", "_rate", "_stamp_ms")
+
+    def __init__(self, rate: int, now_ms: int) -> None:
+        self._rate = rate
+        self._level = float(self.capacity)
+        self._stamp_ms = now_ms
+
+    @property
+    def capacity(self) -> int:
+        """What can be saved up, bytes."""
+        return max(1, self._rate * BURST_MS // 1000)
+
+    def level(self, now_ms: int) -> int:
+        """Bytes to be had now; below 0 a debt."""
+        passed_ms, self._stamp_ms = max(0, now_ms - self._stamp_ms), max(now_ms, self._stamp_ms)
+        self._level = min(float(self.capacity), self._level + self._rate * passed_ms / 1000)
+        return int(self._level // 1)
+
+    def spend(self, count: int) -> None:
+        """Take bytes out, there or not."""
+        self._level -= count
+
+    def wait_ms(self, wanted: int, now_ms: int) -> int:
+        """How long until so many bytes are there; 0: they are."""
+        lacking = min(wanted, self.capacity) - self.level(now_ms)
+        return 0 if lacking <= 0 else -(-lacking * 1000 // self._rate)
+
+    def change(self, rate: int, now_ms: int) -> None:
+        """Another rate from now on; what is saved stays, up to the new bound."""
+        self.level(now_ms)
+        self._rate = rate
+        self.level(now_ms)
+
+
+@dataclass(slots=True)
+class _Member:
+    average: float | None = None
+    """Size of its messages. None: it has had none; one will tell."""
+    balance: int = 0
+    """What is left of its share while some wait; below 0 when its last message was more than that: then its next turns go into it."""
+    has_turn: bool = False
+    waits: bool = False
+
+
+class Throttle:
+    """One direction of one user. Links join by asking and leave by `leave`."""
+
+    def __init__(self, rate: int, clock_ms: Callable[[], int], later: Callable[[int, Callable[[], None]], None]) -> None:
+        self.rate = rate
+        self.waits = 0
+        """How often a link had to wait."""
+        self._bucket: Final = Bucket(rate, clock_ms())
+        self._clock_ms: Final = clock_ms
+        self._later: Final = later
+        self._members: Final[dict[Throttled, _Member]] = {}
+        self._waiting: list[Throttled] = []
+        self._waiting_since_ms: int | None = None
+        self._waited_ms = 0
+        self._scheduled = False
+
+    @property
+    def waited_ms(self) -> int:
+        """For how long at least one link waited, up to now."""
+        return self._waited_ms + (0 if self._waiting_since_ms is None else self._clock_ms() - self._waiting_since_ms)
+
+    @property
+    def idle(self) -> bool:
+        """Nobody is here, and nothing is owed: it could as well be a new one."""
+        return not self._members and self._bucket.level(self._clock_ms()) >= self._bucket.capacity
+
+    def credit(self, link: Throttled) -> int:
+        """How many messages a producer may be granted; 0: none now, it is told to go on. Credit is out until used: links share a window."""
+        self._member(link)
+        return self._messages(link, self.rate * WINDOW_MS // 1000 // len(self._members))
+
+    def deliveries(self, link: Throttled) -> int:
+        """How many messages a consumer may be sent now; 0: none, it is told to go on."""
+        return self._messages(link, self._bucket.capacity)
+
+    def spend(self, link: Throttled, messages: int, size: int) -> None:
+        """A link got or sent so many messages, `size` bytes in all."""
+        self._bucket.spend(size)
+        member = self._member(link)
+        if self._waiting or member.has_turn:
+            member.balance -= size
+        average = max(1.0, size / messages)
+        # Larger ones count at once: an estimate that is too low is a burst.
+        member.average = average if member.average is None else max(average, (3 * member.average + average) / 4)
+
+    def debt_ms(self) -> int:
+        """How long until all debt is paid, when it is more than could be saved up: not even credit holds this user back. Else 0."""
+        now_ms = self._clock_ms()
+        return self._bucket.wait_ms(0, now_ms) if self._bucket.level(now_ms) < -self._bucket.capacity else 0
+
+    def leave(self, link: Throttled) -> None:
+        """A link is gone."""
+        member = self._members.pop(link, None)
+        if member is not None and member.waits:
+            self._waiting.remove(link)
+            self._tell_waiting()
+
+    def change(self, rate: int) -> None:
+        """Another rate from now on."""
+        self.rate = rate
+        self._bucket.change(rate, self._clock_ms())
+        self._schedule()
+
+    def end(self) -> None:
+        """There is no bound any more: whoever waits goes on."""
+        waiting, self._waiting = self._waiting, []
+        self._members.clear()
+        self._tell_waiting()
+        for link in waiting:
+            link.go_on()
+
+    def _messages(self, link: Throttled, bytes_max: int) -> int:
+        member = self._member(link)
+        if member.has_turn:
+            room = member.balance
+        elif self._waiting:
+            room = 0
+        else:
+            room, member.balance = self._bucket.level(self._clock_ms()), 0
+        if room > 0:
+            return 1 if member.average is None else max(1, int(min(room, bytes_max) / member.average))
+        if not member.waits:
+            self.waits += 1
+            self._wait(link, member)
+            self._tell_waiting()
+            self._schedule()
+        return 0
+
+    def _wait(self, link: Throttled, member: _Member) -> None:
+        member.waits = True
+        self._waiting.append(link)
+
+    def _member(self, link: Throttled) -> _Member:
+        found = self._members.get(link)
+        if found is None:
+            found = self._members[link] = _Member()
+        return found
+
+    def _tell_waiting(self) -> None:
+        now_ms, since_ms = self._clock_ms(), self._waiting_since_ms
+        if self._waiting and since_ms is None:
+            self._waiting_since_ms = now_ms
+        elif not self._waiting and since_ms is not None:
+            self._waited_ms += now_ms - since_ms
+            self._waiting_since_ms = None
+
+    def _schedule(self) -> None:
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            wait_ms = self._bucket.wait_ms(max(1, self.rate * SLICE_MS // 1000), self._clock_ms())
+            self._later(min(max(SLICE_MS, wait_ms), BURST_MS), self._turn)  # not longer: the rate may change
+
+    def _turn(self) -> None:
+        """All that wait get equal shares of what there is; who has had more than that waits on."""
+        self._scheduled = False
+        level = self._bucket.level(self._clock_ms())
+        if level > 0 and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            members = [(link, self._members[link]) for link in waiting]
+            for _, member in members:
+                member.waits = False
+            share = max(1, level // len(members))
+            for link, member in members:
+                if self._members.get(link) is not member:  # it left while others had their turn
+                    continue
+                member.balance = min(member.balance, 0) + share
+                if member.balance <= 0:
+                    self._wait(link, member)
+                    continue
+                member.has_turn = True
+                link.go_on()
+                member.has_turn = False
+            self._tell_waiting()
+        self._schedule()
