@@ -5,7 +5,7 @@ A password is never an argument: it comes from the URL, the environment, or the 
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -15,7 +15,7 @@ import click
 import uvloop
 
 from amqp_streams.cli.reading import password_from_stdin
-from amqp_streams.client import Client, TlsOptions, connect
+from amqp_streams.client import Client, Management, TlsOptions, connect
 from amqp_streams.errors import ConfigError
 
 URL_DEFAULT: Final = "amqp://127.0.0.1:5672"
@@ -85,6 +85,16 @@ def client_options(command: Command) -> Command:
         return command(*args, endpoint=Endpoint(url, user, password, tls), **more)
 
     return with_endpoint  # type: ignore[return-value]  # click's decorators keep the callable; its parameters are click's from here on
+
+
+def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]]) -> T:
+    """Ask the node's `$management`."""
+
+    async def asked() -> T:
+        async with endpoint.client() as client:
+            return await ask(client.management)
+
+    return run(asked())
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -18,6 +18,12 @@ def say(words: str) -> None:
     click.echo(words, err=True)
 
 
+def confirmed(question: str) -> bool:
+    """Whether the answer on stdin is yes; nobody there is no."""
+    click.echo(f"{question} [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
 def print_json(value: object) -> None:
     """One document of JSON on stdout."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

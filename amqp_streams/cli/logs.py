@@ -1,20 +1,16 @@
 """`amqp-streams log …`: make, list, describe, change and delete logs, over the node's `$management`."""
 
-import sys
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 
-from amqp_streams.cli.connection import Endpoint, client_options, run
-from amqp_streams.cli.console import print_json, print_table, say
+from amqp_streams.cli.connection import Endpoint, client_options, managed
+from amqp_streams.cli.console import confirmed, print_json, print_table, say
 from amqp_streams.cli.info import show
 from amqp_streams.cli.parameters import DURATION, DURATION_OR_NONE, NAME, SIZE, SIZE_OR_NONE, Bound
-from amqp_streams.client import Management
 from amqp_streams.config import PARTITIONS_MAX
 
 _FAILED: Final = 1
-T = TypeVar("T")
 
 
 @click.group(short_help="Create, list, describe, update and delete event logs.")
@@ -60,7 +56,7 @@ def create(
       amqp-streams log create temps
       amqp-streams log create temps --partitions 4 --retention 7d --retention-bytes 10GiB
     """
-    made = _managed(
+    made = managed(
         endpoint,
         lambda management: management.create_log(
             name,
@@ -85,7 +81,7 @@ def list_(*, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams log list
       amqp-streams log list --json | jq -r '.logs[].name'
     """
-    logs = _managed(endpoint, lambda management: management.list_logs())
+    logs = managed(endpoint, lambda management: management.list_logs())
     if as_json:
         print_json({"logs": [{"name": one.name, "partitions": one.partitions} for one in logs]})
     else:
@@ -104,7 +100,7 @@ def describe(name: str, *, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams log describe temps
       amqp-streams log describe temps --json | jq .retention_ms
     """
-    show(_managed(endpoint, lambda management: management.describe_log(name)), as_json=as_json)
+    show(managed(endpoint, lambda management: management.describe_log(name)), as_json=as_json)
 
 
 @log.command()
@@ -137,7 +133,7 @@ def update(
     if not changes:
         message = "nothing to change: give --retention, --retention-bytes, --segment-bytes or --segment-age"
         raise click.UsageError(message)
-    show(_managed(endpoint, lambda management: management.update_log(name, changes)), as_json=as_json)
+    show(managed(endpoint, lambda management: management.update_log(name, changes)), as_json=as_json)
 
 
 @log.command()
@@ -152,19 +148,9 @@ def delete(name: str, *, yes: bool, endpoint: Endpoint) -> int:
       amqp-streams log delete temps
       amqp-streams log delete temps --yes
     """
-    if not yes:
-        click.echo(f"Delete the log {name} and all its events? [y/N] ", nl=False, err=True)
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            say("nothing is deleted")
-            return _FAILED
-    _managed(endpoint, lambda management: management.delete_log(name))
+    if not yes and not confirmed(f"Delete the log {name} and all its events?"):
+        say("nothing is deleted")
+        return _FAILED
+    managed(endpoint, lambda management: management.delete_log(name))
     say(f"{name} is deleted")
     return 0
-
-
-def _managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]]) -> T:
-    async def asked() -> T:
-        async with endpoint.client() as client:
-            return await ask(client.management)
-
-    return run(asked())

@@ -97,7 +97,7 @@ def receive(
     or a time before now (-1h). Offsets count in each partition. The first event is included, the end is not.
 
     In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
-    m."event-streams-group-key" a message annotation.
+    m.event-streams-group-key a message annotation.
 
     With --group or --durable, --from counts only the first time: after that the node knows the place. An event printed is an event settled;
     what was not printed comes again.
