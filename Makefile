@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: help setup run demo crash interop test check format bench soak connections clean
+.PHONY: help setup run demo crash fuzz interop test check format bench soak connections clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -44,6 +44,13 @@ ROUNDS ?= 50
 SEED ?=
 crash: setup  ## ROUNDS kills at random moments, with events in flight: nothing accepted is lost (SEED=n repeats a run)
 	CRASH_ROUNDS=$(ROUNDS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
+
+SECONDS ?= 600
+FUZZ_ARGS ?=
+fuzz: setup  ## inputs that nobody would send, for SECONDS, against everything that takes input (FUZZ_ARGS="texts --seed 7")
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt --editable '.[fuzz]' \
+	  || echo "atheris has no wheel for this machine: the pure targets go without coverage"
+	$(BIN)/python -m fuzz run --seconds $(SECONDS) $(FUZZ_ARGS)
 
 CLIENTS ?=
 interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea proton")

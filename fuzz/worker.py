@@ -1,0 +1,183 @@
+"""One target in a process of its own: inputs until the time is over. `fuzz.campaign` starts it, watches it, and outlives its crashes."""
+
+import argparse
+import json
+import mmap
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from fuzz.findings import Finding, examine
+from fuzz.mutate import Mutator
+from fuzz.target import INPUT_BYTES_MAX, Target
+
+FINDINGS_MAX: Final = 20
+"""Different ones, after which a target has enough."""
+RSS_BYTES_MAX: Final = 1 << 30
+ADDRESS_SPACE_BYTES: Final = 6 << 30
+_STATISTICS_EVERY_S: Final = 0.5
+_LOOK_AT_MEMORY_EVERY: Final = 100
+
+
+class Journal:
+    """The input that is being run, in a file that outlives the process: number (8 bytes), size (8), bytes."""
+
+    def __init__(self, path: Path) -> None:
+        path.write_bytes(bytes(16 + INPUT_BYTES_MAX))
+        with path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), 0)
+
+    def note(self, number: int, data: bytes) -> None:
+        """This input is next."""
+        self._map[: 16 + len(data)] = number.to_bytes(8) + len(data).to_bytes(8) + data
+
+    @staticmethod
+    def read(path: Path) -> tuple[int, bytes]:
+        """Number and bytes of the last input."""
+        content = path.read_bytes() if path.exists() else b""
+        size = int.from_bytes(content[8:16])
+        return int.from_bytes(content[:8]), content[16 : 16 + size]
+
+
+class Runner:
+    """Runs inputs, counts them, and collects what is wrong with different ones."""
+
+    def __init__(self, target: Target, *, journal: Journal | None = None, told: Callable[[Finding], None] | None = None) -> None:
+        self.target = target
+        self.inputs = 0
+        self.findings: dict[str, Finding] = {}
+        self._journal = journal
+        self._told = told
+
+    def run(self, data: bytes) -> object:
+        """Run one input; what it showed."""
+        data = data[:INPUT_BYTES_MAX]
+        self.inputs += 1
+        if self._journal:
+            self._journal.note(self.inputs, data)
+        shown, finding = examine(self.target, data)
+        if finding is None and self.inputs % _LOOK_AT_MEMORY_EVERY == 0 and (used := rss_bytes()) > RSS_BYTES_MAX:
+            words = f"{used >> 20} MiB are in use after {self.inputs} inputs, {RSS_BYTES_MAX >> 20} MiB are allowed"
+            finding = Finding(self.target.name, "memory", data, words, "memory")
+        if finding is not None and finding.place not in self.findings:
+            self.findings[finding.place] = finding
+            if self._told:
+                self._told(finding)
+        return shown if finding is None else finding.place
+
+
+def fuzz(target: Target, *, seed: int, inputs: int) -> Runner:
+    """Run so many inputs in this process with the mutator."""
+    runner = Runner(target)
+    mutator = Mutator(seed, target.seeds(), target.words)
+    stream = mutator.inputs()
+    while runner.inputs < inputs and len(runner.findings) < FINDINGS_MAX:
+        data = next(stream)
+        mutator.showed(data, runner.run(data))
+    return runner
+
+
+def rss_bytes() -> int:
+    """Memory of this process that is in use."""
+    fields = Path("/proc/self/statm").read_text().split()
+    return int(fields[1]) * resource.getpagesize()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run as a process; `fuzz.campaign` gives the arguments."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("target")
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--inputs", type=int, default=0)
+    parser.add_argument("--engine", choices=("mutator", "atheris"), required=True)
+    parser.add_argument("--folder", type=Path, required=True)
+    given = parser.parse_args(arguments)
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return _atheris(given) if given.engine == "atheris" else _mutator(given)
+
+
+def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[[], None]]:
+    from fuzz.targets import load, quiet  # noqa: PLC0415  after the instrumentation, if there is one
+
+    quiet()
+    target = load(given.target)
+    runner = Runner(
+        target,
+        journal=Journal(given.folder / f"{target.name}.current"),
+        told=lambda finding: print(
+            f"found  {finding.target}: {finding.place}\n       {finding.keep(given.folder / 'findings')}", flush=True
+        ),
+    )
+    began, last = time.monotonic(), 0.0
+
+    def tell(*, final: bool = False) -> None:
+        nonlocal last
+        if final or time.monotonic() - last > _STATISTICS_EVERY_S:
+            last = time.monotonic()
+            statistics = {"inputs": runner.inputs, "seconds": last - began, "findings": len(runner.findings), "rss": rss_bytes()}
+            path = given.folder / f"{target.name}.json"
+            path.with_suffix(".new").write_text(json.dumps(statistics))
+            path.with_suffix(".new").replace(path)
+
+    return target, runner, tell
+
+
+def _mutator(given: argparse.Namespace) -> int:
+    target, runner, tell = _prepared(given)
+    mutator = Mutator(given.seed, target.seeds(), target.words)
+    end = time.monotonic() + given.seconds
+    try:
+        for data in _limited(mutator.inputs(), given.inputs):
+            mutator.showed(data, runner.run(data))
+            tell()
+            if time.monotonic() > end or len(runner.findings) >= FINDINGS_MAX:
+                break
+    finally:
+        tell(final=True)
+        if target.close:
+            target.close()
+    return 0
+
+
+def _limited(stream: Iterator[bytes], count: int) -> Iterator[bytes]:
+    for number, data in enumerate(stream):
+        if count and number >= count:
+            return
+        yield data
+
+
+def _atheris(given: argparse.Namespace) -> int:
+    import atheris  # noqa: PLC0415  it is not everywhere
+
+    with atheris.instrument_imports(include=["amqp_streams"]):
+        target, runner, tell = _prepared(given)
+
+    def one(data: bytes) -> None:
+        runner.run(data)
+        tell()
+
+    kept = given.folder / "corpus" / target.name
+    kept.mkdir(parents=True, exist_ok=True)
+    for place, seed in enumerate(target.seeds()):
+        (kept / f"seed-{place:03}").write_bytes(seed)
+    words = given.folder / f"{target.name}.dict"
+    words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
+    arguments: list[Any] = [target.name, f"-seed={given.seed}", f"-max_total_time={int(given.seconds)}", "-max_len=4096", "-rss_limit_mb=0"]
+    arguments += [f"-runs={given.inputs}"] if given.inputs else []
+    arguments += ["-verbosity=0", "-print_final_stats=0", *([f"-dict={words}"] if target.words else []), str(kept)]
+    atheris.Setup(arguments, one)
+    atheris.Fuzz()
+    return 0
+
+
+def _escaped(word: bytes) -> str:
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b'"\\' else f"\\x{byte:02X}" for byte in word)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""A short run of each target finds nothing, and would have found something: defects are planted where only inputs that got far come by."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from amqp_streams.filters import functions, kinds, matching
+from amqp_streams.server import control, dispatch
+from amqp_streams.streams import management
+from amqp_streams.wire import decoder, frames, sasl, sections
+from fuzz import campaign
+from fuzz.__main__ import main
+from fuzz.campaign import Campaign
+from fuzz.draw import Draw
+from fuzz.findings import examine
+from fuzz.mutate import Mutator
+from fuzz.target import CORPUS, Target
+from fuzz.targets import NAMES, load
+from fuzz.worker import fuzz
+
+SEED = 20
+INPUTS = {"texts": 300, "filters": 300, "wire": 500, "frames": 150, "sasl": 60, "dialogue": 30, "management": 30, "settings": 150}
+CORPUS_BYTES_MAX = 64 << 10
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with structlog.testing.capture_logs():
+        yield
+
+
+class PlantedError(Exception):
+    """Nothing that the code under test expects."""
+
+
+def raising(*_: object, **__: object) -> Any:
+    raise PlantedError
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_short_run_finds_nothing(name: str) -> None:
+    runner = fuzz(load(name), seed=SEED, inputs=INPUTS[name])
+    assert runner.inputs == INPUTS[name]
+    assert not runner.findings, "\n".join(finding.words for finding in runner.findings.values())
+
+
+PLANTS: list[tuple[str, Any, str, int]] = [
+    ("texts", functions, "_text", 300),
+    ("texts", kinds, "bounds_of", 300),
+    ("filters", matching, "_modified", 1500),
+    ("filters", kinds, "_grouped", 300),
+    ("wire", sections, "_text", 500),
+    ("wire", decoder, "_check_count", 500),
+    ("frames", frames, "_across", 300),
+    ("sasl", sasl, "_outcome", 100),
+    ("dialogue", dispatch, "attach_request", 10),
+    ("dialogue", dispatch.transfers, "settle_outgoing", 100),
+    ("management", control.management, "answer_message", 10),
+    ("management", management, "requested_settings", 100),
+]
+
+
+@pytest.mark.parametrize(("name", "module", "function", "inputs"), PLANTS)
+def test_a_planted_defect_is_found_and_the_input_shows_it_again(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: Any, function: str, inputs: int
+) -> None:
+    target = load(name)
+    with monkeypatch.context() as planting:
+        planting.setattr(module, function, raising)
+        if module is functions:
+            planting.setitem(functions._FUNCTIONS, "LEFT", raising)
+        found = [finding for finding in fuzz(target, seed=SEED, inputs=inputs).findings.values() if "PlantedError" in finding.place]
+        assert found, f"{function} is never reached"
+        _, again = examine(target, found[0].data)
+        assert again is not None
+        assert again.place == found[0].place
+    assert examine(target, found[0].data)[1] is None, "without the defect there is nothing wrong"
+
+
+def test_an_input_that_takes_too_long_is_found_and_one_that_never_ends_is_interrupted() -> None:
+    def busy(data: bytes) -> None:
+        while data == b"for ever":
+            pass
+        sum(range(3_000_000 if data == b"long" else 3))
+
+    target = Target("busy", busy, seconds_max=0.01)
+    assert [getattr(examine(target, data)[1], "kind", None) for data in (b"short", b"long", b"for ever")] == [None, "slow", "hang"]
+
+
+def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Campaign: the input outlives its process, and the line that it prints does it again."""
+    ended = Campaign(tmp_path, seed=SEED, inputs=400, engine="mutator").run(["tests.fuzz.crashing"], 5)
+    assert [run.findings for run in ended] == [1]
+    (path,) = (tmp_path / "findings").glob("tests.fuzz.crashing-crash-*.input")
+    assert b"!" in path.read_bytes()
+    words = path.with_suffix(".txt").read_text()
+    assert f"python -m fuzz replay tests.fuzz.crashing {path}" in words.splitlines()[0]
+    assert "ended with -6" in words
+    assert str(path) in capsys.readouterr().out
+
+
+def test_what_never_comes_back_is_taken_down_from_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(campaign, "SILENT_SECONDS_MAX", 0.3)
+    ended = Campaign(tmp_path, seed=SEED, inputs=10, engine="mutator").run(["tests.fuzz.hanging"], 2)
+    assert [run.findings for run in ended] == [1]
+    assert len(list((tmp_path / "findings").glob("tests.fuzz.hanging-hang-*.input"))) == 1
+
+
+def test_the_same_seed_makes_the_same_inputs() -> None:
+    def inputs(seed: int) -> list[bytes]:
+        mutator = Mutator(seed, [b"one", b"two"], [b"word"])
+        made = []
+        for data in islice(mutator.inputs(), 200):
+            made.append(data)
+            mutator.showed(data, len(data))
+        return made
+
+    assert inputs(1) == inputs(1) != inputs(2)
+
+
+def test_choices_end_with_the_bytes_and_a_cut_input_is_an_input() -> None:
+    draw = Draw(b"\x05\x03abc")
+    assert (draw.below(4), draw.raw(10), draw.left, draw.byte(), draw.chance(2), draw.text(5), draw.pick("xyz")) == (
+        1,
+        b"abc",
+        0,
+        0,
+        False,
+        "",
+        "x",
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_corpus_is_small_and_nothing_in_it_is_wrong_any_more(name: str) -> None:
+    """What was found once is kept there: it stays mended."""
+    target = load(name)
+    seeds = target.seeds()
+    assert seeds
+    assert sum(map(len, seeds)) < CORPUS_BYTES_MAX
+    if name in INPUTS:
+        assert [finding.words for data in seeds if (finding := examine(target, data)[1])] == []
+
+
+def test_every_corpus_has_its_target() -> None:
+    assert {path.name for path in CORPUS.iterdir()} == set(NAMES)
+
+
+def test_a_finding_is_said_and_ends_the_command_with_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "x.input"
+    path.write_bytes(b"\x00LEFT('a', 1) = 'b'")
+    assert main(["replay", "texts", str(path)]) == 0
+    monkeypatch.setitem(functions._FUNCTIONS, "LEFT", raising)
+    assert main(["replay", "texts", str(path)]) == 1
+    assert "PlantedError" in capsys.readouterr().out
