@@ -15,6 +15,7 @@ from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
+from amqp_streams.node.place_requests import CursorRequests, GroupRequests
 from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, carry_out
 from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
@@ -75,7 +76,12 @@ class Node:
             steal=self._steal,
         )
         self._now_ms = 0
-        self._types: dict[str, Operations] = {names.LOG_TYPE: LogRequests(store, self._logs, sync, self._deleted).operations()}
+        kept = store.logs, self._consumers.groups, self._consumers.places
+        self._types: dict[str, Operations] = {
+            names.LOG_TYPE: LogRequests(store, self._logs, sync, self._deleted).operations(),
+            names.CURSOR_TYPE: CursorRequests(*kept).operations(),
+            names.GROUP_TYPE: GroupRequests(*kept).operations(),
+        }
 
     @property
     def counters(self) -> dict[str, LogCounters]:

@@ -113,6 +113,10 @@ class Places:
                 self._advance(consumer)
         return cursors
 
+    def find(self, key: CursorKey) -> Cursor | None:
+        """The cursor of this key."""
+        return self._cursors.find(key)
+
     def of_link(self, request: AttachRequest, logs: Iterable[StoredLog]) -> Sequence[tuple[StoredLog, Cursor]]:
         """What is kept under a link's name.
 

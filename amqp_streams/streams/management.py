@@ -1,7 +1,7 @@
-"""Requests to `$management` and their answers: create, read, list, change and delete logs. Spec: AMQP Management 1.0 (working draft).
+"""Requests to `$management` and their answers: about logs, cursors and consumer groups. Spec: AMQP Management 1.0 (working draft).
 
-A request is a message with the application properties `operation`, `type` ("event-log") and `name`, settings in an amqp-value map, and
-`reply-to`. The answer carries the status code under both spellings that clients look for.
+A request is a message with the application properties `operation`, `type` ("event-log" if it is missing) and `name`, more in an amqp-value
+map, and `reply-to`. The answer carries the status code under both spellings that clients look for.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,8 @@ _SETTINGS: Final = frozenset({names.INFO_PARTITIONS, names.INFO_RETENTION_MS, na
 class Request:
     """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id.
 
-    `permissions`: of whoever asks; the node fills them in.
+    `permissions`: of whoever asks; the node fills them in. `log`: the one that a cursor or a group is of, from the application properties
+    or the body.
     """
 
     operation: str
@@ -49,6 +50,7 @@ class Request:
     reply_to: str | None
     correlation: Value
     permissions: Permissions = EVERYTHING
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +85,18 @@ def parse_request(message: bytes) -> Request:
     fields = properties if isinstance(properties, list) else []
     application = found.get(_APPLICATION_PROPERTIES)
     named = application if isinstance(application, dict) else {}
-    body = found.get(_VALUE)
+    value = found.get(_VALUE)
+    body = value if isinstance(value, dict) else {}
     correlation = _field(fields, _CORRELATION_ID)
     reply_to = _field(fields, _REPLY_TO)
     return Request(
         operation=_text(named, names.OPERATION).upper(),
         type=_text(named, names.TYPE),
         name=_text(named, names.NAME),
-        body=body if isinstance(body, dict) else {},
+        body=body,
         reply_to=reply_to if isinstance(reply_to, str) else None,
         correlation=_field(fields, _MESSAGE_ID) if correlation is None else correlation,
+        log=_text(named, names.INFO_LOG) or _text(body, names.INFO_LOG),
     )
 
 

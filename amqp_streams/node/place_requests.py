@@ -1,0 +1,230 @@
+"""Requests about cursors and consumer groups: list, describe, move, remove. Spec: AMQP Management 1.0 (working draft).
+
+Laws: what links are using is not changed under them (409); who may not know of a place does not learn that it is there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from amqp_streams import names
+from amqp_streams.node.groups import Groups
+from amqp_streams.node.places import Places
+from amqp_streams.node.requests import Operations
+from amqp_streams.policy import Right
+from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams import management
+from amqp_streams.streams.claims import UNNAMED
+from amqp_streams.streams.cursors import Cursor, group_key
+from amqp_streams.streams.management import Answer, Request, RequestError
+from amqp_streams.streams.ownership import Ownership
+from amqp_streams.streams.resets import requested_positions
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.types import Symbol, ULong, Value
+
+
+@dataclass(frozen=True, slots=True)
+class CursorRequests:
+    """Operations on cursors. `name` is a cursor's id within `log`."""
+
+    logs: Mapping[str, StoredLog]
+    groups: Groups
+    places: Places
+
+    def operations(self) -> Operations:
+        """By name."""
+        return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
+
+    def query(self, request: Request) -> Answer:
+        """All cursors, or those of one log, that whoever asks may know of."""
+        listed: list[Value] = []
+        for log in asked_logs(self.logs, request):
+            listed += [self._described(log, cursor) for cursor in self.places.of_log(log) if _visible(request, log, cursor)]
+        if request.log and not listed and not request.permissions.sees(request.log):
+            raise missing(request, "")
+        return Answer(management.OK, "OK", {names.CURSORS: listed})
+
+    def read(self, request: Request) -> Answer:
+        """One cursor."""
+        log = asked_log(self.logs, request)
+        return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
+
+    def update(self, request: Request) -> Answer:
+        """Move a cursor."""
+        log = asked_log(self.logs, request)
+        cursor = self._changeable(request, log)
+        self.places.reset(cursor, requested_positions(request, log))
+        return Answer(management.OK, "moved", self._described(log, cursor))
+
+    def delete(self, request: Request) -> Answer:
+        """Remove a cursor."""
+        self.places.remove([self._changeable(request, asked_log(self.logs, request))])
+        return Answer(management.NO_CONTENT, "deleted", {})
+
+    def _found(self, request: Request, log: StoredLog) -> Cursor:
+        for cursor in self.places.of_log(log):
+            if cursor.id == request.name and _visible(request, log, cursor):
+                return cursor
+        raise missing(request, f"log {log.name!r} has no cursor {request.name[:64]!r}")
+
+    def _changeable(self, request: Request, log: StoredLog) -> Cursor:
+        cursor = self._found(request, log)
+        if not request.permissions.changes_cursor(log.name, cursor.key.group, cursor.user):
+            raise request.permissions.refusal(Right.MANAGE, log.name)
+        if self.places.followers(cursor):
+            raise RequestError(management.CONFLICT, "a link is using this cursor: close it first")
+        return cursor
+
+    def _described(self, log: StoredLog, cursor: Cursor) -> dict[Value, Value]:
+        followers = self.places.followers(cursor)
+        group = cursor.key.group
+        members = {partition.index: each.request.member for each in followers for partition in each.partitions}
+        return {
+            **_whose(log, group, cursor),
+            names.CURSOR_ACTIVE: bool(followers),
+            names.INFO_PARTITIONS: _described_places(log, cursor, sorted(cursor.positions), group, self.groups.of(log), members),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequests:
+    """Operations on consumer groups. `name` is a group's name in `log`; its epochs and the place that it keeps go together."""
+
+    logs: Mapping[str, StoredLog]
+    groups: Groups
+    places: Places
+
+    def operations(self) -> Operations:
+        """By name."""
+        return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
+
+    def query(self, request: Request) -> Answer:
+        """All groups, or those of one log, that whoever asks may know of."""
+        listed: list[Value] = []
+        for log in asked_logs(self.logs, request):
+            listed += [self._described(log, group) for group in self._of(log) if request.permissions.sees_group(log.name, group)]
+        if request.log and not listed and not request.permissions.sees(request.log):
+            raise missing(request, "")
+        return Answer(management.OK, "OK", {names.GROUPS: listed})
+
+    def read(self, request: Request) -> Answer:
+        """One group."""
+        log = asked_log(self.logs, request)
+        return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
+
+    def update(self, request: Request) -> Answer:
+        """Move the place of a group."""
+        log = asked_log(self.logs, request)
+        group = self._changeable(request, log)
+        positions = requested_positions(request, log)
+        cursor = self.places.find(group_key(log.incarnation, group))
+        if cursor is None:
+            raise RequestError(management.CONFLICT, f"group {group[:64]!r} keeps no place: its members do not ask for a durable source")
+        self.places.reset(cursor, positions)
+        return Answer(management.OK, "moved", self._described(log, group))
+
+    def delete(self, request: Request) -> Answer:
+        """Remove a group: its place and its epochs."""
+        log = asked_log(self.logs, request)
+        group = self._changeable(request, log)
+        cursor = self.places.find(group_key(log.incarnation, group))
+        self.groups.remove(log, group)
+        if cursor is not None:
+            self.places.remove([cursor])
+        return Answer(management.NO_CONTENT, "deleted", {})
+
+    def _of(self, log: StoredLog) -> Sequence[str]:
+        kept = {cursor.key.group for cursor in self.places.of_log(log) if cursor.key.group is not None}
+        return sorted((kept | set(self.groups.of(log).groups())) - {UNNAMED})
+
+    def _found(self, request: Request, log: StoredLog) -> str:
+        group = request.name
+        if group in self._of(log) and request.permissions.sees_group(log.name, group):
+            return group
+        raise missing(request, f"log {log.name!r} has no consumer group {group[:64]!r}")
+
+    def _changeable(self, request: Request, log: StoredLog) -> str:
+        group = self._found(request, log)
+        cursor = self.places.find(group_key(log.incarnation, group))
+        if not request.permissions.changes_cursor(log.name, group, None if cursor is None else cursor.user):
+            raise request.permissions.refusal(Right.MANAGE, log.name, group)
+        links = len(self.groups.of(log).holders(group))
+        if links:
+            raise RequestError(management.CONFLICT, f"group {group[:64]!r} has {links} links: close them first")
+        return group
+
+    def _described(self, log: StoredLog, group: str) -> dict[Value, Value]:
+        owned = self.groups.of(log)
+        holders = owned.holders(group)
+        members = {hold.partition: hold.member for hold in holders if hold.partition is not None}
+        cursor = self.places.find(group_key(log.incarnation, group))
+        return {
+            names.NAME: group,
+            **_whose(log, group, cursor),
+            names.CURSOR_ACTIVE: bool(holders),
+            names.CURSOR_WAITING: len(holders) - len(members),
+            names.INFO_PARTITIONS: _described_places(log, cursor, range(len(log.partitions)), group, owned, members),
+        }
+
+
+def asked_logs(logs: Mapping[str, StoredLog], request: Request) -> Sequence[StoredLog]:
+    """The log that a request names, or all if it names none, by name. Raises as `asked_log`."""
+    return [asked_log(logs, request)] if request.log else [log for _, log in sorted(logs.items())]
+
+
+def asked_log(logs: Mapping[str, StoredLog], request: Request) -> StoredLog:
+    """The log that a request is about.
+
+    Raises:
+        RequestError: it names none, or there is none.
+        PeerError: whoever asks may not know.
+    """
+    if not request.log:
+        raise RequestError(management.BAD_REQUEST, f"name the log in {names.INFO_LOG!r}")
+    log = logs.get(request.log)
+    if log is None:
+        raise missing(request, f"there is no log {request.log[:128]!r}")
+    return log
+
+
+def missing(request: Request, words: str) -> Exception:
+    """What to raise when there is nothing of that name, or nothing that whoever asks may know of: it sounds the same if it sees no log."""
+    permissions = request.permissions
+    if permissions.sees(request.log):
+        return RequestError(management.NOT_FOUND, words)
+    return permissions.refusal(Right.INFO, request.log)
+
+
+def _visible(request: Request, log: StoredLog, cursor: Cursor) -> bool:
+    return request.permissions.sees_cursor(log.name, cursor.key.group, cursor.user)
+
+
+def _whose(log: StoredLog, group: str | None, cursor: Cursor | None) -> dict[Value, Value]:
+    return {
+        names.INFO_LOG: log.name,
+        names.CURSOR_ID: None if cursor is None else cursor.id,
+        names.CURSOR_GROUP: group,
+        names.CURSOR_CONTAINER: None if cursor is None else cursor.key.container,
+        names.CURSOR_LINK: None if cursor is None else cursor.key.link,
+        names.CURSOR_USER: None if cursor is None else cursor.user,
+        names.CURSOR_UPDATED: None if cursor is None else cursor.updated_ms,
+    }
+
+
+def _described_places(  # noqa: PLR0917  a line of a table has columns
+    log: StoredLog, cursor: Cursor | None, indices: Iterable[int], group: str | None, owned: Ownership, members: Mapping[int, str]
+) -> Value:
+    described: list[Value] = []
+    for index in indices:
+        partition = log.partitions[index]
+        position = None if cursor is None else cursor.positions.get(index)
+        described.append(
+            {
+                names.INFO_PARTITION: Symbol(str(index)),
+                names.CURSOR_OFFSET: Symbol(offset_text(position - 1)) if position else None,
+                names.CURSOR_NEXT: position,
+                names.CURSOR_LAG: None if position is None else max(0, partition.end - max(position, partition.start)),
+                names.CURSOR_EPOCH: None if group is None else ULong(owned.epoch(group, index)),
+                names.CURSOR_MEMBER: members.get(index),
+            }
+        )
+    return described

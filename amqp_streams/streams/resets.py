@@ -1,0 +1,85 @@
+"""Where a request moves a kept place to. Spec: AMQP Management 1.0 (working draft); Event Streams 5.1.1, 5.1.2.
+
+Law: as with a source's filter, an offset or a timestamp is the last to be passed over: the next event is the first after it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.management import BAD_REQUEST, Request, RequestError
+from amqp_streams.streams.routing import partition_index
+from amqp_streams.wire.offsets import parse_offset
+from amqp_streams.wire.types import Value
+
+_TARGETS: Final = (names.CURSOR_OFFSET, names.RESET_TIMESTAMP, names.RESET_POSITION)
+_KNOWN: Final = frozenset({names.INFO_LOG, names.INFO_PARTITION, *_TARGETS})
+_WAYS: Final = f"one of {names.CURSOR_OFFSET!r} (16 digits), {names.RESET_TIMESTAMP!r} (ms) and {names.RESET_POSITION!r}"
+
+
+def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
+    """For each partition that the request moves the place in, the number of the next record.
+
+    Raises:
+        RequestError: it says nowhere, two places at once, a partition or an offset that there is not.
+    """
+    body = {str(key): value for key, value in request.body.items() if value is not None}
+    unknown = sorted(body.keys() - _KNOWN)
+    if unknown:
+        raise RequestError(BAD_REQUEST, f"unknown entry {unknown[0][:64]!r}: known are {', '.join(sorted(_KNOWN))}")
+    given = [name for name in _TARGETS if name in body]
+    if len(given) != 1:
+        raise RequestError(BAD_REQUEST, f"{len(given)} places to go to: give {_WAYS}")
+    partitions = _partitions(body.get(names.INFO_PARTITION), log)
+    target = _READERS[given[0]](body[given[0]], partitions)
+    return {partition.index: target(partition) for partition in partitions}
+
+
+def _partitions(name: Value, log: StoredLog) -> tuple[Partition, ...]:
+    if name is None:
+        return log.partitions
+    index = partition_index(name, len(log.partitions)) if isinstance(name, str) else None
+    if index is None:
+        raise RequestError(BAD_REQUEST, f"log {log.name!r} has no partition {str(name)[:64]!r}: 0 to {len(log.partitions) - 1}")
+    return (log.partitions[index],)
+
+
+_Target = Callable[[Partition], int]
+
+
+def _offset(value: Value, partitions: tuple[Partition, ...]) -> _Target:
+    if not isinstance(value, str):
+        raise RequestError(BAD_REQUEST, f"{names.CURSOR_OFFSET!r} is a symbol or a string")
+    try:
+        position = parse_offset(value)
+    except ValueError as error:
+        raise RequestError(BAD_REQUEST, str(error)) from error
+    if not isinstance(position, int):
+        return _position(value, partitions)
+    if len(partitions) > 1:
+        raise RequestError(BAD_REQUEST, f"an offset is a place in one partition: name it in {names.INFO_PARTITION!r}")
+    if position >= partitions[0].end:
+        raise RequestError(BAD_REQUEST, f"partition {partitions[0].index} has no event of offset {value!r} yet")
+    return lambda _partition: position + 1
+
+
+def _timestamp(value: Value, _partitions: tuple[Partition, ...]) -> _Target:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} is a timestamp, or milliseconds since the epoch")
+    return lambda partition: partition.seek_timestamp(value)
+
+
+def _position(value: Value, _partitions: tuple[Partition, ...]) -> _Target:
+    if value == names.OFFSET_EARLIEST:
+        return lambda partition: partition.start
+    if value == names.OFFSET_LATEST:
+        return lambda partition: partition.end
+    raise RequestError(BAD_REQUEST, f"{names.RESET_POSITION!r} is {names.OFFSET_EARLIEST!r} or {names.OFFSET_LATEST!r}")
+
+
+_READERS: Final[dict[str, Callable[[Value, tuple[Partition, ...]], _Target]]] = {
+    names.CURSOR_OFFSET: _offset,
+    names.RESET_TIMESTAMP: _timestamp,
+    names.RESET_POSITION: _position,
+}
