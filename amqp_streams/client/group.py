@@ -254,6 +254,7 @@ class GroupConsumer:
                 await self._count(wire)
                 self._started = self._failure is None
                 self._changed.fire()
+                continue
             try:
                 async with asyncio.timeout_at(self._candidates.due_at):
                     await self._changed.wait()
