@@ -80,12 +80,11 @@ def test_a_group_is_idle_when_nobody_is_in_it_and_no_epoch_was_given(group: Grou
     other = Group("h")
     hold = held(other, 0, "a")
     assert not other.idle
-    other.slot(0).hold = None
-    assert other.idle
+    written = Group("j")
     hold.epoch = 3
-    other.slot(0).writing.append(hold)
-    assert other.slot(0).issued == 3
-    assert not other.idle
+    written.slot(0).writing.append(hold)
+    assert written.slot(0).issued == 3
+    assert not written.idle
     recorded = Group("i")
     recorded.slot(0).recorded = 1
     assert not recorded.idle

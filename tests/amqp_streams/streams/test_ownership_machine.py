@@ -1,0 +1,207 @@
+"""Ownership beside a model of what its peers have been told, over any order of attaches, losses, writes, failures and restarts.
+
+The model keeps what a peer or a disk could know: who was granted what, which epochs were told, which are durable. Spec: Event Streams 4.5.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from amqp_streams import names
+from amqp_streams.config import GroupSettings
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.streams.ownership import Assigned, Change, Claim, Evicted, Hold, HoldState, Leaving, Ownership, Record, Refused
+
+Place = tuple[str, int]
+
+GROUPS = ("g", "h")
+MEMBERS = ("a", "b", "c", "d")
+PAUSE, WAIT = 30, 100
+
+
+@dataclass
+class Write:
+    """An epoch on its way to the disk."""
+
+    hold: Hold
+    place: Place
+    epoch: int
+
+
+class Groups(RuleBasedStateMachine):
+    """One log of three partitions, two groups, four members."""
+
+    @initialize(partitions=st.integers(1, 4), wait_ms=st.sampled_from([0, WAIT]))
+    def begin(self, partitions: int, wait_ms: int) -> None:
+        self.partitions = partitions
+        self.settings = GroupSettings(wait_ms=wait_ms, pause_ms=PAUSE)
+        self.now_ms = 0
+        self.durable: dict[Place, int] = {}
+        self.told: dict[Place, int] = {}
+        self.moved_ms: dict[str, int] = {}
+        self.failed: dict[Place, int] = {}
+        self.start()
+
+    def start(self) -> None:
+        """A process begins: it knows what is durable, and nobody is attached."""
+        self.ownership = Ownership(self.partitions, self.settings, epochs=dict(self.durable))
+        self.writes: list[Write] = []
+        self.failed.clear()
+        self.waiting: dict[Hold, None] = {}
+        self.owners: dict[Place, Hold] = {}
+
+    # -- what peers and disks do
+
+    @rule(group=st.sampled_from(GROUPS), member=st.sampled_from(MEMBERS))
+    def attach_anywhere(self, group: str, member: str) -> None:
+        refused = self.claim(Claim(group, None, None, member))
+        if refused is not None:
+            assert refused.condition == names.LINK_DETACH_FORCED
+            assert not self.settings.wait_ms
+
+    @rule(data=st.data(), group=st.sampled_from(GROUPS), member=st.sampled_from(MEMBERS), epoch=st.none() | st.integers(0, 8))
+    def attach_to_one(self, data: st.DataObject, group: str, member: str, epoch: int | None) -> None:
+        partition = data.draw(st.integers(0, self.partitions - 1))
+        active = self.owners.get((group, partition))
+        told = self.told.get((group, partition), 0)
+        under_way = any(write.place == (group, partition) for write in self.writes)
+        refused = self.claim(Claim(group, partition, epoch, member))
+        if refused is None:
+            assert active is None or (epoch is not None and epoch > told), "an active link yields to greater epochs only"
+            return
+        durable = self.durable.get((group, partition), 0)
+        assert refused.condition == names.RESOURCE_LOCKED
+        assert int(refused.info[names.EPOCH]) >= told
+        assert active or under_way or (epoch is not None and epoch < durable), "a free partition is granted"
+
+    @precondition(lambda self: self.waiting or self.owners or self.writes)
+    @rule(data=st.data())
+    def lose(self, data: st.DataObject) -> None:
+        """A link ends: it detached, or its connection is gone. Whether it was granted, waits, or has its epoch being written."""
+        known = [*self.waiting, *self.owners.values(), *(write.hold for write in self.writes)]
+        hold = data.draw(st.sampled_from(known))
+        self.waiting.pop(hold, None)
+        self.owners = {place: owner for place, owner in self.owners.items() if owner is not hold}
+        self.follow(self.ownership.release(hold, self.now_ms))
+        assert hold.state is HoldState.GONE
+
+    @precondition(lambda self: self.writes)
+    @rule(fails=st.integers(0, 3))
+    def end_a_write(self, fails: int) -> None:
+        """Writes end in order; what failed goes with the next that does not."""
+        write = self.writes.pop(0)
+        if fails:
+            self.durable |= self.failed
+            self.durable[write.place] = write.epoch
+            self.failed.clear()
+            self.follow(self.ownership.recorded(write.hold, None, self.now_ms))
+        else:
+            self.failed[write.place] = write.epoch
+            self.follow(self.ownership.recorded(write.hold, StorageError("no"), self.now_ms))
+
+    @rule(ms=st.sampled_from([1, PAUSE // 2, PAUSE, WAIT]))
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+        self.follow(self.ownership.tick(self.now_ms))
+        for hold in self.waiting:
+            assert self.now_ms - hold.since_ms < self.settings.wait_ms, "no attach is held pending for ever"
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """Of the writes under way any number from the first on may have come to the disk."""
+        for write in self.writes[: data.draw(st.integers(0, len(self.writes)))]:
+            self.durable |= self.failed
+            self.durable[write.place] = write.epoch
+            self.failed.clear()
+        self.start()
+
+    # -- what follows
+
+    def claim(self, claim: Claim) -> PeerError | None:
+        try:
+            hold, changes = self.ownership.claim(claim, self.now_ms)
+        except PeerError as error:
+            return error
+        if hold.state is HoldState.WAITING:
+            assert not changes
+            self.waiting[hold] = None
+        self.follow(changes)
+        return None
+
+    def follow(self, changes: Sequence[Change]) -> None:
+        """Do what a node would; hold each change against what is known."""
+        leaving: Counter[str] = Counter()
+        for change in changes:
+            hold = change.hold
+            place = (hold.group, -1 if hold.partition is None else hold.partition)
+            match change:
+                case Assigned():
+                    self.grant(hold, place)
+                case Record(epoch=epoch):
+                    assert place not in self.owners, "the old link is closed first"
+                    assert epoch >= self.told.get(place, 0)
+                    self.waiting.pop(hold, None)
+                    self.writes.append(Write(hold, place, epoch))
+                case Evicted(error=error):
+                    assert error.condition == names.LINK_STOLEN
+                    assert self.owners.pop(place) is hold
+                case Leaving(error=error):
+                    assert error.condition == names.LINK_DETACH_FORCED
+                    assert self.owners[place] is hold
+                    assert hold.claim.partition is None, "who asked for a partition keeps it"
+                    leaving[hold.group] += 1
+                case Refused():
+                    assert hold not in self.owners.values(), "what was granted is not refused"
+                    self.waiting.pop(hold, None)
+        for group in leaving:
+            assert self.now_ms - self.moved_ms.get(group, -PAUSE) >= PAUSE, "one move a pause"
+            self.moved_ms[group] = self.now_ms
+
+    def grant(self, hold: Hold, place: Place) -> None:
+        assert place not in self.owners, "one owner"
+        self.owners[place] = hold
+        self.waiting.pop(hold, None)
+        assert hold.state is HoldState.OWNING
+        assert hold.claim.partition in (None, hold.partition)
+        assert hold.epoch >= max(self.told.get(place, 0), hold.claim.epoch or 0), "epochs never fall, and nobody gets less than it gave"
+        assert hold.epoch <= self.durable.get(place, 0), "what is told is on the disk"
+        self.told[place] = hold.epoch
+
+    # -- what always holds
+
+    @invariant()
+    def owners_are_those_that_were_told_so(self) -> None:
+        for group in GROUPS:
+            for partition in range(self.partitions):
+                assert self.ownership.owner(group, partition) is self.owners.get((group, partition))
+
+    @invariant()
+    def everybody_known_is_a_holder_and_nobody_else(self) -> None:
+        recording = {write.hold for write in self.writes if write.hold.state is HoldState.RECORDING}
+        known = {*self.waiting, *self.owners.values(), *recording}
+        assert {hold for group in GROUPS for hold in self.ownership.holders(group)} == known
+
+    @invariant()
+    def no_partition_is_idle_while_somebody_waits(self) -> None:
+        """But for what is reserved for a member that still wants it."""
+        for group in {hold.group for hold in self.waiting}:
+            known = self.ownership._groups[group]
+            taken = {hold.partition for hold in self.ownership.holders(group)}
+            for partition in set(range(self.partitions)) - taken:
+                reserved = known.slot(partition).reserved
+                assert reserved is not None
+                assert reserved in known.wants
+                assert not known.waits(reserved)
+
+    @invariant()
+    def nothing_is_kept_of_groups_that_are_empty(self) -> None:
+        for group in self.ownership.groups():
+            assert not self.ownership._groups[group].idle
+
+
+Groups.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestGroups = Groups.TestCase
