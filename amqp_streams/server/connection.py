@@ -39,7 +39,9 @@ class AmqpConnection:
         "_security",
         "_service",
         "_stalled",
+        "account",
         "expires_ms",
+        "mechanism",
         "number",
         "user",
         "user_groups",
@@ -59,6 +61,9 @@ class AmqpConnection:
         self.user: str | None = None
         self.user_groups: frozenset[str] = frozenset()
         self.expires_ms: int | None = None
+        self.mechanism: str | None = None
+        """How it logged in; None: there was no security layer."""
+        self.account = service.quotas.of(None)
         self.number = next(_NUMBERS)
         service.connections.add(self)
 
@@ -103,6 +108,7 @@ class AmqpConnection:
         """The security layer knows who it is: the rest is AMQP."""
         limits = self._service.limits
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
+        self.mechanism, self.account = login.mechanism, self._service.quotas.of(login.user)
         self._engine = Engine(frame_bytes_max=limits.frame_bytes, channels_max=limits.sessions, idle_timeout_ms=limits.idle_timeout_ms)
         self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
         self._feed(leftover)

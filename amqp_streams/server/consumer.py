@@ -93,6 +93,11 @@ class ConsumerLink(Link[Consuming]):
             if room <= 0:
                 self.owner.stall(self)
                 return
+            throttle = self.owner.account.bytes_out
+            if throttle is not None:
+                room = min(room, throttle.deliveries(self))
+                if not room:
+                    return
             if self.again:
                 self._redeliver(self.again.popleft())
                 continue
@@ -111,6 +116,11 @@ class ConsumerLink(Link[Consuming]):
                 return
             budget -= run.count
             self._send(run)
+
+    def go_on(self) -> None:
+        """The quota of its user leaves room again."""
+        self.pump()
+        self.owner.flush()
 
     def _pump_leaving(self) -> None:
         self._leave_if_settled()
@@ -211,9 +221,8 @@ class ConsumerLink(Link[Consuming]):
             messages=messages if fitting == len(messages) else messages[:fitting],
             settled=self.presettled,
         )
-        counters = self.service.node.counters[self.grant.log.name]
-        counters.events_out += fitting
-        counters.bytes_out += sent
+        if fitting:
+            self._count(fitting, sent)
         self._gone(run, start - run.start + fitting)
         if fitting < len(messages):
             raise self._too_large(run, first + fitting, messages[fitting])
@@ -267,9 +276,15 @@ class ConsumerLink(Link[Consuming]):
             message=message,
             settled=self.presettled,
         )
+        self._count(1, len(message))
+
+    def _count(self, events: int, size: int) -> None:
         counters = self.service.node.counters[self.grant.log.name]
-        counters.events_out += 1
-        counters.bytes_out += len(message)
+        counters.events_out += events
+        counters.bytes_out += size
+        throttle = self.owner.account.bytes_out
+        if throttle is not None:
+            throttle.spend(self, events, size)
 
     def _redeliver(self, redelivery: _Redelivery) -> None:
         run = self.service.node.record(self.grant, redelivery.partition, redelivery.number)

@@ -54,6 +54,7 @@ class Dispatch:
 
     __slots__ = (
         "_engine",
+        "_entered",
         "_few_producers",
         "_only_consumers",
         "_owner",
@@ -76,6 +77,8 @@ class Dispatch:
         self.peer = peer
         self.container = ""
         self.opened = False
+        self._entered = False
+        """It counts among its user's connections."""
         self.messages = 0
         """Taken by the common kind of producers; tells how many frames were nothing but transfers."""
         self.closed = False
@@ -116,6 +119,9 @@ class Dispatch:
     def lost(self) -> None:
         """The connection is gone: no pointer is used from here on."""
         self._forget_all(tuple(self.links.values()))
+        if self._entered:
+            self._entered = False
+            self._owner.account.leave()
 
     # -- deliveries
 
@@ -160,8 +166,17 @@ class Dispatch:
         self.container = text(lib.pn_connection_remote_container(self._engine.connection)) or ""
         self.opened = True
         self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=_PROPERTIES)
+        try:
+            self._owner.account.enter()
+        except PeerError as error:
+            self._service.warn("quota_exceeded", peer=self.peer, reason=error.description)
+            self._engine.close(error)
+        else:
+            self._entered = True
 
     def _on_attach(self, pointer: Pointer) -> None:
+        if not self._entered:  # its connection is being closed
+            return
         if len(self.links) + len(self._refused) >= HANDLES_PER_LINK * self._service.limits.links:
             self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many links that were refused and not detached"))
             return
@@ -169,6 +184,7 @@ class Dispatch:
         try:
             if len(self.links) >= service.limits.links:
                 raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"a connection has at most {service.limits.links} links")
+            owner.account.require_link()
             request = attach_request(pointer, self.container, service.limits.filter_bytes, owner)
             grant = service.node.attach(request, service.monotonic_ms())
         except PeerError as error:
@@ -185,6 +201,7 @@ class Dispatch:
     def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
         """A pending attach is granted or denied."""
         del self.links[pointer]
+        self._owner.account.links -= 1
         if isinstance(outcome, PeerError):
             self._refuse(pointer, outcome)
         else:
@@ -205,6 +222,7 @@ class Dispatch:
 
     def _add(self, link: AnyLink) -> None:
         self.links[link.pointer] = link
+        self._owner.account.links += 1
         self._service.effects.attached(link)
         self.look_at_links()
 
@@ -280,13 +298,17 @@ class Dispatch:
         """A link is gone. What the node does about it is carried out by the caller, when no other link is half gone."""
         link.alive = False
         del self.links[link.pointer]
+        account = self._owner.account
+        account.links -= 1
         match link:
             case ManagementLink():
                 link.let_go()
             case ProducerLink():
                 link.let_go()
+                account.forget(link)
                 self._producers.remove(link)
             case ConsumerLink():
+                account.forget(link)
                 self.consumers.discard(link)
         self._service.effects.detached(link, closed=closed)
 

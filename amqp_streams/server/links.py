@@ -15,6 +15,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer, close_link
+from amqp_streams.server.quotas import Account
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
 
@@ -70,11 +71,15 @@ class Service(Protocol):
 
 
 class Owner(Protocol):
-    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own."""
+    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own.
+
+    `account`: what its user has and may have, over all connections.
+    """
 
     user: str | None
     user_groups: frozenset[str]
     number: int
+    account: Account
 
     def blocked(self) -> bool:
         """More than enough is on its way to this peer already; `drained` will pump its links again."""

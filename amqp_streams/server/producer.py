@@ -23,7 +23,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.second = second
 
     def top_up(self) -> None:
-        """Top the credit up, so that a producer never starves; withheld while the disk is behind."""
+        """Top the credit up, so that a producer never starves; withheld while the disk is behind, and while its user's quota is used up."""
         if not self.alive or self.closing:
             return
         limits, pointer = self.service.limits, self.pointer
@@ -31,9 +31,19 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             return
         if self.second and lib.pn_link_unsettled(pointer) >= limits.unsettled:
             return
+        wanted, throttle = limits.credit, self.owner.account.bytes_in
+        if throttle is not None:
+            wanted = min(wanted, throttle.credit(self))
+            if not wanted:
+                return
         credit = lib.pn_link_credit(pointer)
-        if credit <= limits.credit // 2:
-            lib.pn_link_flow(pointer, limits.credit - credit)
+        if credit <= wanted // 2:
+            lib.pn_link_flow(pointer, wanted - credit)
+
+    def go_on(self) -> None:
+        """The quota of its user leaves room again."""
+        self.top_up()
+        self.owner.flush()
 
     def show_flow(self) -> None:
         """Send a flow though nothing needs one, by granting one credit more: the peer asked for an echo."""
@@ -53,6 +63,10 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         arrivals = self.arrived()
         deliveries = arrivals.deliveries
         if deliveries:
+            throttle = self.owner.account.bytes_in
+            if throttle is not None:
+                throttle.spend(self, len(deliveries), sum(map(len, arrivals.messages)))
+                self._hold_back(throttle.debt_ms())
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
             for index, reason in receipt.refused:
                 self._refuse(deliveries[index], reason)
@@ -60,6 +74,12 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 self.service.await_commit(self, deliveries, receipt)
             self.top_up()
         return len(deliveries)
+
+    def _hold_back(self, debt_ms: int) -> None:
+        """Stop reading from a peer whose messages are much larger than those its credit was meant for. Not so long that it seems dead."""
+        if debt_ms:
+            self.owner.pause()
+            self.service.later(min(debt_ms, self.service.limits.idle_timeout_ms // 4), self.owner.resume)
 
     def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
         """The commit that took these deliveries is back."""

@@ -24,8 +24,10 @@ from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
 from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
+from amqp_streams.server.quotas import Quotas
 from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
 from amqp_streams.storage.ports import CommitDone, Partition, Store
+from amqp_streams.streams.access import Access
 from amqp_streams.streams.intake import Receipt
 
 TICK_S: Final = 0.5
@@ -81,8 +83,10 @@ class EventService:
             partitions_max=self.limits.partitions,
             groups=settings.groups,
             limits=self.limits,
+            access=Access(settings.access, settings.user_groups),
         )
         self.effects = Effects(self.node, loop, self.monotonic_ms)
+        self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.ready = False
         self.connections: set[LiveConnection] = set()
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
