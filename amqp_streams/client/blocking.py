@@ -5,17 +5,19 @@ about 0.1 ms: for speed give and take events in batches (`post_batch`, `receive`
 """
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
 from amqp_streams import names
 from amqp_streams.client import aio
 from amqp_streams.client.background import Background, Pending
+from amqp_streams.client.blocking_group import GroupConsumer
 from amqp_streams.client.blocking_management import Management
 from amqp_streams.client.errors import TimedOutError
+from amqp_streams.client.group import GroupSettle
 from amqp_streams.client.info import LogInfo
-from amqp_streams.client.options import ACCEPTED, LATEST, Outcome, RetryPolicy, Settle, Start, TlsOptions
+from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, Settle, Start, TlsOptions
 from amqp_streams.client.outbox import Entry
 from amqp_streams.client.producer import Receipt, Sent, encode
 from amqp_streams.client.received import ReceivedEvent
@@ -189,6 +191,35 @@ class Client:
             durable=durable,
         )
         return Consumer(self._thread, inner)
+
+    def group_consumer(
+        self,
+        log: str,
+        group: str,
+        *,
+        start: Start = EARLIEST,
+        settle: GroupSettle = "auto",
+        credit: int = 1000,
+        candidates: int = 4,
+        ahead_ms: int = 250,
+        filters: Mapping[str, object] | None = None,
+        on_assigned: Callable[[str], object] | None = None,
+        on_revoked: Callable[[str], object] | None = None,
+    ) -> GroupConsumer:
+        """A member of consumer group `group` of `log`, with its share of the partitions; joins when entered with `with`."""
+        inner = self._inner.group_consumer(
+            log,
+            group,
+            start=start,
+            settle=settle,
+            credit=credit,
+            candidates=candidates,
+            ahead_ms=ahead_ms,
+            filters=filters,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
+        return GroupConsumer(self._thread, inner)
 
     def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
         """Partitions, offsets and figures of a log."""

@@ -13,7 +13,7 @@ from amqp_streams.client.errors import ConnectionLostError, EndpointError
 from amqp_streams.client.options import RetryPolicy
 from amqp_streams.errors import AmqpStreamsError
 
-ASK_AGAIN_S_MAX: Final = 0.8
+ASK_AGAIN_S_MAX: Final = 0.5
 """Between two attaches that the node refuses because no partition is free: it takes who stays away for a second for gone."""
 AT_ONCE_S: Final = 1.0
 """A refusal that comes sooner than this was given at once; one that comes later ends a time of waiting."""

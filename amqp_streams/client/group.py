@@ -68,7 +68,7 @@ class GroupConsumer:
         self.group: Final = group
         self._connector: Final = connector
         self._credit: Final = credit
-        self._auto: Final = settle == "auto"
+        self.auto: Final = settle == "auto"
         self._filters: Final = {**(filters or {}), **Cursor(start, None, kept=True).filters(())}
         self._on_assigned: Final = on_assigned
         self._on_revoked: Final = on_revoked
@@ -201,7 +201,7 @@ class GroupConsumer:
             share.unsettled += len(messages)
             if messages or aborted:
                 self._top_up(share)
-        if self._auto:
+        if self.auto:
             self._handed += events
         if not events and self._failure is not None:
             raise self._failure

@@ -8,6 +8,8 @@ from amqp_streams import names
 from amqp_streams.client.connector import Connector
 from amqp_streams.client.errors import TimedOutError
 from amqp_streams.client.info import LogInfo, LogSummary
+from amqp_streams.client.options import Start
+from amqp_streams.client.places import CursorInfo, GroupInfo, cursor_info, group_info, listed, reset_body
 from amqp_streams.client.requests import log_info, manage
 
 _T = TypeVar("_T")
@@ -26,7 +28,9 @@ async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
 
 
 class Management:
-    """Makes, lists, describes, changes and deletes logs. Each call raises ManagementError (status 404, 409, …) when refused.
+    """Makes, lists, describes, changes and deletes logs; lists, moves and deletes the places that are kept in them.
+
+    Each call raises ManagementError (status 404, 409, …) when refused.
 
     None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
     """
@@ -78,11 +82,56 @@ class Management:
         """Delete a log and its events."""
         await self._ask("DELETE", name, {}, timeout)
 
-    async def _ask(self, operation: str, name: str | None, body: Mapping[str, object], timeout: float | None) -> dict[str, object]:
-        async def ask() -> dict[str, object]:
-            return await manage(await self._connector.wire(), operation, name, body)
+    async def list_cursors(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[CursorInfo]:
+        """The places kept in a log, or in all of them: those of subscriptions and of groups."""
+        answer = await self._ask("QUERY", None, {}, timeout, type_=names.CURSOR_TYPE, log=log)
+        return [cursor_info(entry) for entry in listed(answer, names.CURSORS)]
 
-        return await within(timeout, f"{operation} of {name or 'the logs'}", ask())
+    async def describe_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> CursorInfo:
+        """One of them, by its id."""
+        return cursor_info(await self._ask("READ", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log))
+
+    async def reset_cursor(
+        self, log: str, cursor: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0
+    ) -> CursorInfo:
+        """Move it in one partition or in all: the next event is the first after `to`. Refused (409) while a link uses it."""
+        return cursor_info(await self._ask("UPDATE", cursor, reset_body(to, partition), timeout, type_=names.CURSOR_TYPE, log=log))
+
+    async def delete_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> None:
+        """Forget it: whoever attaches with its name begins anew. Refused (409) while a link uses it."""
+        await self._ask("DELETE", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log)
+
+    async def list_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[GroupInfo]:
+        """The consumer groups of a log, or of all."""
+        answer = await self._ask("QUERY", None, {}, timeout, type_=names.GROUP_TYPE, log=log)
+        return [group_info(entry) for entry in listed(answer, names.GROUPS)]
+
+    async def describe_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> GroupInfo:
+        """One of them: its place, epoch and owner in each partition."""
+        return group_info(await self._ask("READ", group, {}, timeout, type_=names.GROUP_TYPE, log=log))
+
+    async def reset_group(self, log: str, group: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0) -> GroupInfo:
+        """Move its place in one partition or in all: the next event is the first after `to`. Refused (409) while it has links."""
+        return group_info(await self._ask("UPDATE", group, reset_body(to, partition), timeout, type_=names.GROUP_TYPE, log=log))
+
+    async def delete_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> None:
+        """Forget its place and its epochs. Refused (409) while it has links."""
+        await self._ask("DELETE", group, {}, timeout, type_=names.GROUP_TYPE, log=log)
+
+    async def _ask(
+        self,
+        operation: str,
+        name: str | None,
+        body: Mapping[str, object],
+        timeout: float | None,  # noqa: ASYNC109  # every call has it
+        *,
+        type_: str = names.LOG_TYPE,
+        log: str | None = None,
+    ) -> dict[str, object]:
+        async def ask() -> dict[str, object]:
+            return await manage(await self._connector.wire(), operation, name, body, type_=type_, log=log)
+
+        return await within(timeout, f"{operation} of {name or log or 'the logs'}", ask())
 
 
 def _summary(entry: Mapping[str, object]) -> LogSummary:

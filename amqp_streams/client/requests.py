@@ -105,8 +105,10 @@ def _number(value: object) -> int | None:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-async def manage(wire: Wire, operation: str, name: str | None, body: Mapping[str, object]) -> dict[str, object]:
-    """One `$management` request; the body of the answer.
+async def manage(
+    wire: Wire, operation: str, name: str | None, body: Mapping[str, object], *, type_: str = names.LOG_TYPE, log: str | None = None
+) -> dict[str, object]:
+    """One `$management` request about something of a type; the body of the answer. `log`: the one it is of, where it is none itself.
 
     Raises:
         ManagementError: the status is not 2xx.
@@ -126,7 +128,8 @@ async def manage(wire: Wire, operation: str, name: str | None, body: Mapping[str
     try:
         await inbox.ready()
         await outgoing.wait()
-        properties = {names.OPERATION: operation, names.TYPE: names.LOG_TYPE} | ({} if name is None else {names.NAME: name})
+        given = {names.OPERATION: operation, names.TYPE: type_, names.NAME: name, names.INFO_LOG: log}
+        properties = {key: value for key, value in given.items() if value is not None}
         request = Event(dict(body), properties=properties, message_id=message_id, correlation_id=message_id, reply_to=reply_to)
         while outgoing.link.room() == 0:
             if outgoing.ended.done():

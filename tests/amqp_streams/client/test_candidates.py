@@ -44,7 +44,7 @@ def test_a_refusal_at_once_is_followed_by_one_attach_at_a_time_after_growing_wai
         now_s = asked.due_at
         assert asked.due(0, now_s) == 1
         assert asked.due_at is None
-    assert [round(wait, 3) for wait in waits[:4]] == [0.1, 0.2, 0.4, 0.8]
+    assert [round(wait, 3) for wait in waits[:4]] == [0.1, 0.2, 0.4, 0.5]
     assert max(waits) <= ASK_AGAIN_S_MAX + 1e-9
 
 

@@ -1,0 +1,139 @@
+"""Places that a node keeps: those of subscriptions (cursors) and of consumer groups, as `$management` tells them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from amqp_streams import names
+from amqp_streams.client.options import EARLIEST, AfterTime, Latest, Start
+from amqp_streams.wire.codec import Symbol, Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far it is in one partition; what the node does not say is None.
+
+    `offset` is the last that was passed, None before the first; `next_number` the record number after it; `lag` counts the events from there
+    on; `epoch` and `member` are those of the group's owner.
+    """
+
+    partition: str
+    offset: str | None = None
+    next_number: int | None = None
+    lag: int | None = None
+    epoch: int | None = None
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInfo:
+    """A place that is kept: of a subscription (`container` and `link` name it) or of a `group`. `active`: a link is reading on from it."""
+
+    log: str
+    id: str
+    group: str | None = None
+    container: str | None = None
+    link: str | None = None
+    user: str | None = None
+    active: bool = False
+    updated_ms: int | None = None
+    places: tuple[Place, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group. `active`: it has links; `waiting`: how many of them wait for a partition."""
+
+    log: str
+    name: str
+    active: bool = False
+    waiting: int | None = None
+    updated_ms: int | None = None
+    places: tuple[Place, ...] = ()
+    details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Container-ids of those who own partitions, each once."""
+        return tuple(sorted({place.member for place in self.places if place.member is not None}))
+
+
+def lag_of(places: tuple[Place, ...]) -> int | None:
+    """Events to come in all partitions; None where none is known."""
+    known = [place.lag for place in places if place.lag is not None]
+    return sum(known) if known else None
+
+
+def listed(answer: Mapping[str, object], name: str) -> list[dict[str, object]]:
+    """The entries of a list in an answer."""
+    entries = answer.get(name)
+    return [_texts(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def cursor_info(entry: Mapping[str, object]) -> CursorInfo:
+    """Read a cursor's entry."""
+    return CursorInfo(
+        str(entry.get(names.INFO_LOG)),
+        str(entry.get(names.CURSOR_ID)),
+        group=_text(entry.get(names.CURSOR_GROUP)),
+        container=_text(entry.get(names.CURSOR_CONTAINER)),
+        link=_text(entry.get(names.CURSOR_LINK)),
+        user=_text(entry.get(names.CURSOR_USER)),
+        active=entry.get(names.CURSOR_ACTIVE) is True,
+        updated_ms=_number(entry.get(names.CURSOR_UPDATED)),
+        places=_places(entry),
+        details=dict(entry),
+    )
+
+
+def group_info(entry: Mapping[str, object]) -> GroupInfo:
+    """Read a group's entry."""
+    return GroupInfo(
+        str(entry.get(names.INFO_LOG)),
+        str(entry.get(names.NAME)),
+        active=entry.get(names.CURSOR_ACTIVE) is True,
+        waiting=_number(entry.get(names.CURSOR_WAITING)),
+        updated_ms=_number(entry.get(names.CURSOR_UPDATED)),
+        places=_places(entry),
+        details=dict(entry),
+    )
+
+
+def reset_body(to: Start, partition: str | None) -> dict[str, object]:
+    """What a request says of where a place is to go: as with a source's filter, the next event is the first after `to`."""
+    where: dict[str, object]
+    if isinstance(to, Latest):
+        where = {names.RESET_POSITION: names.OFFSET_LATEST}
+    elif isinstance(to, AfterTime):
+        where = {names.RESET_TIMESTAMP: Timestamp(to.timestamp_ms)}
+    elif to == EARLIEST:
+        where = {names.RESET_POSITION: names.OFFSET_EARLIEST}
+    else:
+        where = {names.CURSOR_OFFSET: Symbol(to.symbol)}
+    return where if partition is None else where | {names.INFO_PARTITION: partition}
+
+
+def _places(entry: Mapping[str, object]) -> tuple[Place, ...]:
+    return tuple(
+        Place(
+            str(each.get(names.INFO_PARTITION)),
+            offset=_text(each.get(names.CURSOR_OFFSET)),
+            next_number=_number(each.get(names.CURSOR_NEXT)),
+            lag=_number(each.get(names.CURSOR_LAG)),
+            epoch=_number(each.get(names.CURSOR_EPOCH)),
+            member=_text(each.get(names.CURSOR_MEMBER)),
+        )
+        for each in listed(entry, names.INFO_PARTITIONS)
+    )
+
+
+def _texts(entry: Mapping[object, object]) -> dict[str, object]:
+    return {str(key): value for key, value in entry.items()}
+
+
+def _text(value: object) -> str | None:
+    return str(value) if isinstance(value, str) else None
+
+
+def _number(value: object) -> int | None:
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else None
