@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from amqp_streams.config import Limits, LogSettings, NodeSettings
 from amqp_streams.server.channel import DRAINED_WHEN_ABOVE
-from amqp_streams.server.connection import AmqpConnection, PasswordCheck
+from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.consumer import ConsumerLink
+from amqp_streams.server.guard import Guard, KeyStore, Login, PasswordCheck
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import CommitDone, StoredLog
 from amqp_streams.testing import ManualClock, MemoryStore
@@ -228,10 +229,14 @@ class InMemoryNode:
         """Make a log."""
         return self.service.node.create(name, LogSettings(**settings))
 
-    def connect(self, peer: Peer, *, users: PasswordCheck | None = None, loopback: bool = True) -> MemoryChannel:
-        """A new connection with this peer."""
+    def connect(self, peer: Peer, *, users: PasswordCheck | None = None, loopback: bool = True, login: Login | None = None) -> MemoryChannel:
+        """A new connection with this peer; with a `login` it is past the security layer already."""
         channel = MemoryChannel(f"127.0.0.1:{40_000 + len(self._wires)}", loopback=loopback)
-        connection = AmqpConnection(self.service, channel, users=users, executor=_Inline())
+        keys = cast("KeyStore | None", users if hasattr(users, "keys") else None)
+        guard = Guard(self.settings, executor=_Inline(), on_loop=self.service.on_loop, passwords=users, keys=keys)
+        connection = AmqpConnection(self.service, channel, guard)
+        if login is not None:
+            connection._admitted(login, b"")
         self._wires.append(_Wire(peer, channel, connection, self.block_bytes))
         return channel
 

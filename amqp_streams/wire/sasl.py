@@ -6,28 +6,27 @@
     whatever follows is plain AMQP: handed out as `leftover`
 
 One law: bytes in any pieces give the same events. The shell feeds what it reads and performs the events in order; the last one is
-`Authenticated`, `NoSasl` or `Failed`. Checking a password takes tens of milliseconds, so it is an event, too (`VerifyPlain`), which
-the shell answers with `verified` when it knows.
-
-A mechanism is an object with two methods; to add one, add it to the mapping that the server is built with, strongest first.
+`Authenticated`, `NoSasl` or `Failed`. What a mechanism cannot know it asks (`mechanisms.Question`): that is an event, too, which the shell
+answers with `answer` when it knows.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final, Protocol, assert_never
+from typing import Final, assert_never
 
 from amqp_streams.errors import WireError
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode, encode_list
 from amqp_streams.wire.frames import SASL, frame, read_frame
+from amqp_streams.wire.mechanisms import Answer, Challenge, Failure, FindKeys, Mechanism, Question, Step, Success, VerifyPlain, VerifyToken
 from amqp_streams.wire.types import Array, Described, Symbol, UByte, ULong, Value
 
 AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 
-FRAME_MAX: Final = 4096
-"""Bytes of a SASL frame; the standard's own limit is 512, tokens of some mechanisms need more."""
+FRAME_MAX: Final = 16 << 10
+"""Bytes of a SASL frame; the standard's own limit is 512, tokens that name their user's groups have several thousand."""
 ROUNDS_MAX: Final = 8
 """Challenges of one attempt; SCRAM needs two."""
 PIPELINED_MAX: Final = 64 << 10
@@ -61,21 +60,18 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyPlain:
-    """Find out whether the password is the user's and call `verified`; until then bytes may be fed, or reading paused."""
-
-    user: str
-    password: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Authenticated:
-    """The peer is `user` (None: anonymous). `leftover` is what it sent behind the layer: the AMQP header and on."""
+    """The peer is `user` (None: anonymous). `leftover` is what it sent behind the layer: the AMQP header and on.
+
+    `groups` and `expires_ms`: see `mechanisms.Success`.
+    """
 
     user: str | None
     mechanism: str
     hostname: str | None
     leftover: bytes
+    groups: frozenset[str] = frozenset()
+    expires_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,92 +83,25 @@ class NoSasl:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Close the connection. `reason` is for the log, not for the peer."""
+    """Close the connection. `reason` is for the log, not for the peer.
+
+    `mechanism` and `user`: what it tried, and as whom, as far as it came. `guess`: it showed credentials, and they are not good.
+    """
 
     reason: str
+    mechanism: str | None = None
+    user: str | None = None
+    guess: bool = False
 
 
-Event = Send | VerifyPlain | Authenticated | NoSasl | Failed
-
-
-# -- steps: what a mechanism says
-
-
-@dataclass(frozen=True, slots=True)
-class Challenge:
-    """The peer must answer this."""
-
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Success:
-    """The peer is `user`, or None for anonymous; `data` goes with the outcome."""
-
-    user: str | None
-    data: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The peer is not who it says, or does not follow the mechanism."""
-
-    reason: str
-
-
-Step = Challenge | Success | Failure | VerifyPlain
-
-
-class Mechanism(Protocol):
-    """One attempt of one peer."""
-
-    def start(self, initial: bytes | None) -> Step:
-        """The initial response; None if the peer sent none."""
-
-    def respond(self, data: bytes) -> Step:
-        """The answer to the last challenge."""
-
-
-class Anonymous:
-    """RFC 4505: everybody. The trace that the peer may send is not looked at."""
-
-    def start(self, initial: bytes | None) -> Step:  # noqa: ARG002  nothing depends on the trace
-        """Everybody is let in."""
-        return Success(None)
-
-    def respond(self, data: bytes) -> Step:  # noqa: ARG002  there was no challenge
-        """There is nothing to answer."""
-        return Failure("ANONYMOUS has no challenge")
-
-
-class Plain:
-    """RFC 4616: `[authorization id] NUL user NUL password`, UTF-8."""
-
-    def start(self, initial: bytes | None) -> Step:
-        """The message, or an empty challenge that asks for it."""
-        return Challenge(b"") if initial is None else self.respond(initial)
-
-    def respond(self, data: bytes) -> Step:
-        """The message."""
-        try:
-            parts = data.decode().split("\0")
-        except UnicodeDecodeError:
-            return Failure("PLAIN: not UTF-8")
-        if len(parts) != 3:
-            return Failure("PLAIN: not three parts")
-        identity, user, password = parts
-        if not user or not password:
-            return Failure("PLAIN: no user or no password")
-        if identity not in {"", user}:
-            return Failure("PLAIN: a user may act for itself only")
-        return VerifyPlain(user, password)
+Event = Send | Question | Authenticated | NoSasl | Failed
 
 
 class _State(Enum):
     HEADER = "header"
     INIT = "init"
     RESPONSE = "response"
-    VERIFYING = "verifying"
+    ASKING = "asking"
     DONE = "done"
 
 
@@ -193,28 +122,40 @@ class SaslServer:
         """The last event was given; no more bytes are taken."""
         return self._state is _State.DONE
 
+    @property
+    def mechanism(self) -> str | None:
+        """The mechanism that the peer chose, once it has."""
+        return None if self._mechanism is None else self._mechanism[0]
+
+    @property
+    def claimed(self) -> str | None:
+        """Who the peer says that it is, once it has said so."""
+        return None if self._mechanism is None else self._mechanism[1].claimed
+
     def feed(self, data: bytes) -> list[Event]:
         """Bytes from the peer. Not after the last event. Never raises for what the bytes are."""
         assert not self.done, "fed after the last event"
         self._buffer += data
         events: list[Event] = []
-        while self._state not in {_State.DONE, _State.VERIFYING}:
+        while self._state not in {_State.DONE, _State.ASKING}:
             more = self._header() if self._state is _State.HEADER else self._frame()
             if not more:
                 return events
             events += more
-        if self._state is _State.VERIFYING and len(self._buffer) > PIPELINED_MAX:
+        if self._state is _State.ASKING and len(self._buffer) > PIPELINED_MAX:
             events += self._fail(f"more than {PIPELINED_MAX} bytes before the outcome")
         return events
 
-    def verified(self, user: str | None) -> list[Event]:
-        """The answer to `VerifyPlain`: who the peer is, None if the password is wrong. Not if the layer failed meanwhile (`done`)."""
-        assert self._state is _State.VERIFYING, self._state
-        return self._step(Failure("wrong user or password") if user is None else Success(user))
+    def answer(self, answer: Answer) -> list[Event]:
+        """The answer to a question. Not if the layer failed meanwhile (`done`). What was sent meanwhile is looked at when more is fed."""
+        assert self._state is _State.ASKING, self._state
+        assert self._mechanism is not None
+        events = self._step(self._mechanism[1].answered(answer))
+        return events if self.done else events + self.feed(b"")
 
     def unavailable(self, reason: str) -> list[Event]:
-        """The other answer to `VerifyPlain`: it cannot be told now; the peer may try again."""
-        assert self._state is _State.VERIFYING, self._state
+        """Who the peer is cannot be told now; it may try again. Instead of an answer, or of feeding more; not when `done`."""
+        assert self._state is not _State.DONE, self._state
         return [_outcome(Outcome.SYS_TEMP), *self._fail(reason)]
 
     def _header(self) -> list[Event]:
@@ -278,22 +219,22 @@ class SaslServer:
             case Challenge(data):
                 self._state = _State.RESPONSE
                 return [_send(_CHALLENGE, data)]
-            case VerifyPlain():
-                self._state = _State.VERIFYING
+            case VerifyPlain() | FindKeys() | VerifyToken():
+                self._state = _State.ASKING
                 return [step]
-            case Success(user, data):
+            case Success(user, data, groups, expires_ms):
                 self._state = _State.DONE
-                done = Authenticated(user, self._mechanism[0], self._hostname, self._take_all())
+                done = Authenticated(user, self._mechanism[0], self._hostname, self._take_all(), groups, expires_ms)
                 return [_outcome(Outcome.OK, data), done]
             case Failure(reason):
-                return [_outcome(Outcome.AUTH), *self._fail(reason)]
+                return [_outcome(Outcome.AUTH), *self._fail(reason, guess=True)]
             case _:
                 assert_never(step)
 
-    def _fail(self, reason: str) -> list[Event]:
+    def _fail(self, reason: str, *, guess: bool = False) -> list[Event]:
         self._state = _State.DONE
         self._buffer = b""
-        return [Failed(reason)]
+        return [Failed(reason, self.mechanism, self.claimed, guess)]
 
     def _take_all(self) -> bytes:
         taken, self._buffer = self._buffer, b""

@@ -12,13 +12,15 @@ from hypothesis import strategies as st
 
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.users import NAME_CHARACTERS_MAX, PASSWORD_CHARACTERS_MAX, UsersFile, user_name
+from amqp_streams.wire.mechanisms import Challenge, FindKeys, ScramAlgorithm, Success
+from amqp_streams.wire.scram import ITERATIONS_MIN, ScramClient, ScramServer
 
 # The default costs 50 ms a password on purpose; what is tested here does not depend on the cost.
 CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 
 
 def load(path: Path) -> UsersFile:
-    return UsersFile.load(path, hasher=CHEAP)
+    return UsersFile.load(path, hasher=CHEAP, scram_iterations=ITERATIONS_MIN)
 
 
 @pytest.fixture
@@ -100,12 +102,12 @@ def test_credentials_of_other_kinds_are_kept_until_the_password_changes(path: Pa
     users = load(path)
     users.add("alice", "secret")
     document = json.loads(path.read_text())
-    document["users"]["alice"]["scram-sha-256"] = {"salt": "c2FsdA=="}
+    document["users"]["alice"]["passkey"] = {"id": "c2FsdA=="}
     path.write_text(json.dumps(document))
     users.add("bob", "b")
-    assert "scram-sha-256" in json.loads(path.read_text())["users"]["alice"]
+    assert "passkey" in json.loads(path.read_text())["users"]["alice"]
     users.add("alice", "new")
-    assert list(json.loads(path.read_text())["users"]["alice"]) == ["argon2"]
+    assert list(json.loads(path.read_text())["users"]["alice"]) == ["argon2", "scram-sha-256", "scram-sha-512"]
 
 
 @pytest.mark.parametrize("hashed", [None, 5, "", "plain text", "$argon2id$v=19$m=8,t=1,p=1$broken"])
@@ -214,3 +216,103 @@ def test_a_name_is_taken_whole_or_refused(name: str) -> None:
         assert user_name(name) == name
     except ValueError as error:
         assert "no name of a user" in str(error)  # noqa: PT017  either is right
+
+
+# -- SCRAM keys
+
+
+def proves(users: UsersFile, name: str, password: str, algorithm: ScramAlgorithm = ScramAlgorithm.SHA_256) -> str | None:
+    """Whom a client with this password is let in as."""
+    client, server = ScramClient(algorithm, name, password, nonce="abc"), ScramServer(algorithm, nonce="def")
+    assert isinstance(server.start(client.first()), FindKeys)
+    challenge = server.answered(users.keys(server.claimed or "", algorithm))
+    assert isinstance(challenge, Challenge)
+    step = server.respond(client.final(challenge.data))
+    return step.user if isinstance(step, Success) else None
+
+
+@pytest.mark.parametrize("algorithm", ScramAlgorithm)
+def test_scram_knows_the_password_that_was_given_last(path: Path, algorithm: ScramAlgorithm) -> None:
+    users = load(path)
+    assert not users.offers(algorithm)
+    users.add("alice", "first")
+    users.add("alice", "second")
+    assert users.offers(algorithm)
+    assert users.has_keys("alice", algorithm)
+    assert proves(users, "alice", "second", algorithm) == "alice"
+    assert proves(load(path), "alice", "second", algorithm) == "alice"
+    assert proves(users, "alice", "first", algorithm) is None
+    assert proves(users, "bob", "second", algorithm) is None
+
+
+def test_two_users_of_one_password_have_different_salts_and_keys(path: Path) -> None:
+    users = load(path)
+    users.add("alice", "secret")
+    users.add("bob", "secret")
+    parts = [part for name in users.names for one in [users.keys(name, ScramAlgorithm.SHA_512)] for part in (one.salt, one.stored_key)]
+    assert len(set(parts)) == 4
+
+
+def test_a_user_that_there_is_not_is_answered_in_the_same_form_every_time_and_after_a_restart(path: Path) -> None:
+    users = load(path)
+    users.add("alice", "secret")
+    for algorithm in ScramAlgorithm:
+        real, lure = users.keys("alice", algorithm), users.keys("bob", algorithm)
+        assert (len(real.salt), real.iterations, len(real.stored_key)) == (len(lure.salt), lure.iterations, len(lure.stored_key))
+        assert load(path).keys("bob", algorithm) == lure == users.keys("bob", algorithm)
+        assert users.keys("carol", algorithm).salt != lure.salt
+    UsersFile.load(path, hasher=CHEAP, scram_iterations=9000).add("bob", "other")
+    users.reload()
+    counts = {users.keys(f"user {number}", ScramAlgorithm.SHA_256).iterations for number in range(50)}
+    assert counts == {4096, 9000}, "nobody is found out by an unusual count"
+
+
+def test_a_user_of_before_there_was_scram_is_answered_like_one_that_there_is_not(path: Path) -> None:
+    path.write_text(json.dumps({"version": 1, "users": {"old": {"argon2": CHEAP.hash("secret")}}}))
+    path.chmod(0o600)
+    users = load(path)
+    assert users.verify("old", "secret")
+    assert not users.has_keys("old", ScramAlgorithm.SHA_256)
+    assert not users.offers(ScramAlgorithm.SHA_256), "clients that prefer SCRAM must not be led to what nobody has"
+    assert proves(users, "old", "secret") is None
+    users.add("old", "secret")
+    assert proves(users, "old", "secret") == "old"
+
+
+@pytest.mark.parametrize("stored", [5, "SCRAM-SHA-256$1:x", "SCRAM-SHA-512$4096:QUFB$QUFB:QUFB", None])
+def test_keys_that_cannot_be_are_refused_when_the_file_is_read(path: Path, stored: object) -> None:
+    path.write_text(json.dumps({"version": 1, "users": {"alice": {"scram-sha-256": stored}}}))
+    path.chmod(0o600)
+    with pytest.raises(ConfigError, match="alice: no keys of SCRAM-SHA-256"):
+        load(path)
+
+
+def test_names_and_passwords_are_the_same_in_whatever_form_they_are_typed(path: Path) -> None:
+    """SASLprep: a password typed on another keyboard may come as other bytes."""
+    users = load(path)
+    users.add("Ⅸ", "pass wo\u0308rd")
+    assert users.names == ["IX"]
+    for name in ("IX", "Ⅸ", "I\u00adX"):
+        assert users.called(name) == "IX"
+        assert users.verify(name, "pass\u00a0wörd")
+        assert proves(users, name, "pass wo\u0308rd") == "IX"
+    assert users.add("IX", "new") is False
+    assert users.remove("Ⅸ") is True
+    assert users.called("IX") is None
+
+
+def test_hashes_made_of_a_password_as_it_was_typed_stay_good(path: Path) -> None:
+    path.write_text(json.dumps({"version": 1, "users": {"Ⅸ": {"argon2": CHEAP.hash("wo\u0308rd")}}}))
+    path.chmod(0o600)
+    users = load(path)
+    assert users.verify("IX", "wo\u0308rd")
+    assert users.called("IX") == "Ⅸ"
+    assert not users.verify("IX", "word")
+
+
+@pytest.mark.parametrize(("name", "password"), [("alice", "🙂 smile"), ("🙂", "secret"), ("alice", "tab\there")])
+def test_what_saslprep_does_not_allow_is_good_for_plain_only(path: Path, name: str, password: str) -> None:
+    users = load(path)
+    users.add(name, password)
+    assert users.verify(name, password)
+    assert not users.has_keys(name, ScramAlgorithm.SHA_256)
