@@ -14,7 +14,7 @@ from typing import TypeAlias, assert_never
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.filters import Compiled
-from amqp_streams.node.groups import Groups
+from amqp_streams.node.groups import ElsewhereOf, Groups
 from amqp_streams.node.links import Links
 from amqp_streams.node.places import Places
 from amqp_streams.node.reading import Reading, storage_refusal
@@ -25,6 +25,8 @@ from amqp_streams.streams.claims import requested_claim
 from amqp_streams.streams.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
 from amqp_streams.streams.place import Place
 from amqp_streams.streams.reader import Reader
+from amqp_streams.streams.redirects import Places as Elsewhere
+from amqp_streams.streams.redirects import require_here
 from amqp_streams.streams.start import resumed_filters, resumed_position, source_filters, start_position
 
 Steal: TypeAlias = Callable[[AttachRequest, int], None]
@@ -48,25 +50,33 @@ class _Course:
         return None if self.hold is None else self.hold.group
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
-        """Those that it reads, or is to read."""
+    def bound_to(self) -> int | None:
+        """The partition that it is, or is to be, bound to; None: to none, or not yet to one."""
         if self.hold is not None:
-            assert self.hold.partition is not None, "whoever waits for a partition reads none"
-            return (self.log.partitions[self.hold.partition],)
-        return self.log.partitions if self.partition is None else (self.partition,)
+            return self.hold.partition
+        return None if self.partition is None else self.partition.index
 
 
 class Consumers:
     """The consumer links of a node and those that are to become some. `tell` takes effects; `steal` ends the link that has this name."""
 
     def __init__(
-        self, states: States, settings: GroupSettings, limits: Limits, links: Links, *, tell: Callable[[Effect], None], steal: Steal
+        self,
+        states: States,
+        settings: GroupSettings,
+        limits: Limits,
+        links: Links,
+        *,
+        elsewhere: ElsewhereOf,
+        tell: Callable[[Effect], None],
+        steal: Steal,
     ) -> None:
         self.writes = Writes(states)
-        self.groups = Groups(states, self.writes, settings, limits, self._changed)
+        self.groups = Groups(states, self.writes, settings, limits, elsewhere, self._changed)
         self.places = Places(states, self.writes, limits.cursors)
         self.reading = Reading()
         self._links = links
+        self._elsewhere = elsewhere
         self._tell = tell
         self._steal = steal
         self._courses: dict[Pending | Consuming, _Course] = {}
@@ -75,6 +85,7 @@ class Consumers:
     def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
         """Decide on a consumer's attach. Raises PeerError: refused."""
         asked = requested_partition(request, log)
+        require_here(log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index)
         course = _Course(request, log, asked, source_filters(request.filters))
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
         if request.durable:
@@ -98,6 +109,34 @@ class Consumers:
         course = self._courses.get(link)
         if course is not None:
             self._end(course, now_ms, error)
+
+    def reassociate(self, now_ms: int) -> set[Consuming]:
+        """Which partitions are here has changed: consumers of those that are not any more go, or go on with the others."""
+        changed = set()
+        for course in list(self._courses.values()):
+            log, elsewhere = course.log, self._elsewhere(course.log)
+            bound = course.bound_to
+            try:
+                require_here(log.name, len(log.partitions), elsewhere, bound)
+            except PeerError as error:
+                self._end(course, now_ms, error)
+                continue
+            if bound is None and isinstance(course.link, Consuming) and self._associate(course, course.link, elsewhere):
+                changed.add(course.link)
+        return changed
+
+    def _associate(self, course: _Course, consumer: Consuming, elsewhere: Elsewhere) -> bool:
+        """Let an agnostic link read what is here; whether that is something else than before."""
+        partitions = _here(course.log, elsewhere)
+        if partitions == consumer.partitions:
+            return False
+        start = partial(start_position, course.filters)
+        if consumer.place is not None:
+            self.places.widen(consumer.place, partitions, start)
+        self.reading.forget(consumer)
+        consumer.partitions, consumer.announce = partitions, True
+        consumer.reader.associate(_positions(course.filters, partitions, consumer.place))
+        return True
 
     def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
         """A log is gone: its consumers go with `error`, those that wait among them, and so do its groups and places."""
@@ -147,7 +186,7 @@ class Consumers:
 
         try:
             place, wait = self.places.open(
-                course.request, course.log, course.group, course.partitions, partial(start_position, course.filters), safe
+                course.request, course.log, course.group, self._partitions(course), partial(start_position, course.filters), safe
             )
         except PeerError as error:
             self._end(course, now_ms, error)
@@ -157,14 +196,16 @@ class Consumers:
             self._grant(course, place)
 
     def _grant(self, course: _Course, place: Place | None) -> None:
-        hold, filters, partitions = course.hold, course.filters, course.partitions
+        hold, filters, partitions = course.hold, course.filters, self._partitions(course)
         agnostic = hold is None and course.partition is None
+        if place is not None and agnostic:  # other partitions may have come here while it waited
+            self.places.widen(place, partitions, partial(start_position, filters))
         consumer = Consuming(
             course.request,
             course.log,
             partitions,
             not agnostic,
-            _reader(filters, partitions, place),
+            Reader(_positions(filters, partitions, place), filters if place is None else resumed_filters(filters)),
             filters.in_force,
             announce=agnostic,
             group=course.group,
@@ -178,6 +219,11 @@ class Consumers:
             self._tell(Granted(pending, consumer))
         self._name(course, consumer)
         self.places.follow(consumer)
+
+    def _partitions(self, course: _Course) -> tuple[Partition, ...]:
+        """Those that a link is to read."""
+        bound = course.bound_to
+        return _here(course.log, self._elsewhere(course.log)) if bound is None else (course.log.partitions[bound],)
 
     def _name(self, course: _Course, link: Pending | Consuming) -> None:
         course.link = link
@@ -205,8 +251,13 @@ class Consumers:
             self.groups.release(course.log, course.hold, now_ms)
 
 
-def _reader(filters: Compiled, partitions: Iterable[Partition], place: Place | None) -> Reader:
+def _here(log: StoredLog, elsewhere: Elsewhere) -> tuple[Partition, ...]:
+    return tuple(each for each in log.partitions if each.index not in elsewhere) if elsewhere else log.partitions
+
+
+def _positions(filters: Compiled, partitions: Iterable[Partition], place: Place | None) -> list[tuple[Partition, int]]:
+    """Where a reader begins in each partition."""
     if place is None:
-        return Reader(((each, start_position(filters, each)) for each in partitions), filters)
+        return [(each, start_position(filters, each)) for each in partitions]
     resumed, kept = resumed_filters(filters), place.cursor.positions
-    return Reader(((each, resumed_position(resumed, each, kept[each.index])) for each in partitions), resumed)
+    return [(each, resumed_position(resumed, each, kept[each.index])) for each in partitions]

@@ -13,31 +13,39 @@ from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import States, StoredLog
 from amqp_streams.streams.epochs import epoch_change, epochs_prefix, read_epochs
 from amqp_streams.streams.ownership import Change, Claim, Hold, Ownership, Record
+from amqp_streams.streams.redirects import Places
 
+ElsewhereOf: TypeAlias = Callable[[StoredLog], Places]
+"""The partitions of a log that another container serves."""
 Changed: TypeAlias = Callable[[StoredLog, Change, int], None]
 
 
 class Groups:
     """Who owns what, of all logs. An ownership is made when first asked for."""
 
-    def __init__(self, states: States, writes: Writes, settings: GroupSettings, limits: Limits, changed: Changed) -> None:
+    def __init__(  # noqa: PLR0917  what a node is made of
+        self, states: States, writes: Writes, settings: GroupSettings, limits: Limits, elsewhere: ElsewhereOf, changed: Changed
+    ) -> None:
         self._states = states
         self._writes = writes
         self._settings = settings
         self._limits = limits
+        self._elsewhere = elsewhere
         self._changed = changed
         self._owned: dict[str, tuple[StoredLog, Ownership]] = {}
 
     def of(self, log: StoredLog) -> Ownership:
         """The groups of a log."""
-        found = self._owned.get(log.incarnation)
+        found = self._known(log)
         if found is None:
             epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
             ownership = Ownership(
                 len(log.partitions), self._settings, groups_max=self._limits.groups, waiting_max=self._limits.group_waiting, epochs=epochs
             )
-            found = self._owned[log.incarnation] = log, ownership
-        return found[1]
+            self._owned[log.incarnation] = log, ownership
+            found = self._known(log)
+            assert found is not None, "it was put there"
+        return found
 
     def claim(self, log: StoredLog, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
         """A link asks to be in a group; carry the changes out with `carry_out` when it is known by its hold. Raises PeerError: refused."""
@@ -45,14 +53,14 @@ class Groups:
 
     def release(self, log: StoredLog, hold: Hold, now_ms: int) -> None:
         """The link is gone."""
-        found = self._owned.get(log.incarnation)
+        found = self._known(log)
         if found is not None:
-            self.carry_out(log, found[1].release(hold, now_ms), now_ms)
+            self.carry_out(log, found.release(hold, now_ms), now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Time passed."""
-        for log, ownership in list(self._owned.values()):
-            self.carry_out(log, ownership.tick(now_ms), now_ms)
+        for log, _ in list(self._owned.values()):
+            self.carry_out(log, self.of(log).tick(now_ms), now_ms)
 
     def carry_out(self, log: StoredLog, changes: Sequence[Change], now_ms: int) -> None:
         """Record epochs; the other changes are told."""
@@ -73,6 +81,13 @@ class Groups:
         self._owned.pop(log.incarnation, None)
         self._erase(key for key, _ in self._states.items(epochs_prefix(log.incarnation)))
 
+    def _known(self, log: StoredLog) -> Ownership | None:
+        found = self._owned.get(log.incarnation)
+        if found is None:
+            return None
+        found[1].elsewhere = self._elsewhere(log).keys()
+        return found[1]
+
     def _erase(self, keys: Iterable[str]) -> None:
         changes = dict.fromkeys(keys)
         if changes:
@@ -86,6 +101,6 @@ class Groups:
             then(error, now_ms)
 
     def _recorded(self, log: StoredLog, hold: Hold, failure: StorageError | None, now_ms: int) -> None:
-        found = self._owned.get(log.incarnation)
+        found = self._known(log)
         if found is not None:
-            self.carry_out(log, found[1].recorded(hold, failure, now_ms), now_ms)
+            self.carry_out(log, found.recorded(hold, failure, now_ms), now_ms)

@@ -39,6 +39,8 @@ from amqp_streams.streams.attach import (
 from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.reader import Passed, Run
+from amqp_streams.streams.redirects import Places as Elsewhere
+from amqp_streams.streams.redirects import Redirects, require_here
 
 REPLY_PREFIX: Final = "$reply."
 
@@ -57,14 +59,17 @@ class Node:
         groups: GroupSettings | None = None,
         limits: Limits | None = None,
         access: Access | None = None,
+        redirects: Redirects | None = None,
     ) -> None:
         self.access = access or Access()
         """Who may do what; may be replaced, which closes no link."""
+        self.redirects = redirects or Redirects()
+        """What another container serves; may be replaced: then `reassociate`."""
         self._store = store
         self._sync = sync
         self._new_id = new_id
         self._logs = Logs(store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max)
-        self._intake = Intake(store, self.log)
+        self._intake = Intake(store, self.log, self._elsewhere)
         self._effects: list[Effect] = []
         self._links = Links()
         self._consumers = Consumers(
@@ -72,13 +77,14 @@ class Node:
             groups or GroupSettings(),
             limits or Limits(),
             self._links,
+            elsewhere=self._elsewhere,
             tell=self._effects.append,
             steal=self._steal,
         )
         self._now_ms = 0
         kept = store.logs, self._consumers.groups, self._consumers.places
         self._types: dict[str, Operations] = {
-            names.LOG_TYPE: LogRequests(store, self._logs, sync, self._deleted).operations(),
+            names.LOG_TYPE: LogRequests(store, self._logs, sync, self._deleted, self._elsewhere).operations(),
             names.CURSOR_TYPE: CursorRequests(*kept).operations(),
             names.GROUP_TYPE: GroupRequests(*kept).operations(),
         }
@@ -113,7 +119,11 @@ class Node:
         """The log that an address is about; None: none is."""
         if address == names.MANAGEMENT or request.dynamic:
             return None
-        return self.log(address.removesuffix(names.INFO_SUFFIX) if _wants_info(request) else address, permissions)
+        name = address.removesuffix(names.INFO_SUFFIX) if _wants_info(request) else address
+        place = self.redirects.whole(name) if name not in self._store.logs else None
+        if place is not None:
+            raise place.error(name)
+        return self.log(name, permissions)
 
     def _granted(self, request: AttachRequest, log: StoredLog | None, permissions: Permissions) -> Grant:
         """What an attach gets that is about no events of a log, or sends some."""
@@ -131,7 +141,9 @@ class Node:
         for name in (names.CONSUMER_GROUP, names.EPOCH):
             if name in request.properties:
                 raise PeerError(names.INVALID_FIELD, f"link property {name} is for receivers", {"field": "properties"})
-        return Producing(log, requested_partition(request, log))
+        partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
+        require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
+        return Producing(log, partition, elsewhere=elsewhere)
 
     def detach(self, link: Grant | Pending, now_ms: int = 0, *, closed: bool = False) -> None:
         """Forget a link, or an attach that is not answered yet. `closed`: its peer ended it for good, rather than losing it."""
@@ -264,15 +276,27 @@ class Node:
         return self._consumers.reading.committed(done, partitions)
 
     def reassociate(self) -> set[Consuming]:
-        """Which partitions are served here has changed: the consumers that have others now, to be pumped."""
-        return set()
+        """Which partitions are served here has changed: links go that have none left here; the consumers that have others, to be pumped."""
+        for log in self._store.logs.values():
+            elsewhere = self._elsewhere(log)
+            for link in self._links.of(log.name):
+                if isinstance(link, Producing):
+                    try:
+                        require_here(log.name, len(log.partitions), elsewhere, None if link.partition is None else link.partition.index)
+                    except PeerError as error:
+                        self._close(link, error)
+                    link.elsewhere = elsewhere
+        return self._consumers.reassociate(self._now_ms)
+
+    def _elsewhere(self, log: StoredLog) -> Elsewhere:
+        return self.redirects.of(log.name, len(log.partitions))
 
     # -- information and management
 
     def info_message(self, grant: Informing) -> bytes:
         """The answer of `<address>/$info`."""
         log = self._store.logs.get(grant.log.name, grant.log)  # its settings may have changed since the attach
-        return info.value_message(info.log_info(log, self._sync))
+        return info.value_message(info.log_info(log, self._sync, self._elsewhere(log)))
 
     def manage(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Answer:
         """Carry out a request to `$management` of this user (None: anonymous)."""

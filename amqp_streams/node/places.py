@@ -61,6 +61,12 @@ class Places:
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"no more places can be kept: {error}") from error
         return place, True
 
+    def widen(self, place: Place, partitions: Collection[Partition], start: Callable[[Partition], int]) -> None:
+        """A link that has a place reads these partitions from now on."""
+        _, changes = self._cursors.attach(place.cursor.key, place.cursor.user, partitions, start)
+        place.follow(each.index for each in partitions)
+        self._write(changes)
+
     def follow(self, consumer: Consuming) -> None:
         """This link moves its place from now on."""
         if consumer.place is not None:

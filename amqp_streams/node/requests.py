@@ -12,6 +12,7 @@ from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog
 from amqp_streams.streams import info, management
 from amqp_streams.streams.management import Answer, Request, RequestError
+from amqp_streams.streams.redirects import Places
 from amqp_streams.wire.types import Value
 
 Operations: TypeAlias = Mapping[str, Callable[[Request], Answer]]
@@ -39,12 +40,13 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class LogRequests:
-    """Operations on logs. `deleted` is told of a log that is gone."""
+    """Operations on logs. `deleted` is told of a log that is gone; `elsewhere` tells which partitions another container serves."""
 
     store: Store
     logs: Logs
     sync: str
     deleted: Callable[[StoredLog], None]
+    elsewhere: Callable[[StoredLog], Places]
 
     def operations(self) -> Operations:
         """By name."""
@@ -99,4 +101,4 @@ class LogRequests:
         return log
 
     def _described(self, log: StoredLog) -> dict[Value, Value]:
-        return {"name": log.name, **management.described_settings(log.settings), **info.log_info(log, self.sync)}
+        return {"name": log.name, **management.described_settings(log.settings), **info.log_info(log, self.sync, self.elsewhere(log))}

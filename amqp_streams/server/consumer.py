@@ -41,6 +41,14 @@ class _Redelivery:
     delivery_count: int
 
 
+class _Writers(dict[int, AnnotationWriter]):
+    """One for each partition, made when it is first read: a link's partitions may change (4.6.5)."""
+
+    def __missing__(self, partition: int) -> AnnotationWriter:
+        writer = self[partition] = AnnotationWriter(str(partition))
+        return writer
+
+
 class ConsumerLink(Link[Consuming]):
     """Delivers a log's records, as far as credit goes."""
 
@@ -55,7 +63,7 @@ class ConsumerLink(Link[Consuming]):
         self.presettled = presettled
         self.size_max: int = lib.pn_link_remote_max_message_size(pointer)
         """The largest message that the peer takes; 0: any."""
-        self.writers = {each.index: AnnotationWriter(str(each.index)) for each in grant.partitions}
+        self.writers = _Writers()
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
         self.used = False

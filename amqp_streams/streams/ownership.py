@@ -5,7 +5,7 @@ peer only once it is on the disk, and never falls; a partition that nobody holds
 Pure: time is an argument (of a clock that never goes back), and what is to be done is returned as changes, in order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from amqp_streams import names
@@ -44,8 +44,10 @@ class Ownership:
         waiting_max: int = 1024,
         epochs: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
-        """`epochs`: those recorded earlier, by group and partition. `settings` may be replaced at any time."""
+        """`epochs`: those recorded earlier, by group and partition. `settings` and `elsewhere` may be replaced at any time."""
         self.settings = settings
+        self.elsewhere: Collection[int] = ()
+        """Partitions that another container serves: they are bound to nobody here."""
         self._partitions: Final = partitions
         self._groups_max: Final = groups_max
         self._waiting_max: Final = waiting_max
@@ -240,7 +242,7 @@ class Ownership:
 
     def _free(self, group: Group) -> dict[int, Slot | None]:
         """The partitions that nobody holds."""
-        slots = ((partition, group.slots.get(partition)) for partition in range(self._partitions))
+        slots = ((partition, group.slots.get(partition)) for partition in range(self._partitions) if partition not in self.elsewhere)
         return {partition: slot for partition, slot in slots if slot is None or slot.hold is None}
 
     def _free_for(self, group: Group, member: str) -> int | None:

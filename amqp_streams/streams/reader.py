@@ -147,20 +147,26 @@ class _Cursor:
 class Reader:
     """Reads one partition (a bound link) or several (an agnostic one)."""
 
-    __slots__ = ("_cursors", "_filters", "_ready")
+    __slots__ = ("_cursors", "_filters", "_known", "_ready")
 
     def __init__(self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None) -> None:
         self._filters = filters
+        self._known: dict[int, _Cursor] = {}
+        """Cursors of all partitions that it ever read: one that comes back goes on where it was."""
         self._cursors: dict[int, _Cursor] = {}
         self._ready: deque[_Cursor] = deque()
         self.associate(positions)
 
     def associate(self, positions: Iterable[tuple[Partition, int]]) -> None:
-        """Read these partitions from now on. Those that it reads already go on where they are; others begin at their positions."""
+        """Read these partitions from now on. Those that it has read go on where they are; others begin at their positions."""
         self._cursors = {
-            partition.index: self._cursors.get(partition.index) or _Cursor(partition, position, self._filters)
+            partition.index: self._known.get(partition.index) or _Cursor(partition, position, self._filters)
             for partition, position in positions
         }
+        for index, cursor in self._known.items():
+            if index not in self._cursors:
+                cursor.forget()
+        self._known |= self._cursors
         self._ready = deque(self._cursors.values())
         read_bytes = MERGE_READ_BYTES if len(self._cursors) > 1 else READ_BYTES
         for cursor in self._cursors.values():
