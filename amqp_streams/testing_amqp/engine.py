@@ -8,6 +8,7 @@ from typing import Any, Final
 import proton
 
 from amqp_streams import names
+from amqp_streams.server.guard import Login
 from amqp_streams.testing_amqp.node import InMemoryNode
 
 _OUTCOMES: Final = {
@@ -68,6 +69,22 @@ class Receiving:
         """The condition that the node closed the link with."""
         return _condition(self.link)
 
+    @property
+    def info(self) -> dict[str, Any]:
+        """What the node said beside that condition."""
+        found = self.link.remote_condition
+        return {str(key): value for key, value in ((found.info if found else None) or {}).items()}
+
+    @property
+    def pending(self) -> bool:
+        """The node has not answered the attach."""
+        return bool(self.link.state & proton.Endpoint.REMOTE_UNINIT)
+
+    @property
+    def answered(self) -> dict[str, Any]:
+        """The link properties of the node's answer."""
+        return {str(key): value for key, value in (self.link.remote_properties or {}).items()}
+
     def take(self) -> list[Arrived]:
         """What has arrived since the last call."""
         taken, self.arrived = self.arrived, []
@@ -118,7 +135,7 @@ class EnginePair:
     """A client connection of Proton's own objects, joined to a node by byte buffers.
 
     `node` may be shared by several pairs; each is a `container` of its own unless told otherwise. With `opened` the connection and one
-    session are open when this returns.
+    session are open when this returns. `login`: who it is, None: anonymous.
     """
 
     def __init__(
@@ -130,6 +147,7 @@ class EnginePair:
         max_frame: int | None = None,
         idle_timeout_s: float | None = None,
         desired: list[str] | None = None,
+        login: Login | None = None,
     ) -> None:
         self.node = node
         self.connection = proton.Connection()
@@ -146,7 +164,7 @@ class EnginePair:
         if idle_timeout_s:
             self.transport.idle_timeout = idle_timeout_s
         self.transport.bind(self.connection)
-        self.channel = node.connect(self)
+        self.channel = node.connect(self, login=login)
         self._names = count()
         if opened:
             self.connection.open()
@@ -165,11 +183,13 @@ class EnginePair:
         self._attach(link, **options)
         return sending
 
-    def receiver(self, source: str | None, *, name: str | None = None, credit: int = 0, **options: Any) -> Receiving:
-        """Attach a receiver, and grant it credit."""
+    def receiver(self, source: str | None, *, name: str | None = None, credit: int = 0, durable: bool = False, **options: Any) -> Receiving:
+        """Attach a receiver, and grant it credit; see `_attach` for the options. `durable`: its place is to be kept under its name."""
         link = self.session.receiver(name or f"receiver-{next(self._names)}")
         if source is not None:
             link.source.address = source
+        if durable:
+            link.source.durability, link.source.expiry_policy = proton.Terminus.DELIVERIES, proton.Terminus.EXPIRE_NEVER
         receiving = self._receivers[link.name] = Receiving(link)
         self._attach(link, **options)
         if credit:
@@ -181,13 +201,25 @@ class EnginePair:
         link: proton.Link,
         *,
         properties: Mapping[str, Any] | None = None,
+        partition: int | None = None,
+        group: str | None = None,
+        epoch: int | None = None,
         filters: Mapping[str, Any] | None = None,
         settle: tuple[int, int] | None = None,
         prepare: Callable[[Any], None] | None = None,
     ) -> None:
-        """`properties`: link properties. `filters`: of the source, by name. `settle`: sender's and receiver's mode. `prepare`: more."""
-        if properties:
-            link.properties = {proton.symbol(key): value for key, value in properties.items()}
+        """`properties`: link properties, to which `partition`, `group`, `epoch` add theirs. `filters`: of the source, by name.
+
+        `settle`: sender's and receiver's mode. `prepare`: more.
+        """
+        bindings = {
+            names.PARTITION: None if partition is None else proton.symbol(str(partition)),
+            names.CONSUMER_GROUP: group,
+            names.EPOCH: None if epoch is None else proton.ulong(epoch),
+        }
+        given = dict(properties or {}) | {key: value for key, value in bindings.items() if value is not None}
+        if given:
+            link.properties = {proton.symbol(key): value for key, value in given.items()}
         if filters is not None:
             link.source.filter.put_object({proton.symbol(key): value for key, value in filters.items()})
         if settle is not None:
@@ -201,6 +233,15 @@ class EnginePair:
         """Grant credit and let the node answer."""
         receiving.link.flow(credit)
         self.node.run()
+
+    def detach(self, link: Receiving | Sending, *, closed: bool = True) -> None:
+        """Detach a link for good, or (not `closed`) so that what is kept under its name is meant to stay."""
+        if closed:
+            link.link.close()
+        else:
+            link.link.detach()
+        self.node.run()
+        link.link.free()  # its name may be used again
 
     def settle(self, arrived: Arrived, state: Any = proton.Delivery.ACCEPTED) -> None:
         """Tell an outcome and settle."""
