@@ -43,6 +43,7 @@ from amqp_streams.client.options import (
     TlsOptions,
     sql_filter,
 )
+from amqp_streams.client.places import CursorInfo, GroupInfo, Place
 from amqp_streams.client.received import ReceivedEvent
 
 # Whoever wants the client's warnings configures logging; unasked, a library writes nothing.
@@ -64,9 +65,11 @@ __all__ = [
     "ConnectError",
     "ConnectionLostError",
     "Consumer",
+    "CursorInfo",
     "EndpointError",
     "Event",
     "GroupConsumer",
+    "GroupInfo",
     "Latest",
     "LinkError",
     "LinkRefusedError",
@@ -78,6 +81,7 @@ __all__ = [
     "OwnershipLostError",
     "PartitionInfo",
     "Pending",
+    "Place",
     "Producer",
     "Receipt",
     "ReceivedEvent",

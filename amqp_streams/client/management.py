@@ -110,7 +110,9 @@ class Management:
         """One of them: its place, epoch and owner in each partition."""
         return group_info(await self._ask("READ", group, {}, timeout, type_=names.GROUP_TYPE, log=log))
 
-    async def reset_group(self, log: str, group: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0) -> GroupInfo:
+    async def reset_group(
+        self, log: str, group: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0
+    ) -> GroupInfo:
         """Move its place in one partition or in all: the next event is the first after `to`. Refused (409) while it has links."""
         return group_info(await self._ask("UPDATE", group, reset_body(to, partition), timeout, type_=names.GROUP_TYPE, log=log))
 
@@ -123,7 +125,7 @@ class Management:
         operation: str,
         name: str | None,
         body: Mapping[str, object],
-        timeout: float | None,  # noqa: ASYNC109  # every call has it
+        timeout: float | None,
         *,
         type_: str = names.LOG_TYPE,
         log: str | None = None,

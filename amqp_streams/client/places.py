@@ -12,8 +12,8 @@ from amqp_streams.wire.codec import Symbol, Timestamp
 class Place:
     """How far it is in one partition; what the node does not say is None.
 
-    `offset` is the last that was passed, None before the first; `next_number` the record number after it; `lag` counts the events from there
-    on; `epoch` and `member` are those of the group's owner.
+    `offset` is the last that was passed, None before the first; `next_number` the record number after it; `lag` counts the events from
+    there on; `epoch` and `member` are those of the group's owner.
     """
 
     partition: str
