@@ -109,8 +109,7 @@ class Throttle:
         """A link got or sent so many messages, `size` bytes in all."""
         self._bucket.spend(size)
         member = self._member(link)
-        if self._waiting or member.has_turn:
-            member.balance -= size
+        member.balance -= size
         average = max(1.0, size / messages)
         # Larger ones count at once: an estimate that is too low is a burst.
         member.average = average if member.average is None else max(average, (3 * member.average + average) / 4)
@@ -145,10 +144,12 @@ class Throttle:
         member = self._member(link)
         if member.has_turn:
             room = member.balance
-        elif self._waiting:
-            room = 0
         else:
-            room, member.balance = self._bucket.level(self._clock_ms()), 0
+            room = 0 if self._waiting else self._bucket.level(self._clock_ms())
+            if room * 1000 <= self.rate * WINDOW_MS:  # so little is left that whoever asks first would get it all: by turns
+                room = 0
+            else:
+                member.balance = 0
         if room > 0:
             return 1 if member.average is None else max(1, int(min(room, bytes_max) / member.average))
         if not member.waits:
