@@ -1,56 +1,115 @@
-"""docs/spec-coverage.md and the tests of the specification say the same."""
+"""docs/spec-coverage.md, the specifications' normative words and the tests say the same."""
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Final
 
-HERE = Path(__file__).parent
-TABLE = HERE.parent.parent / "docs" / "spec-coverage.md"
-STATUSES = {"covered", "not yet", "not used", "peer's duty", "peer's choice"}
-_COLUMNS = ("section", "level", "clause", "status", "test")
-_ROW = re.compile("^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE)
+import pytest
+
+from tests.spec.normative import EVENT_STREAMS, FILTEX, count
+
+HERE: Final = Path(__file__).parent
+BESIDE_THE_CODE: Final = HERE.parent / "amqp_streams"
+TABLE: Final = HERE.parent.parent / "docs" / "spec-coverage.md"
+STATUSES: Final = {"covered", "not yet", "not used", "peer's duty", "peer's choice"}
+TABLES: Final[Mapping[str, Mapping[str, Mapping[str, int]]]] = {
+    "Event Stream Extensions": EVENT_STREAMS,
+    "AMQP Filter Expressions": FILTEX,
+}
+_COLUMNS: Final = ("section", "level", "clause", "status", "tests")
+_ROW: Final = re.compile("^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE)
+_CASES: Final = "filters/test_sql.py::test_a_filter_text_means_what_its_section_of_the_specification_says"
 
 
-def rows() -> list[dict[str, str]]:
-    return [found.groupdict() for found in _ROW.finditer(TABLE.read_text()) if found["section"][0].isdecimal()]
+def rows(table: str) -> list[dict[str, str]]:
+    text = TABLE.read_text().split(f"## {table}\n", 1)[1].split("\n## ", 1)[0]
+    return [found.groupdict() for found in _ROW.finditer(text) if found["section"][0].isdecimal()]
 
 
-def known_tests() -> dict[str, str]:
-    """Every test of the specification with its docstring."""
+def cited(row: Mapping[str, str]) -> list[str]:
+    """The tests that a row names."""
+    return re.findall(r"`([^`]+)`", row["tests"]) if row["tests"].startswith("`") else []
+
+
+def all_rows() -> Iterator[dict[str, str]]:
+    for table in TABLES:
+        yield from rows(table)
+
+
+def known_tests(folder: Path, prefix: str) -> dict[str, str]:
+    """Every test of a folder with its docstring."""
     found: dict[str, str] = {}
-    for path in sorted(HERE.glob("test_*.py")):
+    for path in sorted(folder.glob("test_*.py")):
         if path.name == Path(__file__).name:
             continue
         for each in ast.parse(path.read_text()).body:
             if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and each.name.startswith("test_"):
-                found[f"`{path.name}::{each.name}`"] = ast.get_docstring(each) or ""
+                found[f"{prefix}{path.name}::{each.name}"] = ast.get_docstring(each) or ""
     return found
 
 
-def test_every_test_that_the_table_names_exists() -> None:
-    known = known_tests()
-    assert [row["test"] for row in rows() if row["test"].startswith("`") and row["test"] not in known] == []
+def sections_with_cases() -> set[str]:
+    """Sections that the cases of the SQL test name."""
+    tree = ast.parse((BESIDE_THE_CODE / "filters" / "test_sql.py").read_text())
+    (cases,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "CASES")
+    assert isinstance(cases, ast.List)
+    return {str(case.elts[0].value) for case in cases.elts if isinstance(case, ast.Tuple) and isinstance(case.elts[0], ast.Constant)}
 
 
-def test_every_test_of_the_specification_is_in_the_table() -> None:
-    named = {row["test"] for row in rows()}
-    assert sorted(set(known_tests()) - named) == []
+@pytest.mark.parametrize("table", TABLES)
+def test_every_normative_word_of_the_specification_has_its_row(table: str) -> None:
+    """As many rows of each level as the section has such words: none left out, none made up."""
+    listed: dict[str, Counter[str]] = {}
+    for row in rows(table):
+        if row["level"] != "text":
+            listed.setdefault(row["section"], Counter())[row["level"]] += 1
+    assert {section: dict(sorted(levels.items())) for section, levels in listed.items()} == TABLES[table]
+
+
+def test_every_test_that_a_table_names_exists() -> None:
+    known = known_tests(HERE, "") | known_tests(BESIDE_THE_CODE / "filters", "filters/")
+    cases = {f"sql[{section}]" for section in sections_with_cases()} if _CASES in known else set()
+    assert [name for row in all_rows() for name in cited(row) if name not in known and name not in cases] == []
+
+
+def test_every_test_of_the_specifications_is_in_a_table() -> None:
+    named = {name for row in all_rows() for name in cited(row)}
+    assert sorted(set(known_tests(HERE, "")) - named) == []
 
 
 def test_every_row_has_a_status_and_a_level_that_we_know() -> None:
-    assert {row["status"] for row in rows()} <= STATUSES
-    assert {row["level"] for row in rows()} <= {"MUST", "MUST NOT", "SHOULD", "MAY", "text"}
+    levels = {level for counts in TABLES.values() for words in counts.values() for level in words}
+    assert {row["status"] for row in all_rows()} <= STATUSES
+    assert {row["level"] for row in all_rows()} == levels | {"text"}
 
 
 def test_only_a_rule_for_peers_has_no_test() -> None:
-    assert {row["status"] for row in rows() if not row["test"].startswith("`")} <= {"peer's choice"}
+    assert {row["status"] for row in all_rows() if not cited(row)} <= {"peer's choice"}
 
 
 def test_every_test_cites_its_section() -> None:
-    assert [name for name, words in known_tests().items() if not re.match(r"(Section )?[0-9]", words)] == []
+    assert [name for name, words in known_tests(HERE, "").items() if not re.match(r"(Section )?[0-9]", words)] == []
 
 
-def test_the_sections_follow_each_other() -> None:
-    sections = [[int(part) for part in row["section"].split(".")] for row in rows()]
+@pytest.mark.parametrize("table", TABLES)
+def test_the_sections_follow_each_other(table: str) -> None:
+    sections = [[int(part) for part in row["section"].split(".")] for row in rows(table)]
     assert sections == sorted(sections)
     assert len(sections) > 80
+
+
+def test_words_are_counted_where_they_are_normative() -> None:
+    text = """# 1 Introduction
+The key words "MUST", "MUST NOT" and "MAY" are to be interpreted as described.
+It MUST be, and it MAY
+be; it MUST
+NOT be, or must it?
+### 1.2.3 Deeper
+SHOULD NOT, SHOULD
+# 2 Nothing
+"""
+    assert count(text) == {"1": {"MAY": 1, "MUST": 1, "MUST NOT": 1}, "1.2.3": {"SHOULD": 1, "SHOULD NOT": 1}}
+    assert count("# One\n## Two\nMAY\n## Three\nMAY\n# Four\nMUST") == {"1.1": {"MAY": 1}, "1.2": {"MAY": 1}, "2": {"MUST": 1}}

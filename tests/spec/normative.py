@@ -1,0 +1,92 @@
+"""How many normative words each section of the two specifications has. Their texts are not here; the counts are of them.
+
+`python -m tests.spec.normative FILE` counts again and prints what should stand here: FILE is a specification's text with its headings as
+Markdown has them, `### 6.4.1 Predicates`, with or without numbers.
+"""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+EVENT_STREAMS: Final = {
+    "1": {"MAY": 2, "MUST": 1},
+    "3.1": {"MAY": 1, "MUST": 2},
+    "3.2": {"MUST": 1, "OPTIONAL": 1},
+    "4": {"MAY": 9, "MUST": 1, "SHOULD": 1},
+    "4.1": {"MAY": 2, "MUST": 2},
+    "4.2": {"MAY": 1, "MUST": 2},
+    "4.3": {"MAY": 2, "MUST": 2},
+    "4.4": {"MUST": 3, "OPTIONAL": 1},
+    "4.5": {"MAY": 4, "MUST": 3, "MUST NOT": 1},
+    "4.5.1": {"MAY": 6, "SHOULD": 3},
+    "4.5.2": {"MAY": 1, "MUST": 1},
+    "4.6.2": {"MAY": 1, "MUST": 1},
+    "4.6.3": {"MAY": 1},
+    "4.6.4": {"MUST": 2},
+    "4.6.5": {"MUST": 1, "SHOULD": 1},
+    "4.6.6": {"MUST": 4},
+    "4.6.7": {"MAY": 1, "SHOULD": 2},
+    "5": {"MAY": 1},
+    "5.1": {"MUST": 1},
+    "5.1.1": {"MAY": 1, "MUST": 2, "MUST NOT": 1},
+    "5.1.2": {"MAY": 2, "MUST NOT": 1},
+    "5.2": {"MAY": 1, "MUST": 1},
+    "6": {"MAY": 5, "MUST": 4},
+    "8": {"MUST": 1},
+}
+
+FILTEX: Final = {
+    "2.2": {"MAY": 2, "MUST": 2},
+    "2.3": {"MAY": 1, "MUST": 1, "SHOULD": 1},
+    "3": {"MAY": 1},
+    "4": {"MUST": 2},
+    "4.1.5": {"MAY": 1},
+    "6.3": {"MUST": 1},
+    "6.3.1": {"MAY": 6, "MUST": 1, "MUST NOT": 4},
+    "6.3.2": {"MAY": 3, "MUST": 1},
+    "6.4.3.2": {"MUST": 1},
+    "6.4.3.3": {"MUST": 1},
+    "6.4.4.1.2": {"MUST": 3},
+    "6.4.4.3": {"MAY": 1, "MUST": 2},
+    "6.4.4.3.3": {"MUST": 2},
+    "6.4.4.3.4": {"MUST": 2},
+    "6.4.4.3.5": {"MUST": 2},
+    "6.4.4.3.6": {"OPTIONAL": 1},
+    "6.4.4.3.7": {"MUST": 1},
+    "6.4.4.4": {"MUST": 3},
+    "6.4.4.5": {"MUST": 3, "SHOULD": 1},
+    "7.1": {"SHOULD": 3},
+    "7.2": {"SHOULD": 1},
+    "7.3": {"SHOULD": 1, "SHOULD NOT": 1},
+    "8": {"MAY": 1, "MUST": 1, "RECOMMENDED": 1},
+}
+
+_WORD: Final = re.compile(r"\b(MUST NOT|MUST|SHALL NOT|SHALL|SHOULD NOT|SHOULD|NOT RECOMMENDED|RECOMMENDED|REQUIRED|MAY|OPTIONAL)\b")
+_HEADING: Final = re.compile(r"^(?P<marks>#+) (?P<number>\d+(?:\.\d+)*\.?)?\s*(?P<title>.*)$")
+_EXPLAINED: Final = "are to be interpreted as described"
+
+
+def count(text: str) -> dict[str, dict[str, int]]:
+    """Normative words by section; the paragraph that explains them is left out."""
+    found: dict[str, Counter[str]] = {}
+    numbers: list[int] = []
+    section = ""
+    for paragraph in re.sub(r"(?<!\n)\n(?![\n#])", " ", re.sub(r"(^#.*$)", r"\n\1\n", text, flags=re.MULTILINE)).splitlines():
+        heading = _HEADING.match(paragraph)
+        if heading is None:
+            found.setdefault(section, Counter()).update(_WORD.findall(paragraph.rpartition(_EXPLAINED)[2]))
+        elif heading["number"]:
+            section = heading["number"].rstrip(".")
+        else:
+            depth = len(heading["marks"])
+            numbers = [*numbers[:depth], *[0] * (depth - len(numbers))]
+            numbers[-1] += 1
+            section = ".".join(map(str, numbers))
+    return {section: dict(sorted(words.items())) for section, words in found.items() if words}
+
+
+if __name__ == "__main__":
+    for one, words in count(Path(sys.argv[1]).read_text()).items():
+        print(f'    "{one}": {words},')
