@@ -147,9 +147,9 @@ class ConsumerLink(Link[Consuming]):
     def evict(self, error: PeerError) -> None:
         """Close now: another link has its place. A peer that does not take what was sent before is cut off, or it would get that later."""
         self.close(error)
-        if self.alive and (self.keeps or self.grant.group is not None) and lib.pn_link_queued(self.pointer):
+        if self.alive and (self.keeps or self.grant.group is not None):
             self.owner.flush()
-            if lib.pn_link_queued(self.pointer):
+            if lib.pn_link_queued(self.pointer) or self.owner.blocked():
                 self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
 
     def leave(self, error: PeerError, within_ms: int) -> None:
