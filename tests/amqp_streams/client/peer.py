@@ -30,6 +30,8 @@ class Node:
         self.null_termini = True
         self.mute = False
         self.keeps_filters = True
+        self.keeps_places = True
+        self.drains = False
         self.window = 0
         self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
         self.condition: proton.Condition | None = None
@@ -169,6 +171,8 @@ class Peer:
         link.source.copy(link.remote_source)
         if not self.node.keeps_filters:
             link.source.filter.clear()
+        if not self.node.keeps_places:
+            link.source.durability = proton.Terminus.NONDURABLE
         link.target.copy(link.remote_target)
         link.properties = {proton.symbol(key): value for key, value in properties.items()} or None
         if self.node.max_message_size:
@@ -232,6 +236,8 @@ class Peer:
                 link.advance()
                 if link.remote_snd_settle_mode == proton.Link.SND_SETTLED:
                     delivery.settle()
+            if self.node.drains and link.drain_mode and not outgoing:
+                link.drained()
 
 
 def _frame(value: object) -> bytes:
