@@ -17,7 +17,7 @@ from amqp_streams.client.errors import ConnectionLostError
 from amqp_streams.client.group import GroupConsumer, GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
-from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, Settle, Start, TlsOptions
+from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
 from amqp_streams.client.producer import Pending, Producer, Receipt
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Wire
@@ -165,6 +165,7 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     tls: TlsOptions | None = None,
+    sasl: SaslOptions | None = None,
     retry: RetryPolicy | None = None,
     container_id: str | None = None,
     idle_timeout_ms: int = 30_000,
@@ -187,6 +188,7 @@ def connect(
     connector = Connector(
         addresses,
         tls=tls,
+        sasl=sasl,
         retry=retry if retry is not None else RetryPolicy(),
         container_id=container_id or f"amqp-streams-{uuid4().hex}",
         idle_timeout_ms=idle_timeout_ms,

@@ -17,7 +17,7 @@ from amqp_streams.client.blocking_management import Management
 from amqp_streams.client.errors import TimedOutError
 from amqp_streams.client.group import GroupSettle
 from amqp_streams.client.info import LogInfo
-from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, Settle, Start, TlsOptions
+from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
 from amqp_streams.client.outbox import Entry
 from amqp_streams.client.producer import Receipt, Sent, encode
 from amqp_streams.client.received import ReceivedEvent
@@ -255,6 +255,7 @@ def connect(
     user: str | None = None,
     password: str | None = None,
     tls: TlsOptions | None = None,
+    sasl: SaslOptions | None = None,
     retry: RetryPolicy | None = None,
     container_id: str | None = None,
     idle_timeout_ms: int = 30_000,
@@ -267,6 +268,7 @@ def connect(
         user=user,
         password=password,
         tls=tls,
+        sasl=sasl,
         retry=retry,
         container_id=container_id,
         idle_timeout_ms=idle_timeout_ms,

@@ -11,7 +11,7 @@ from typing import Final
 
 from amqp_streams.client.address import Address
 from amqp_streams.client.errors import AuthenticationError, ClosedError, ConnectError, ConnectionLostError
-from amqp_streams.client.options import RetryPolicy, TlsOptions
+from amqp_streams.client.options import RetryPolicy, SaslOptions, TlsOptions
 from amqp_streams.client.wire import Wire
 from amqp_streams.errors import AmqpStreamsError
 
@@ -32,6 +32,7 @@ class Connector:
         addresses: Sequence[Address],
         *,
         tls: TlsOptions | None,
+        sasl: SaslOptions | None = None,
         retry: RetryPolicy,
         container_id: str,
         idle_timeout_ms: int,
@@ -41,6 +42,7 @@ class Connector:
         assert addresses
         self._addresses: Final = tuple(addresses)
         self._tls: Final = tls
+        self._sasl: Final = sasl or SaslOptions()
         self._container_id: Final = container_id
         self._idle_timeout_ms: Final = idle_timeout_ms
         self._next = 0
@@ -65,7 +67,14 @@ class Connector:
                 message = f"{address}: connected to {ELSEWHERE_MAX} other containers already"
                 raise ConnectError(message)
             once = replace(self.retry, attempts_max=1, first_ms=0)
-            found = Connector([address], tls=self._tls, retry=once, container_id=self._container_id, idle_timeout_ms=self._idle_timeout_ms)
+            found = Connector(
+                [address],
+                tls=self._tls,
+                sasl=self._sasl,
+                retry=once,
+                container_id=self._container_id,
+                idle_timeout_ms=self._idle_timeout_ms,
+            )
             self._elsewhere[address] = found
         return found
 
@@ -182,7 +191,12 @@ class Connector:
         try:
             async with asyncio.timeout(CONNECT_S_MAX):
                 return await Wire.open(
-                    address, self._tls, container_id=self._container_id, idle_timeout_ms=self._idle_timeout_ms, on_lost=self._lost
+                    address,
+                    self._tls,
+                    self._sasl,
+                    container_id=self._container_id,
+                    idle_timeout_ms=self._idle_timeout_ms,
+                    on_lost=self._lost,
                 )
         except ConnectError:
             self._next += 1

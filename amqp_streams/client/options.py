@@ -1,7 +1,7 @@
 """What a caller chooses: where a consumer starts, how failures are retried, how TLS is checked. Plain values."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -100,6 +100,23 @@ class TlsOptions:
     key_file: Path | None = None
     verify: bool = True
     server_hostname: str | None = None
+
+
+Token = str | Callable[[], str | Awaitable[str]]
+"""An OAuth access token; or who is asked for one before each connection. What is asked must not block the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslOptions:
+    """How we log in. Without any, the best that the node offers: SCRAM or PLAIN with a user, EXTERNAL with a certificate, ANONYMOUS.
+
+    `token`: an OAuth access token instead of a password. `mechanisms`: these and no others, best first. `plain_without_tls`: passwords
+    (PLAIN) and tokens may cross a network in the clear; without it they are shown over TLS and on this machine only.
+    """
+
+    token: Token | None = field(default=None, repr=False)
+    mechanisms: tuple[str, ...] | None = None
+    plain_without_tls: bool = False
 
 
 def sql_filter(text: str) -> Described:

@@ -15,7 +15,8 @@ from amqp_streams import names
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, SessionError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
 from amqp_streams.client.links import Link, ReceiverLink, SenderLink, SharedSession
-from amqp_streams.client.sasl import Credentials, SaslClient
+from amqp_streams.client.mechanisms import Credentials
+from amqp_streams.client.sasl import SaslClient
 from amqp_streams.client.terms import put_map, read_condition
 from amqp_streams.errors import AmqpStreamsError
 

@@ -4,41 +4,24 @@ One law: no byte of the AMQP layer is taken from the peer before its outcome say
 no SCRAM and asks for Cyrus for PLAIN.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NoReturn
 
 from amqp_streams.client.errors import AuthenticationError, ConnectError
+from amqp_streams.client.mechanisms import ClientMechanism, Credentials
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import Described, Symbol, ULong, decode, encode
+from amqp_streams.wire.codec import Described, Symbol, ULong, Value, decode, encode
 
 HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _MECHANISMS: Final = 0x40
 _INIT: Final = 0x41
 _CHALLENGE: Final = 0x42
+_RESPONSE: Final = 0x43
 _OUTCOME: Final = 0x44
 _FRAME_BYTES_MAX: Final = 64 << 10
-_OUTCOMES: Final = {1: "wrong user name or password", 2: "system error", 3: "permanent system error", 4: "try again later"}
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Who we are. Without a user: EXTERNAL when `external` (a client certificate is shown), else ANONYMOUS."""
-
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-    external: bool = False
-
-    def mechanisms(self) -> tuple[str, ...]:
-        """What may be used, best first."""
-        if self.user is not None:
-            return ("PLAIN",)
-        return ("EXTERNAL", "ANONYMOUS") if self.external else ("ANONYMOUS",)
-
-    def initial_response(self, mechanism: str) -> bytes:
-        """The first message of `mechanism` (RFC 4616, 4505, 4422)."""
-        if mechanism == "PLAIN":
-            return b"\0" + (self.user or "").encode() + b"\0" + (self.password or "").encode()
-        return b"anonymous" if mechanism == "ANONYMOUS" else b""
+_ROUNDS_MAX: Final = 8
+_REFUSED: Final = 1
+_TRY_AGAIN: Final = 4
+_OUTCOMES: Final = {2: "system error", 3: "permanent system error"}
 
 
 class SaslClient:
@@ -50,6 +33,8 @@ class SaslClient:
         self._input = bytearray()
         self._output = bytearray(HEADER)
         self._header_seen = False
+        self._mechanism: ClientMechanism | None = None
+        self._rounds = 0
         self.done = False
 
     @property
@@ -105,27 +90,41 @@ class SaslClient:
             message = "the peer sent a broken SASL frame"
             raise ConnectError(message)
         code, fields = performative.descriptor, performative.value
-        if code == _MECHANISMS:
-            self._choose(fields[0] if fields else None)
+        first = fields[0] if fields else None
+        if self._mechanism is None:
+            self._choose(first if code == _MECHANISMS else _broken())
         elif code == _OUTCOME:
-            outcome = fields[0] if fields else None
-            if outcome != 0:
-                raise AuthenticationError(_OUTCOMES.get(outcome, "refused") if isinstance(outcome, int) else "refused")
-            self.done = True
-        elif code == _CHALLENGE:
-            message = "the peer asks for more than the mechanism has"
-            raise AuthenticationError(message)
+            self._take_outcome(self._mechanism, first, fields[1] if len(fields) > 1 else None)
+        elif code == _CHALLENGE and isinstance(first, bytes) and self._rounds < _ROUNDS_MAX:
+            self._rounds += 1
+            self._send(_RESPONSE, self._mechanism.respond(first))
+        else:
+            _broken()
+
+    def _take_outcome(self, mechanism: ClientMechanism, outcome: object, data: object) -> None:
+        if outcome == _TRY_AGAIN:
+            message = "the peer cannot tell now who we are: try again later"
+            raise ConnectError(message)
+        if outcome != 0:
+            words = (
+                mechanism.refusal if outcome == _REFUSED else _OUTCOMES.get(outcome, "refused") if isinstance(outcome, int) else "refused"
+            )
+            raise AuthenticationError(words)
+        mechanism.finish(data if isinstance(data, bytes) else None)
+        self.done = True
 
     def _choose(self, offered: object) -> None:
-        names = _symbols(offered)
-        mechanism = next((name for name in self._credentials.mechanisms() if name in names), None)
-        if mechanism is None:
-            who = "a user name and a password were" if self._credentials.user is not None else "no user name was"
-            message = f"the peer offers {', '.join(names) or 'no mechanism'}, and {who} given"
-            raise AuthenticationError(message)
-        init = Described(ULong(_INIT), [Symbol(mechanism), self._credentials.initial_response(mechanism), self._hostname])
-        body = encode(init)
+        name, self._mechanism = self._credentials.choose(_symbols(offered), self._hostname)
+        self._send(_INIT, Symbol(name), self._mechanism.initial(), self._hostname)
+
+    def _send(self, code: int, *fields: Value) -> None:
+        body = encode(Described(ULong(code), list(fields)))
         self._output += (len(body) + 8).to_bytes(4) + b"\x02\x01\x00\x00" + body
+
+
+def _broken() -> NoReturn:
+    message = "the peer sent a SASL frame that was not expected"
+    raise ConnectError(message)
 
 
 def _symbols(offered: object) -> list[str]:

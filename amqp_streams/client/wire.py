@@ -11,9 +11,9 @@ from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
 from amqp_streams.client.links import Link, Sendable, SharedSession
-from amqp_streams.client.options import TlsOptions
+from amqp_streams.client.login import credentials_for
+from amqp_streams.client.options import SaslOptions, TlsOptions
 from amqp_streams.client.protocol import ConnectionProtocol
-from amqp_streams.client.sasl import Credentials
 from amqp_streams.client.stream import Stream, open_stream
 from amqp_streams.errors import AmqpStreamsError
 
@@ -102,6 +102,7 @@ class Wire:
         cls,
         address: Address,
         tls: TlsOptions | None,
+        sasl: SaslOptions,
         *,
         container_id: str,
         idle_timeout_ms: int,
@@ -112,8 +113,7 @@ class Wire:
         Raises:
             ConnectError: it failed (AuthenticationError: because of who we are).
         """
-        external = tls is not None and tls.certificate_file is not None
-        credentials = Credentials(address.user, address.password, external=external)
+        credentials = await credentials_for(address, tls, sasl)
         hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
         protocol = ConnectionProtocol(
             container_id=container_id, hostname=hostname, credentials=credentials, idle_timeout_ms=idle_timeout_ms

@@ -12,6 +12,7 @@ from amqp_streams.client import (
     ConnectionLostError,
     Event,
     RetryPolicy,
+    SaslOptions,
     TimedOutError,
     connect,
 )
@@ -67,7 +68,8 @@ async def test_user_and_password_come_from_the_url_or_from_the_arguments(node: M
         return True
 
     node.password_ok = password_ok
-    async with connect("amqp://ann:one@node"), connect("amqp://ann:one@node", user="bob", password="two"), connect(URL):
+    url, openly = "amqp://ann:one@node", SaslOptions(plain_without_tls=True)
+    async with connect(url, sasl=openly), connect(url, user="bob", password="two", sasl=openly), connect(URL):
         assert told == [b"\0ann\0one", b"\0bob\0two", b"anonymous"]
 
 
