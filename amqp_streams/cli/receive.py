@@ -9,6 +9,7 @@ import click
 from amqp_streams import names
 from amqp_streams.cli.connection import Endpoint, client_options, run
 from amqp_streams.cli.copying import Ending, copy
+from amqp_streams.cli.membership import Member
 from amqp_streams.cli.parameters import PROPERTY, misuse, now_ms
 from amqp_streams.cli.positions import Bounds, Remaining, ends_of, parse_place, parse_start
 from amqp_streams.cli.rendering import Format
@@ -61,7 +62,7 @@ class Request:
 @click.option("--where", metavar="SQL", help="Only events of which this is true: temp > 80 AND site LIKE 'roof%'.")
 @click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
               help="Only events with this application property, a text. May be repeated: all of them.")  # fmt: skip
-@click.option("--group", metavar="NAME", help="As a member of this consumer group: each event goes to one of them, and the place is kept.")
+@click.option("--group", metavar="NAME", help="As a member of this consumer group: each partition is one member's, and the place is kept.")
 @click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
               help="Take the partition from whoever has it with a smaller epoch. With --partition.")  # fmt: skip
 @click.option("--durable", metavar="NAME", help="Go on where the subscription NAME was left: the node keeps the place.")
@@ -98,6 +99,8 @@ def receive(
 
     In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
     m.event-streams-group-key a message annotation.
+
+    A group ends, without --follow, when its members together have read what there was. Its members get partitions as others come and go.
 
     With --group or --durable, --from counts only the first time: after that the node knows the place. An event printed is an event settled;
     what was not printed comes again.
@@ -177,8 +180,30 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
             remaining=remaining,
             bounds=wanted.bounds,
         )
+        if wanted.group is not None and wanted.partition is None:
+            return await _join(client, wanted, wanted.group, ending)
         async with _consumer(client, wanted) as consumer:
             return await copy(consumer, ending, wanted.form)
+
+
+async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> int:
+    """Read as a member of a group that has its share of the partitions, whichever they are at the time."""
+    member = Member(client, wanted.log, group, {} if wanted.follow else ends_of(await client.info(wanted.log)))
+    member.consumer = client.group_consumer(
+        wanted.log,
+        group,
+        start=wanted.start,
+        settle="manual",
+        credit=_credit(wanted),
+        filters=wanted.filters or None,
+        on_assigned=member.assigned if wanted.follow else None,
+        on_revoked=member.revoked if wanted.follow else None,
+    )
+    async with member.consumer:
+        try:
+            return await copy(member, ending, wanted.form)
+        finally:
+            member.leaving = True
 
 
 def _consumer(client: Client, wanted: Request) -> Consumer:
@@ -189,8 +214,11 @@ def _consumer(client: Client, wanted: Request) -> Consumer:
         options["group"] = wanted.group
     if wanted.epoch is not None:
         options["epoch"] = wanted.epoch
-    credit = min(wanted.credit, wanted.events_max or wanted.credit)
-    return client.consumer(wanted.log, partition=wanted.partition, start=wanted.start, credit=credit, **options)
+    return client.consumer(wanted.log, partition=wanted.partition, start=wanted.start, credit=_credit(wanted), **options)
+
+
+def _credit(wanted: Request) -> int:
+    return min(wanted.credit, wanted.events_max or wanted.credit)
 
 
 async def _remaining(client: Client, wanted: Request) -> Remaining | None:

@@ -11,7 +11,9 @@ import pytest
 from amqp_streams.cli.connection import Endpoint
 from amqp_streams.client import (
     EARLIEST,
+    CursorInfo,
     Event,
+    GroupInfo,
     LinkRefusedError,
     LogInfo,
     LogSummary,
@@ -21,6 +23,7 @@ from amqp_streams.client import (
     ReceivedEvent,
     RejectedError,
     SendError,
+    Start,
     TimedOutError,
 )
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, encode
@@ -49,6 +52,12 @@ class FakeNode:
     settled: list[bytes] = field(default_factory=list)
     passes: Callable[[bytes], bool] | None = None
     """What a filter lets through, by the body."""
+    cursors: list[CursorInfo] = field(default_factory=list)
+    groups: list[GroupInfo] = field(default_factory=list)
+    asked: list[tuple[object, ...]] = field(default_factory=list)
+    """What was asked to be done to cursors and groups."""
+    describe: Callable[[], GroupInfo] | None = None
+    """What a group is found to be when it is asked for."""
     slow: int = 0
     """How often asking for what is retained takes too long."""
 
@@ -97,6 +106,10 @@ class FakeClient(_Entered):
         """See `Client`."""
         self._node.opened.append({"log": log, **options})
         return FakeProducer(self._node, log, options.get("partition"))
+
+    def group_consumer(self, log: str, group: str, **options: object) -> "FakeConsumer":
+        """See `Client`: the only member, which has all partitions."""
+        return self.consumer(log, group=group, **options)
 
     def consumer(self, log: str, **options: object) -> "FakeConsumer":
         """See `Client`."""
@@ -147,13 +160,17 @@ class FakeConsumer(_Entered):
         self._node = node
         self._patience = node.slow
         self._coming = [node.stored(log, one, number) for one in wanted for number in range(len(node.logs[log][one])) if from_earliest]
+        self._assigned = options.get("on_assigned")
         if options.get("filters"):
             assert node.passes is not None
             self._coming = [event for event in self._coming if node.passes(event.body)]  # type: ignore[arg-type]  # bytes in these tests
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
-        """See `Consumer`."""
+        """See `Consumer`, and `GroupConsumer`."""
         await asyncio.sleep(0)
+        if self._assigned:
+            self._assigned("0")
+            self._assigned = None
         taken, self._coming = self._coming[:max_events], self._coming[max_events:]
         return taken
 
@@ -207,6 +224,45 @@ class FakeManagement:
         """See `Management`."""
         self._known(name)
         del self._node.logs[name]
+
+    async def list_cursors(self, log: str | None = None) -> list[CursorInfo]:
+        """See `Management`."""
+        if log is not None:
+            self._known(log)
+        return [one for one in self._node.cursors if log in (None, one.log)]
+
+    async def reset_cursor(self, log: str, cursor: str, to: Start, *, partition: str | None = None) -> CursorInfo:
+        """See `Management`."""
+        self._node.asked.append(("reset", log, cursor, to, partition))
+        return next(one for one in self._node.cursors if one.id == cursor)
+
+    async def delete_cursor(self, log: str, cursor: str) -> None:
+        """See `Management`."""
+        self._node.asked.append(("delete", log, cursor))
+
+    async def list_groups(self, log: str | None = None) -> list[GroupInfo]:
+        """See `Management`."""
+        return [one for one in self._node.groups if log in (None, one.log)]
+
+    async def describe_group(self, log: str, group: str) -> GroupInfo:
+        """See `Management`."""
+        self._node.asked.append(("describe", log, group))
+        if self._node.describe is not None:
+            return self._node.describe()
+        found = [one for one in self._node.groups if (one.log, one.name) == (log, group)]
+        if not found:
+            raise ManagementError(404, f"log {log!r} has no consumer group {group!r}")
+        return found.pop()
+
+    async def reset_group(self, log: str, group: str, to: Start, *, partition: str | None = None) -> GroupInfo:
+        """See `Management`."""
+        self._node.asked.append(("reset", log, group, to, partition))
+        return await self.describe_group(log, group)
+
+    async def delete_group(self, log: str, group: str) -> None:
+        """See `Management`."""
+        await self.describe_group(log, group)
+        self._node.asked.append(("delete", log, group))
 
     def _known(self, name: str) -> None:
         if name not in self._node.logs:

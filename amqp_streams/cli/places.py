@@ -1,0 +1,86 @@
+"""Places that a node keeps, of subscriptions and of groups: what `cursor` and `group` have in common."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from amqp_streams.cli.console import print_table
+from amqp_streams.cli.parameters import misuse, now_ms
+from amqp_streams.cli.positions import parse_start
+from amqp_streams.cli.rendering import iso_time
+from amqp_streams.client import CursorInfo, GroupInfo, Place, Start
+from amqp_streams.client.places import lag_of
+
+PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
+TO = click.option("--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time.")
+PARTITION = click.option("--partition", help="Only in this partition; an offset needs it where there are several.  [default: all]")
+
+
+def target(to: str) -> Start:
+    """Where a place is to go, as `receive --from` writes it.
+
+    Raises:
+        click.UsageError: it is none of these.
+    """
+    try:
+        return parse_start(to, now_ms())
+    except ValueError as error:
+        raise misuse("--to", error) from error
+
+
+def lag(places: Sequence[Place]) -> int | None:
+    """Events to come in all of them; None where the node knows of none."""
+    return lag_of(tuple(places))
+
+
+def print_places(places: Sequence[Place]) -> None:
+    """A table of them."""
+    print_table(PLACE_COLUMNS, [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places])
+
+
+def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
+    """The same in JSON's values."""
+    return [
+        {
+            "partition": one.partition,
+            "offset": one.offset,
+            "next": one.next_number,
+            "lag": one.lag,
+            "epoch": one.epoch,
+            "owner": one.member,
+        }
+        for one in places
+    ]
+
+
+def cursor_json(one: CursorInfo) -> dict[str, object]:
+    """A cursor in JSON's values."""
+    return {
+        "log": one.log,
+        "id": one.id,
+        "group": one.group,
+        "container": one.container,
+        "name": one.link,
+        "user": one.user,
+        "active": one.active,
+        "updated": iso_time(one.updated_ms),
+        "lag": lag(one.places),
+        "partitions": places_json(one.places),
+    }
+
+
+def group_json(one: GroupInfo) -> dict[str, object]:
+    """A group in JSON's values."""
+    return {
+        "log": one.log,
+        "group": one.name,
+        "members": list(one.members),
+        "waiting": one.waiting,
+        "active": one.active,
+        "updated": iso_time(one.updated_ms),
+        "lag": lag(one.places),
+        "partitions": places_json(one.places),
+    }

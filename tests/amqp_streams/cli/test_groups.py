@@ -1,0 +1,92 @@
+"""`group`: consumer groups are listed, described, moved and removed."""
+
+import json
+
+import pytest
+
+from amqp_streams.client import AfterTime, GroupInfo, Place
+from tests.amqp_streams.cli.conftest import Run
+from tests.amqp_streams.cli.fakes import NOW_MS, FakeNode
+
+BILLING = GroupInfo(
+    "temps",
+    "billing",
+    active=True,
+    waiting=2,
+    updated_ms=NOW_MS,
+    places=(Place("0", "0000000000000041", 42, 1200, 3, "m1"), Place("1", None, None, None, 0, None)),
+)
+
+
+@pytest.fixture
+def grouped(node: FakeNode) -> FakeNode:
+    """One group of `temps`, one of another log."""
+    node.groups = [BILLING, GroupInfo("other", "idle")]
+    return node
+
+
+def test_groups_are_listed_of_one_log_or_of_all(grouped: FakeNode, run: Run) -> None:
+    lines = run("group", "list").stdout.splitlines()
+    assert [line.split() for line in lines] == [
+        ["LOG", "GROUP", "MEMBERS", "WAITING", "LAG", "UPDATED"],
+        ["temps", "billing", "1", "2", "1,200", "2026-11-21T06:30:00.000Z"],
+        ["other", "idle", "0", "-", "-", "-"],
+    ]
+    assert len(run("group", "list", "temps").stdout.splitlines()) == 2
+    assert [one["group"] for one in json.loads(run("group", "list", "--json").stdout)["groups"]] == ["billing", "idle"]
+
+
+def test_a_group_is_described_partition_by_partition(grouped: FakeNode, run: Run) -> None:
+    lines = run("group", "describe", "temps", "billing").stdout.splitlines()
+    assert lines[0] == "billing of temps: 1 members, 2 attaches waiting; 1,200 events to come"
+    assert [line.split() for line in lines[1:]] == [
+        ["PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER"],
+        ["0", "0000000000000041", "1,200", "3", "m1"],
+        ["1", "-", "-", "0", "-"],
+    ]
+    assert run("group", "describe", "other", "idle").stdout.splitlines()[0] == "idle of other: 0 members; - events to come"
+
+
+def test_the_names_of_the_json_are_stable(grouped: FakeNode, run: Run) -> None:
+    assert json.loads(run("group", "describe", "temps", "billing", "--json").stdout) == {
+        "log": "temps", "group": "billing", "members": ["m1"], "waiting": 2, "active": True, "updated": "2026-11-21T06:30:00.000Z",
+        "lag": 1200,
+        "partitions": [
+            {"partition": "0", "offset": "0000000000000041", "next": 42, "lag": 1200, "epoch": 3, "owner": "m1"},
+            {"partition": "1", "offset": None, "next": None, "lag": None, "epoch": 0, "owner": None},
+        ],
+    }  # fmt: skip
+
+
+def test_a_group_is_moved_as_a_reader_would_begin(grouped: FakeNode, run: Run) -> None:
+    answer = run("group", "reset", "temps", "billing", "--to", "2026-11-21T06:30", "--json")
+    assert json.loads(answer.stdout)["group"] == "billing"
+    assert grouped.asked[0] == ("reset", "temps", "billing", AfterTime(NOW_MS - 1), None)
+
+
+def test_a_group_is_removed_when_the_answer_is_yes(grouped: FakeNode, run: Run) -> None:
+    answer = run("group", "remove", "temps", "billing", stdin="n\n")
+    assert (answer.exit_code, answer.stderr) == (
+        1,
+        "Forget how far the group billing has read temps, and its epochs? [y/N] nothing is removed\n",
+    )
+    assert grouped.asked == []
+    assert run("group", "remove", "temps", "billing", "--yes").stderr == "billing is removed\n"
+    assert grouped.asked[-1] == ("delete", "temps", "billing")
+
+
+def test_what_is_not_there_is_a_failure_in_words(grouped: FakeNode, run: Run) -> None:
+    for words in (["describe"], ["reset", "--to", "earliest"], ["remove", "--yes"]):
+        answer = run("group", words[0], "temps", "nope", *words[1:])
+        assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: 404: log 'temps' has no consumer group 'nope'\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [(["reset", "temps", "billing"], "--to"), (["reset", "temps", "b", "--to", "soon"], "'--to'"), (["describe", "temps"], "GROUP")],
+)
+def test_misuse_is_found_before_anybody_is_asked(grouped: FakeNode, run: Run, words: list[str], complaint: str) -> None:
+    answer = run("group", *words)
+    assert answer.exit_code == 2
+    assert complaint in answer.stderr
+    assert not grouped.endpoints

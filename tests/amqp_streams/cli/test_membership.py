@@ -1,0 +1,56 @@
+"""A group is through when all of its members together have read what there was."""
+
+import pytest
+
+from amqp_streams.cli.membership import through
+from amqp_streams.client import Event, GroupInfo, Place
+from tests.amqp_streams.cli.conftest import Run
+from tests.amqp_streams.cli.fakes import FakeNode
+
+
+@pytest.mark.parametrize(
+    ("places", "ends", "done"),
+    [
+        ((), {}, True),
+        ((), {"0": 0}, True),
+        ((), {"0": 1}, False),
+        ((Place("0", next_number=5, lag=3),), {"0": 5}, True),
+        ((Place("0", next_number=4, lag=4),), {"0": 5}, False),
+        ((Place("0", next_number=2, lag=0),), {"0": 5}, True),
+        ((Place("0", next_number=5, lag=0), Place("1")), {"0": 5, "1": 1}, False),
+        ((Place("0", next_number=5, lag=0), Place("1")), {"0": 5, "1": 0}, True),
+    ],
+)
+def test_through_is_past_the_end_that_each_partition_had(places: tuple[Place, ...], ends: dict[str, int], done: bool) -> None:
+    """What retention took away (a lag of 0 although the place is before the end) need not be waited for."""
+    assert through(places, ends) is done
+
+
+@pytest.fixture
+def grouped(node: FakeNode) -> FakeNode:
+    """A log of two events, and the group that reads it, as it will be found when it is asked for: first with one to go."""
+    node.logs["temps"] = [[Event(b"a0"), Event(b"a1")], []]
+    found = iter([GroupInfo("temps", "billing", places=(Place("0", next_number=number, lag=2 - number),)) for number in (1, 2)])
+    node.describe = lambda: next(found)
+    return node
+
+
+def test_a_member_reads_on_until_the_group_is_through(grouped: FakeNode, run: Run) -> None:
+    answer = run("receive", "temps", "--group", "billing", "--format", "body", "--timeout", "5")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "a0\na1\n", "")
+    assert grouped.asked == [("describe", "temps", "billing")] * 2
+    assert grouped.settled == [b"a0", b"a1"]
+    assert grouped.opened[0]["settle"] == "manual"
+
+
+def test_a_group_that_others_hold_up_is_not_waited_for_longer_than_told(grouped: FakeNode, run: Run) -> None:
+    grouped.describe = lambda: GroupInfo("temps", "billing", places=(Place("0", next_number=1, lag=1),))
+    answer = run("receive", "temps", "--group", "billing", "--format", "body", "--timeout", "0.001")
+    assert (answer.exit_code, answer.stderr) == (1, "nothing came for 0.001 s\n")
+
+
+def test_who_follows_is_told_which_partitions_come(grouped: FakeNode, run: Run) -> None:
+    answer = run("receive", "temps", "--group", "billing", "--follow", "--format", "body", "--timeout", "0.001")
+    assert (answer.exit_code, answer.stdout) == (0, "a0\na1\n")
+    assert answer.stderr == "partition 0 is ours\nnothing came for 0.001 s\n"
+    assert grouped.asked == []
