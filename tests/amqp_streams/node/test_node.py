@@ -1,7 +1,6 @@
 """The node decides on links, wakes those who wait, and carries out management requests. No sockets, no engine."""
 
 from dataclasses import replace
-from itertools import count
 
 import pytest
 from hypothesis import given
@@ -11,59 +10,13 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, DiskFullError, PeerError, StorageError
 from amqp_streams.node import LogCounters, Node, skipped_text, storage_refusal
-from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
 from amqp_streams.streams.management import Request, answer_message, parse_request
 from amqp_streams.streams.reader import Run
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Described, Symbol, ULong, Value
-
-NOW = 1_700_000_000_000
-EARLIEST: dict[str, Value] = {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@earliest")}}
-
-
-class Bench:
-    """A node, its store, and the commits that came back."""
-
-    def __init__(self, *, auto_create: int = 0, partitions: int = 2) -> None:
-        self.store = MemoryStore()
-        self.ended: list[CommitDone] = []
-        self.store.on_commit = self.ended.append
-        ids = count(1)
-        self.node = Node(self.store, sync="always", new_id=lambda: f"id{next(ids)}", auto_create_partitions=auto_create)
-        self.log = self.node.create("temps", LogSettings(partitions=partitions))
-
-    def append(self, *indices: int) -> set[Consuming]:
-        """One event to each of these partitions; the consumers that were woken."""
-        partitions: list[Partition] = [self.log.partitions[index] for index in indices]
-        for partition in partitions:
-            partition.append([b"\x00\x53\x75\xa0\x01x"], b"\0", NOW)
-        self.store.commit()
-        return self.node.committed(self.ended[-1], partitions)
-
-    def consume(self, **options: object) -> Consuming:
-        grant = self.node.attach(attach(consumer=True, **options))
-        assert isinstance(grant, Consuming)
-        return grant
-
-    def read(self, consumer: Consuming) -> list[tuple[int, int]]:
-        got = []
-        while run := self.node.next_run(consumer, 100):
-            got += [(run.partition.index, run.first + index) for index in range(run.count)]
-        return got
-
-    def manage(self, operation: str, name: str = "", type_: str = "event-log", **body: Value) -> tuple[int, str, Value]:
-        settings: dict[Value, Value] = {key.replace("_", "-"): value for key, value in body.items()}
-        answer = self.node.manage(Request(operation, type_, name, settings, "me", 1))
-        return answer.status, answer.description, answer.body
-
-
-_NAMES = count(1)
-
-
-def attach(address: str | None = "temps", *, consumer: bool = False, **options: object) -> AttachRequest:
-    return AttachRequest(f"link-{next(_NAMES)}", "container", consumer=consumer, address=address, **options)  # type: ignore[arg-type]
+from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach
 
 
 def refusal(node: Node, request: AttachRequest) -> PeerError:
@@ -125,7 +78,7 @@ def test_an_unknown_address_says_how_to_create_the_log(bench: Bench) -> None:
 
 
 def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
-    bench = Bench(auto_create=3)
+    bench = Bench(auto_create_partitions=3)
     grant = bench.node.attach(attach("made"))
     assert isinstance(grant, Producing)
     assert len(grant.log.partitions) == 3
@@ -146,7 +99,7 @@ def test_strangers_make_only_as_many_logs_as_the_node_serves_partitions() -> Non
 
 
 def test_a_log_that_cannot_be_made_is_a_failure_of_ours() -> None:
-    bench = Bench(auto_create=1)
+    bench = Bench(auto_create_partitions=1)
 
     def broken(*_args: object, **_options: object) -> None:
         raise StorageError

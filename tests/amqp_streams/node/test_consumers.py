@@ -1,0 +1,374 @@
+"""Members of groups: who is granted what and when, and how links are taken away. Spec: Event Streams 4.5; AMQP 2.6.1."""
+
+import pytest
+
+from amqp_streams import names
+from amqp_streams.config import GroupSettings, Limits, LogSettings
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.policy import Redirect
+from amqp_streams.streams.attach import Closed, Consuming, Denied, Granted, Informing, Leave, Pending, Producing, answered_properties
+from amqp_streams.streams.redirects import Redirects
+from amqp_streams.wire.types import Symbol, ULong
+from tests.amqp_streams.node.bench import EARLIEST, Bench, attach, member
+
+WAITING = GroupSettings(wait_ms=30_000, pause_ms=3000, handover_ms=10_000)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench(groups=WAITING)
+
+
+# -- 4.5: groups
+
+
+def test_a_link_in_a_group_is_bound_and_is_told_group_and_epoch(bench: Bench) -> None:
+    """4.5: links in groups MUST be bound; 4.5.2: the epoch "is seeded with the value zero and is returned"; 4.6.3 says of which type."""
+    consumer = bench.consume(member("g", partition=1))
+    assert (consumer.bound, consumer.announce, consumer.partitions) == (True, False, (bench.log.partitions[1],))
+    answered = answered_properties(consumer)
+    assert answered == {names.PARTITION: "1", names.CONSUMER_GROUP: "g", names.EPOCH: 0}
+    assert isinstance(answered[Symbol(names.EPOCH)], ULong)
+    assert type(answered[Symbol(names.CONSUMER_GROUP)]) is str
+
+
+def test_links_without_a_group_are_told_of_none(bench: Bench) -> None:
+    """4.5: the node MUST NOT assign a consumer group on its own."""
+    for consumer in (bench.consume(), bench.consume(properties={names.PARTITION: Symbol("1")})):
+        assert answered_properties(consumer).keys() <= {names.PARTITION}
+
+
+def test_an_epoch_without_a_group_is_kept_for_its_partition(bench: Bench) -> None:
+    """4.6.3 makes the epoch relative to a group; without one, all who name none are one another's rivals."""
+    first = bench.consume(member("", partition=0, epoch=3))
+    assert answered_properties(first) == {names.PARTITION: "0", names.EPOCH: 3}
+    assert bench.refusal(member("", partition=0, epoch=3)).condition == names.RESOURCE_LOCKED
+    assert bench.consume(properties={names.PARTITION: Symbol("0")}), "whoever names neither is nobody's rival"
+    assert bench.refusal(member("", epoch=4)).condition == names.INVALID_FIELD
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({names.CONSUMER_GROUP: 7}, names.CONSUMER_GROUP),
+        ({names.CONSUMER_GROUP: ""}, names.CONSUMER_GROUP),
+        ({names.CONSUMER_GROUP: "g", names.EPOCH: "1"}, names.EPOCH),
+        ({names.CONSUMER_GROUP: "g", names.EPOCH: True}, names.EPOCH),
+        ({names.CONSUMER_GROUP: "g", names.EPOCH: -1}, names.EPOCH),
+        ({names.CONSUMER_GROUP: "g", names.PARTITION: 1}, names.PARTITION),
+    ],
+)
+def test_malformed_properties_are_refused_by_name(bench: Bench, properties: dict[str, object], named: str) -> None:
+    """4.6.1 to 4.6.3 say their types."""
+    error = bench.refusal(attach(consumer=True, properties=properties))
+    assert error.condition == names.INVALID_FIELD
+    assert named in error.description
+
+
+def test_a_group_may_have_to_be_configured() -> None:
+    """4.5, 4.6.2: the node MAY require a configured item, and otherwise refuse the link."""
+    bench = Bench(groups=GroupSettings(only=("team-*",)))
+    assert bench.consume(member("team-a", partition=0))
+    assert bench.refusal(member("other", partition=0)).condition == names.NOT_FOUND
+
+
+# -- 4.5.1: the node assigns
+
+
+def test_members_get_a_partition_each_and_the_next_one_waits(bench: Bench) -> None:
+    """4.5.1, second scenario: "keep further incoming attach requests pending and complete those only once a partition becomes again
+    available".
+    """
+    first, second = bench.consume(member(container="a")), bench.consume(member(container="b"))
+    assert {each.partitions[0].index for each in (first, second)} == {0, 1}
+    third = bench.attach(member(container="c"))
+    assert isinstance(third, Pending)
+    assert bench.node.take_effects() == []
+    (granted,) = bench.detach(first)
+    assert isinstance(granted, Granted)
+    assert (granted.pending, granted.grant.partitions) == (third, first.partitions)
+    assert set(bench.node.links_of("temps")) == {second, granted.grant}
+
+
+def test_a_wait_has_an_end(bench: Bench) -> None:
+    """4.5.1: attaches "might remain pending for a substantial time span, whose limits MAY be configurable"."""
+    bench.consume(member(partition=0))
+    bench.consume(member(partition=1))
+    waiting = bench.attach(member())
+    assert bench.tick(29_999) == []
+    (denied,) = bench.tick(1)
+    assert isinstance(denied, Denied)
+    assert (denied.pending, denied.error.condition) == (waiting, names.LINK_DETACH_FORCED)
+    assert bench.tick(60_000) == []
+
+
+def test_without_waiting_the_next_is_refused_at_once() -> None:
+    """4.5.1, first scenario: "immediately rejected with a detach-forced error"."""
+    bench = Bench(groups=GroupSettings(wait_ms=0))
+    bench.consume(member())
+    bench.consume(member())
+    with pytest.raises(PeerError) as refused:
+        bench.attach(member())
+    assert refused.value.condition == names.LINK_DETACH_FORCED
+
+
+def test_whoever_gives_up_waiting_gets_nothing(bench: Bench) -> None:
+    first = bench.consume(member(partition=0))
+    bench.consume(member(partition=1))
+    waiting = bench.attach(member())
+    assert bench.detach(waiting) == []
+    assert bench.detach(first) == []
+
+
+def test_partitions_move_to_a_member_that_waits(bench: Bench) -> None:
+    """4.5.1: to renegotiate, the node gracefully closes links: nothing more is sent, and what was sent may be settled."""
+    links = [bench.consume(member(container="a", filters=EARLIEST)) for _ in range(2)]
+    bench.append(0, 1)
+    waiting = bench.attach(member(container="b"))
+    assert bench.tick(2999) == []
+    (leave,) = bench.tick(1)
+    assert isinstance(leave, Leave)
+    assert leave.grant in links
+    assert (leave.error.condition, leave.within_ms) == (names.LINK_DETACH_FORCED, 10_000)
+    assert leave.grant.stopped
+    assert bench.read(leave.grant) == []
+    (granted,) = bench.detach(leave.grant)
+    assert isinstance(granted, Granted)
+    assert (granted.pending, granted.grant.partitions) == (waiting, leave.grant.partitions)
+
+
+# -- 4.5.2: consumers negotiate
+
+
+def test_a_second_link_is_refused_unless_its_epoch_is_greater(bench: Bench) -> None:
+    """4.5.2: "MUST be rejected UNLESS the newly attaching receiver provides an epoch counter greater than the current"."""
+    bench.consume(member(partition=0, epoch=5))
+    for epoch in (None, 0, 4, 5):
+        error = bench.refusal(member(partition=0, epoch=epoch))
+        assert (error.condition, error.info[names.EPOCH]) == (names.RESOURCE_LOCKED, "5")
+    assert bench.consume(member(partition=1))
+    assert bench.consume(member("other", partition=0))
+
+
+def test_a_greater_epoch_closes_the_old_link_and_is_recorded_before_the_new_one_is_granted(bench: Bench) -> None:
+    """4.5.2: "any existing link … is closed by the node, the new link is attached, and the new epoch counter value is recorded"."""
+    old = bench.consume(member(partition=0, filters=EARLIEST))
+    bench.append(0, 0)
+    assert bench.read(old, 1) == [(0, 0)]
+    new = bench.attach(member(partition=0, epoch=1, filters=EARLIEST))
+    assert isinstance(new, Pending)
+    (closed,) = bench.node.take_effects()
+    assert isinstance(closed, Closed)
+    assert (closed.grant, closed.error.condition) == (old, names.LINK_STOLEN)
+    assert bench.read(old) == []
+    assert bench.node.record(old, 0, 0) is None, "not even once more"
+    assert bench.append(0) == set()
+    (granted,) = bench.complete()
+    assert isinstance(granted, Granted)
+    assert (granted.pending, granted.grant.epoch) == (new, 1)
+    assert bench.read(granted.grant) == [(0, 0), (0, 1), (0, 2)]
+    assert bench.detach(old) == [], "the node has forgotten it"
+
+
+def test_an_epoch_that_cannot_be_recorded_is_not_granted(bench: Bench) -> None:
+    bench.attach(member(partition=0, epoch=7))
+    (denied,) = bench.complete(StorageError("the disk is gone"))
+    assert isinstance(denied, Denied)
+    assert denied.error.condition == names.INTERNAL_ERROR
+    assert bench.consume(member(partition=0)).epoch == 0, "the partition is free, and the epoch what it was"
+
+
+def test_epochs_outlive_the_process_and_do_not_fall(bench: Bench) -> None:
+    """4.5.2 lets them be reset when no link remains; here they never are, or a lease that ran out could come back to life."""
+    bench.detach(bench.consume(member(partition=0, epoch=9)))
+    bench.attach(member(partition=1, epoch=9))
+    bench.restart()
+    assert bench.refusal(member(partition=0, epoch=8)).condition == names.RESOURCE_LOCKED
+    assert bench.consume(member(partition=0)).epoch == 9
+    assert bench.consume(member(partition=1)).epoch == 0, "a claim that was never answered leaves nothing"
+
+
+def test_no_room_for_another_epoch_is_a_refusal(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_changes: object) -> int:
+        message = "too many keys"
+        raise ValueError(message)
+
+    monkeypatch.setattr(bench.store.states, "write", full)
+    with pytest.raises(PeerError) as refused:
+        bench.attach(member(partition=0, epoch=1))
+    assert refused.value.condition == names.INTERNAL_ERROR
+
+
+def test_whoever_leaves_while_its_epoch_is_recorded_gets_nothing(bench: Bench) -> None:
+    waiting = bench.attach(member(partition=0, epoch=1))
+    assert bench.detach(waiting) == []
+    assert bench.complete() == []
+    assert bench.consume(member(partition=0)).epoch == 1, "it may have been seen on the disk"
+
+
+# -- AMQP 2.6.1: one link, attached again
+
+
+def test_a_link_attached_again_elsewhere_is_stolen(bench: Bench) -> None:
+    """2.6.1: a link's name tells it from all others between two containers; of two endpoints of one link the older goes, link:stolen."""
+    for again in (
+        attach(consumer=True, link="l", container="c"),
+        attach(link="l", container="c"),
+        member(partition=0, link="g", container="c"),
+    ):
+        old = bench.attach(again)
+        new = bench.attach(again)
+        (closed,) = bench.node.take_effects()
+        assert isinstance(closed, Closed)
+        assert (closed.grant, closed.error.condition) == (old, names.LINK_STOLEN)
+        assert old not in bench.node.links_of("temps")
+        assert new in bench.node.links_of("temps")
+
+
+def test_a_waiting_attach_is_stolen_as_well(bench: Bench) -> None:
+    bench.consume(member(partition=0))
+    bench.consume(member(partition=1))
+    again = member(link="l", container="c")
+    old, new = bench.attach(again), bench.attach(again)
+    (denied,) = bench.node.take_effects()
+    assert isinstance(denied, Denied)
+    assert (denied.pending, denied.error.condition) == (old, names.LINK_STOLEN)
+    assert isinstance(new, Pending)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        attach(consumer=True, link="l", container="c", user="ann"),
+        attach(consumer=True, link="l", container="d"),
+        attach(consumer=True, link="m", container="c"),
+        attach(link="l", container="c"),
+    ],
+)
+def test_another_users_containers_or_roles_link_of_that_name_is_another_link(bench: Bench, other: object) -> None:
+    first = bench.attach(attach(consumer=True, link="l", container="c"))
+    bench.attach(other)  # type: ignore[arg-type]
+    assert bench.node.take_effects() == []
+    assert first in bench.node.links_of("temps")
+
+
+def test_links_without_a_container_or_a_name_are_never_the_same(bench: Bench) -> None:
+    for nameless in (attach(consumer=True, link="l", container=""), attach(consumer=True, link="", container="c")):
+        bench.attach(nameless)
+        bench.attach(nameless)
+    assert bench.node.take_effects() == []
+
+
+def test_an_attach_that_is_refused_steals_nothing(bench: Bench) -> None:
+    old = bench.attach(attach(consumer=True, link="l", container="c"))
+    for wrong in ({"filters": {names.FILTER_SQL: "no sense ("}}, {"properties": {names.PARTITION: Symbol("9")}}):
+        bench.refusal(attach(consumer=True, link="l", container="c", **wrong))
+    assert bench.node.take_effects() == []
+    assert old in bench.node.links_of("temps")
+
+
+# -- logs that go
+
+
+def test_a_deleted_log_takes_its_links_waits_and_epochs_with_it(bench: Bench) -> None:
+    granted = [bench.consume(member(partition=0, epoch=4)), bench.consume(member(partition=1)), bench.attach(attach())]
+    granted.append(bench.attach(attach("temps/$info", consumer=True)))
+    waiting = bench.attach(member())
+    recording = bench.attach(member("other", partition=0, epoch=1))
+    assert bench.manage("DELETE", "temps")[0] == 204
+    effects = bench.node.take_effects()
+    assert {each.grant for each in effects if isinstance(each, Closed)} == set(granted)
+    assert {each.pending for each in effects if isinstance(each, Denied)} == {waiting, recording}
+    assert {each.error.condition for each in effects if isinstance(each, Closed | Denied)} == {names.RESOURCE_DELETED}
+    assert bench.node.links_of("temps") == ()
+    assert bench.complete() == []
+    assert bench.store.states.items("") == []
+    for link in (*granted, waiting, recording):
+        assert bench.detach(link) == []
+    bench.log = bench.node.create("temps", LogSettings(partitions=2))
+    assert bench.consume(member(partition=0)).epoch == 0, "a namesake begins anew"
+
+
+def test_groups_and_those_who_wait_are_limited() -> None:
+    bench = Bench(partitions=1, limits=Limits(groups=1, group_waiting=1))
+    bench.consume(member("g"))
+    assert bench.refusal(member("h")).condition == names.RESOURCE_LIMIT_EXCEEDED
+    bench.attach(member("g"))
+    assert bench.refusal(member("g")).condition == names.RESOURCE_LIMIT_EXCEEDED
+
+
+# -- partitions that go elsewhere
+
+
+def elsewhere(*partitions: int) -> Redirects:
+    return Redirects([Redirect(log="temps", partitions=partitions or None, host="other.example", port=5672)])
+
+
+def test_links_to_what_is_elsewhere_are_told_where(bench: Bench) -> None:
+    """AMQP 2.8.18; Event Streams 4: the node MAY "point to a different AMQP container"."""
+    bench.node.redirects = elsewhere(1)
+    bound = {names.PARTITION: Symbol("1")}
+    for request in (attach(properties=bound), attach(consumer=True, properties=bound), member(partition=1, epoch=1)):
+        error = bench.refusal(request)
+        assert (error.condition, error.info["network-host"]) == (names.LINK_REDIRECT, "other.example")
+    assert [each.index for each in bench.consume().partitions] == [0]
+    assert bench.consume(member()).partitions == bench.log.partitions[:1]
+    assert isinstance(bench.attach(member()), Pending), "nobody is assigned what is elsewhere"
+    bench.node.redirects = elsewhere()
+    assert bench.refusal(attach()).condition == bench.refusal(attach(consumer=True)).condition == names.LINK_REDIRECT
+    assert isinstance(bench.attach(attach("temps/$info", consumer=True)), Informing)
+    assert bench.refusal(attach("nowhere", consumer=True)).condition == names.NOT_FOUND
+
+
+def test_a_log_that_is_elsewhere_need_not_be_here(bench: Bench) -> None:
+    bench.node.redirects = Redirects([Redirect(log="far", host="other.example", port=5672)])
+    for request in (attach("far"), attach("far", consumer=True), attach("far/$info", consumer=True)):
+        assert bench.refusal(request).condition == names.LINK_REDIRECT
+
+
+def test_links_follow_partitions_that_move(bench: Bench) -> None:
+    """4.5.1, 4.6.5: an agnostic link's partitions change under it, and its next transfer says so; bound links are closed."""
+    agnostic, empty = bench.consume(filters=EARLIEST), bench.consume()
+    bound, owner = bench.consume(properties={names.PARTITION: Symbol("1")}), bench.consume(member(partition=1))
+    producers = [bench.attach(attach(properties={names.PARTITION: Symbol("1")})), bench.attach(attach())]
+    bench.append(0, 1)
+    assert bench.read(agnostic) == [(0, 0), (1, 0)]
+    agnostic.announce = False
+    bench.node.redirects = elsewhere(1)
+    assert bench.node.reassociate() == {agnostic, empty}
+    closed = bench.node.take_effects()
+    assert {each.grant for each in closed if isinstance(each, Closed)} == {bound, owner, producers[0]}
+    assert {each.error.condition for each in closed if isinstance(each, Closed)} == {names.LINK_REDIRECT}
+    assert isinstance(producers[1], Producing)
+    assert set(producers[1].elsewhere) == {1}
+    assert (agnostic.announce, agnostic.partitions) == (True, bench.log.partitions[:1])
+    bench.append(0, 1)
+    assert bench.read(agnostic) == [(0, 1)], "what stays goes on where it was"
+    assert bench.append(1) == set(), "nobody waits for what is elsewhere"
+    bench.node.redirects = Redirects()
+    assert bench.node.reassociate() == {agnostic, empty}
+    assert bench.read(agnostic) == [(1, 1), (1, 2)], "what comes back goes on where it was, too"
+    assert bench.node.reassociate() == set()
+    bench.node.redirects = elsewhere()
+    assert bench.node.reassociate() == set()
+    assert {each.grant for each in bench.node.take_effects() if isinstance(each, Closed)} == {agnostic, empty, producers[1]}
+
+
+def test_a_claim_that_is_being_recorded_goes_with_its_partition(bench: Bench) -> None:
+    waiting = bench.attach(member(partition=1, epoch=1))
+    bench.node.redirects = elsewhere(1)
+    bench.node.reassociate()
+    (denied,) = bench.node.take_effects()
+    assert isinstance(denied, Denied)
+    assert (denied.pending, denied.error.condition) == (waiting, names.LINK_REDIRECT)
+    assert bench.complete() == []
+
+
+def test_only_consumers_are_counted_as_consumers(bench: Bench) -> None:
+    consumer, waiting = bench.consume(member(partition=0)), bench.attach(member(partition=0, epoch=1))
+    bench.attach(attach())
+    assert isinstance(consumer, Consuming)
+    assert isinstance(waiting, Pending)
+    assert list(bench.node.consumers()) == []
+    bench.complete()
+    assert len(list(bench.node.consumers())) == 1

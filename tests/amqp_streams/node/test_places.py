@@ -1,0 +1,428 @@
+"""Places that the node keeps for durable consumers. Spec: Event Streams 3.2; AMQP 2.6.3, 3.5.5, 3.5.6."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.config import Limits, LogSettings
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.policy import Redirect
+from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Kept, Leave, Pending
+from amqp_streams.streams.reader import Run
+from amqp_streams.streams.redirects import Redirects
+from amqp_streams.wire.types import Symbol, Value
+from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach, member
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def durable(link: str = "s", **options: Any) -> AttachRequest:
+    return attach(consumer=True, link=link, durable=True, **options)
+
+
+def only(text: str) -> dict[str, Value]:
+    return {names.FILTEX_SQL: text}
+
+
+# -- beginning and resuming
+
+
+def test_a_place_begins_on_the_disk_before_its_link_is_granted(bench: Bench) -> None:
+    """3.2 (editors' list): the last offset is preserved by the durable terminus; one that a crash forgets would miss events."""
+    bench.append(0)
+    link = bench.attach(durable())
+    assert isinstance(link, Pending)
+    bench.append(0)
+    (granted,) = bench.complete()
+    assert isinstance(granted, Granted)
+    assert granted.grant.keeps
+    assert bench.read(granted.grant) == [(0, 1)], "new events are those after the attach, not after its answer"
+
+
+def test_a_place_that_cannot_be_kept_is_not_granted(bench: Bench) -> None:
+    bench.attach(durable())
+    (denied,) = bench.complete(StorageError("the disk is gone"))
+    assert isinstance(denied, Denied)
+    assert denied.error.condition == names.INTERNAL_ERROR
+    bench.attach(durable("t"))
+    bench.attach(durable("t"))
+    assert len(bench.node.take_effects()) == 1
+    assert len(bench.complete()) == 1, "who was stolen meanwhile is not granted"
+
+
+def test_whoever_comes_back_goes_on_behind_what_it_settled(bench: Bench) -> None:
+    """3.2: "the last offset is preserved by the durable terminus across disconnects"."""
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0, 0, 0, 1)
+    assert len(bench.read(consumer)) == 4
+    bench.settle(consumer, (0, 0), (0, 1), (1, 0))
+    bench.detach(consumer)
+    again = bench.attach(durable(filters=EARLIEST))
+    assert isinstance(again, Consuming), "nothing is to be written first"
+    assert bench.read(again) == [(0, 2)]
+
+
+def test_the_lowest_unsettled_is_where_the_next_begins(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0, 0, 0, 0)
+    bench.read(consumer)
+    bench.settle(consumer, (0, 0), (0, 2), (0, 3))
+    bench.detach(consumer, closed=True)
+    assert bench.read(bench.consume(durable())) == [(0, 1), (0, 2), (0, 3)]
+
+
+@pytest.mark.parametrize("filters", [{}, {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol("@latest")}}])
+def test_new_events_means_nothing_to_whoever_has_a_place(bench: Bench, filters: dict[str, Value]) -> None:
+    """What it missed while it was away is what it came for."""
+    bench.detach(bench.consume(durable(filters=filters)))
+    bench.append(0)
+    assert bench.read(bench.consume(durable(filters=filters))) == [(0, 0)]
+
+
+def test_other_bounds_stay_conditions(bench: Bench) -> None:
+    bench.detach(bench.consume(durable(filters=EARLIEST)))
+    bench.append(0, 0, 0)
+    after = {names.FILTER_DELIVERY_ANNOTATIONS: {names.OFFSET: Symbol(f"{0:016d}")}}
+    assert bench.read(bench.consume(durable(filters=after))) == [(0, 1), (0, 2)]
+    bench.append(0, now_ms=NOW + 5000)
+    late: dict[str, Value] = {names.FILTER_DELIVERY_ANNOTATIONS: {names.TIMESTAMP: NOW + 1}}
+    assert bench.read(bench.consume(durable(filters=late))) == [(0, 3)]
+
+
+def test_a_bound_link_of_the_same_name_keeps_to_its_partition(bench: Bench) -> None:
+    bench.append(0, 1)
+    bound = {names.PARTITION: Symbol("1")}
+    consumer = bench.consume(durable(filters=EARLIEST, properties=bound))
+    bench.settle(consumer, *bench.read(consumer))
+    bench.detach(consumer)
+    assert bench.read(bench.consume(durable(filters=EARLIEST))) == [(0, 0)], "partition 0 begins now, partition 1 is done"
+
+
+def test_links_that_are_not_durable_keep_nothing(bench: Bench) -> None:
+    consumer = bench.consume(link="s", filters=EARLIEST)
+    bench.append(0)
+    assert not consumer.keeps
+    bench.settle(consumer, *bench.read(consumer))
+    bench.flush()
+    assert bench.store.states.items("") == []
+
+
+# -- what moves a place, and when
+
+
+def test_settled_when_sent_moves_it_as_far_as_was_sent(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST, presettled=True))
+    bench.log.partitions[0].append([b"\x00\x53\x75\xa0\x01x"] * 3, bytes(3), NOW)
+    bench.store.commit()
+    run = bench.node.next_run(consumer, 10)
+    assert isinstance(run, Run)
+    bench.node.sent(consumer, run, 2)
+    bench.detach(consumer)
+    assert bench.read(bench.consume(durable())) == [(0, 2)]
+
+
+def test_what_filters_pass_over_is_passed_for_good(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST | only("colour = 'red'")))
+    bench.append(0, 0)
+    assert bench.read(consumer) == []
+    bench.flush()
+    bench.restart()
+    assert bench.read(bench.consume(durable())) == []
+
+
+def test_a_kill_repeats_what_was_settled_since_the_last_flush_and_no_more(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0, 0, 0, 0)
+    bench.read(consumer)
+    bench.settle(consumer, (0, 0), (0, 1))
+    bench.flush()
+    bench.settle(consumer, (0, 2))
+    bench.restart()
+    assert bench.read(bench.consume(durable())) == [(0, 2), (0, 3)]
+
+
+def test_the_end_of_a_link_is_written_at_once(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0)
+    bench.settle(consumer, *bench.read(consumer))
+    bench.detach(consumer)
+    bench.complete()
+    bench.restart()
+    assert bench.read(bench.consume(durable())) == []
+
+
+def test_nothing_is_written_when_nothing_moved(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0)
+    bench.settle(consumer, *bench.read(consumer))
+    bench.flush()
+    written = bench.store.states.written
+    bench.read(consumer)
+    bench.flush()
+    assert bench.store.states.written == written
+
+
+def test_retention_that_overtook_a_place_is_told(bench: Bench) -> None:
+    """4.4 of what a reader is told: where it goes on, and how many it missed."""
+    bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
+    bench.detach(bench.consume(durable(address="short")))
+    bench.append(0, 0)
+    bench.store.apply_retention(NOW + 5000)
+    bench.append(0, now_ms=NOW + 5000)
+    run = bench.node.next_run(bench.consume(durable(address="short")), 10)
+    assert isinstance(run, Run)
+    assert (run.first, run.skipped) == (2, 2)
+
+
+def test_an_event_that_is_gone_before_it_could_come_again_holds_nothing_up(bench: Bench) -> None:
+    bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
+    consumer = bench.consume(durable(address="short", filters=EARLIEST))
+    bench.append(0)
+    assert bench.read(consumer) == [(0, 0)]
+    bench.store.apply_retention(NOW + 5000)
+    assert bench.node.record(consumer, 0, 0) is None
+    bench.append(0, now_ms=NOW + 5000)
+    bench.settle(consumer, *bench.read(consumer))
+    bench.detach(consumer)
+    assert bench.read(bench.consume(durable(address="short"))) == []
+
+
+# -- whose it is
+
+
+def test_a_place_is_its_users(bench: Bench) -> None:
+    bench.detach(bench.consume(durable(user="ann")))
+    for stranger in (None, "bob"):
+        for request in (durable(user=stranger), attach(None, consumer=True, no_source=True, link="s", user=stranger)):
+            assert bench.refusal(request).condition == names.UNAUTHORIZED_ACCESS
+    assert bench.consume(durable(user="ann"))
+
+
+def test_a_link_attached_again_takes_the_place_with_it(bench: Bench) -> None:
+    """AMQP 2.6.1: the old endpoint's settlements count no more, so what it has unsettled comes to the new one."""
+    old = bench.consume(durable(filters=EARLIEST))
+    bench.append(0, 0)
+    bench.read(old)
+    bench.settle(old, (0, 0))
+    new = bench.attach(durable())
+    assert isinstance(new, Consuming)
+    assert [each.grant for each in bench.node.take_effects() if isinstance(each, Closed)] == [old]
+    bench.settle(old, (0, 1))
+    assert bench.read(new) == [(0, 1)]
+    bench.flush()
+    bench.restart()
+    assert bench.read(bench.consume(durable())) == [(0, 1)]
+
+
+@pytest.mark.parametrize("options", [{"container": ""}, {"link": ""}, {"container": "c" * 2000}])
+def test_a_place_needs_a_name_to_be_kept_under(bench: Bench, options: dict[str, str]) -> None:
+    assert bench.refusal(attach(consumer=True, durable=True, **options)).condition == names.INVALID_FIELD
+
+
+def test_places_are_limited() -> None:
+    bench = Bench(limits=Limits(cursors=1))
+    bench.consume(durable("a"))
+    assert bench.refusal(durable("b")).condition == names.RESOURCE_LIMIT_EXCEEDED
+    assert bench.consume(durable("a")), "the one that there is may be used"
+
+
+def test_no_room_among_the_states_leaves_nothing_behind(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_changes: object) -> int:
+        message = "too many keys"
+        raise ValueError(message)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.store.states, "write", full)
+        with pytest.raises(PeerError) as refused:
+            bench.attach(durable())
+    assert refused.value.condition == names.RESOURCE_LIMIT_EXCEEDED
+    assert bench.manage("QUERY", type_=names.CURSOR_TYPE)[2] == {names.CURSORS: []}
+    assert bench.consume(durable()).keeps
+
+
+# -- in a group
+
+
+def test_a_group_hands_its_place_over(bench: Bench) -> None:
+    """A member that leaves settles what it has; the next goes on exactly there, whoever it is."""
+    old = bench.consume(member(partition=0, durable=True, filters=EARLIEST, container="a"))
+    bench.append(0, 0, 0)
+    bench.read(old)
+    bench.settle(old, (0, 0), (0, 1))
+    bench.detach(old)
+    new = bench.consume(member(partition=0, durable=True, container="b"))
+    assert bench.read(new) == [(0, 2)]
+    assert bench.read(bench.consume(member(partition=0, filters=EARLIEST, group="other"))) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_what_an_evicted_member_settles_changes_nothing(bench: Bench) -> None:
+    """4.5.2: the partition is the new owner's from the moment that the old link is closed."""
+    old = bench.consume(member(partition=0, durable=True, filters=EARLIEST, container="a"))
+    bench.append(0, 0)
+    bench.read(old)
+    bench.settle(old, (0, 0))
+    bench.attach(member(partition=0, epoch=1, durable=True, container="b"))
+    bench.settle(old, (0, 1))
+    bench.node.sent(old, Run(bench.log.partitions[0], bench.log.partitions[0].read(0, 10), 0, 2, 0), 2)  # type: ignore[arg-type]
+    (granted,) = (each for each in bench.complete() if isinstance(each, Granted))
+    assert bench.read(granted.grant) == [(0, 1)]
+
+
+def test_what_a_leaving_member_settles_counts(bench: Bench) -> None:
+    """4.5.1: a graceful close lets the consumer finish what it has."""
+    for _ in range(2):
+        bench.consume(member(durable=True, filters=EARLIEST, container="a"))
+    bench.append(0, 1)
+    links = list(bench.node.consumers())
+    for link in links:
+        bench.read(link)
+    waiting = bench.attach(member(durable=True, container="b"))
+    (leave,) = bench.tick(3000)
+    assert isinstance(leave, Leave)
+    index = leave.grant.partitions[0].index
+    bench.settle(leave.grant, (index, 0))
+    (granted,) = bench.detach(leave.grant)
+    assert isinstance(granted, Granted)
+    assert granted.pending is waiting
+    assert bench.read(granted.grant) == []
+    bench.append(index)
+    assert bench.read(granted.grant) == [(index, 1)]
+
+
+def test_a_group_whose_place_cannot_be_kept_frees_the_partition(bench: Bench) -> None:
+    bench.attach(member(partition=0, durable=True))
+    (denied,) = bench.complete(StorageError("the disk is gone"))
+    assert isinstance(denied, Denied)
+    assert bench.consume(member(partition=0, durable=True))
+    bench.refusal(member(partition=1, durable=True, user="bob"))
+    assert bench.consume(member(partition=1))
+
+
+# -- ending it: AMQP 2.6.3
+
+
+def unsubscribe(link: str = "s") -> AttachRequest:
+    return attach(None, consumer=True, no_source=True, link=link)
+
+
+def test_a_receiver_without_a_source_is_told_what_is_kept_and_closing_it_ends_that(bench: Bench) -> None:
+    """2.6.3: a link is resumed by its name; clients that end a durable subscription attach so, and close what they are answered."""
+    bench.detach(bench.consume(durable()))
+    kept = bench.attach(unsubscribe())
+    assert isinstance(kept, Kept)
+    assert kept.address == "temps"
+    bench.detach(kept)
+    assert isinstance(bench.attach(unsubscribe()), Kept), "a connection that was lost ends nothing"
+    kept = bench.attach(unsubscribe())
+    bench.detach(kept, closed=True)
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
+    bench.complete()
+    assert bench.store.states.items("") == []
+    bench.append(0)
+    assert bench.read(bench.consume(durable())) == []
+
+
+def test_unsubscribing_ends_the_link_that_is_still_there(bench: Bench) -> None:
+    consumer = bench.consume(durable())
+    kept = bench.attach(unsubscribe())
+    assert [each.grant for each in bench.node.take_effects() if isinstance(each, Closed)] == [consumer]
+    bench.detach(kept, closed=True)
+    bench.detach(kept, closed=True)
+    bench.settle(consumer, (0, 0))
+    bench.flush()
+    assert bench.store.states.items("") == []
+
+
+def test_a_receiver_without_a_source_and_without_a_place_is_refused(bench: Bench) -> None:
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
+    assert bench.refusal(attach(None, consumer=True, no_source=True, container="")).condition == names.INVALID_FIELD
+    bench.consume(member(durable=True, partition=0, link="s"))
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND, "a group's place is the group's"
+
+
+# -- logs and partitions that come and go
+
+
+def test_a_deleted_log_takes_its_places_with_it(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0)
+    bench.read(consumer)
+    bench.manage("DELETE", "temps")
+    bench.settle(consumer, (0, 0))
+    bench.flush()
+    assert bench.store.states.items("") == []
+    bench.log = bench.node.create("temps", LogSettings(partitions=2))
+    bench.append(0)
+    assert bench.read(bench.consume(durable(filters=EARLIEST))) == [(0, 0)], "a namesake begins anew"
+
+
+def test_a_place_waits_for_partitions_that_come_back(bench: Bench) -> None:
+    consumer = bench.consume(durable(filters=EARLIEST))
+    bench.append(0, 1)
+    bench.settle(consumer, *bench.read(consumer))
+    bench.node.redirects = Redirects([Redirect(log="temps", partitions=(1,), host="other.example", port=5672)])
+    bench.node.reassociate()
+    bench.append(1)
+    bench.detach(consumer)
+    other = bench.consume(durable())
+    assert bench.read(other) == []
+    bench.node.redirects = Redirects()
+    assert bench.node.reassociate() == {other}
+    assert bench.read(other) == [(1, 1)]
+
+
+def test_partitions_that_come_while_a_place_is_written_are_read_too(bench: Bench) -> None:
+    bench.append(1)
+    bench.node.redirects = Redirects([Redirect(log="temps", partitions=(1,), host="other.example", port=5672)])
+    bench.attach(durable(filters=EARLIEST))
+    bench.node.redirects = Redirects()
+    assert bench.node.reassociate() == set()
+    (granted,) = bench.complete()
+    assert isinstance(granted, Granted)
+    assert bench.read(granted.grant) == [(1, 0)]
+
+
+@given(st.data())
+def test_whatever_is_settled_and_lost_when_nothing_is_missed_and_only_unsettled_events_come_again(data: st.DataObject) -> None:
+    """Deliveries, settlements in any order, reconnects, flushes and kills: each event comes until its settlement was flushed, in order."""
+    bench = Bench(partitions=1)
+    consumer = bench.consume(durable(filters=EARLIEST))
+    appended, unsettled, settled, safe = 0, list[int](), set[int](), set[int]()
+    position = 0
+    for _ in range(data.draw(st.integers(1, 25), label="steps")):
+        match data.draw(st.sampled_from(["append", "read", "settle", "flush", "reconnect", "kill"]), label="step"):
+            case "append":
+                bench.append(0)
+                appended += 1
+            case "read":
+                got = [number for _, number in bench.read(consumer, data.draw(st.integers(1, 5), label="credit"))]
+                assert got == list(range(position, position + len(got))), "no gap, no event twice on one link"
+                position += len(got)
+                unsettled += got
+            case "settle" if unsettled:
+                number = unsettled.pop(data.draw(st.integers(0, len(unsettled) - 1), label="which"))
+                settled.add(number)
+                bench.settle(consumer, (0, number))
+            case "flush":
+                bench.flush()
+                safe = set(settled)
+            case "reconnect" | "kill" as how:
+                if how == "kill":
+                    bench.restart()
+                    settled = set(safe)
+                else:
+                    bench.detach(consumer)
+                    bench.complete()
+                    safe = set(settled)
+                consumer = bench.consume(durable())
+                unsettled = []
+                position = next(number for number in range(appended + 1) if number not in settled)
+                settled, safe = set(range(position)), set(range(position))
+            case _:
+                pass
