@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,11 +68,12 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
       amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
     """
     given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
-    settings = node_settings(given, os.environ, config)
+    reread = partial(node_settings, given, os.environ, config)
+    settings = reread()
     # Imported when it is known to be needed: it loads the whole server.
     from amqp_streams import server  # noqa: PLC0415
     from amqp_streams.server import logs  # noqa: PLC0415
 
     logs.configure(settings.log_format, settings.log_level)
     with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
-        return server.run(settings, ready=ready)
+        return server.run(settings, ready=ready, reread=reread)

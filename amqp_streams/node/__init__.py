@@ -6,6 +6,7 @@ back; it keeps the deliveries that wait for a commit, the node keeps none.
 
 from amqp_streams.node.logs import LogCounters
 from amqp_streams.node.node import Node
+from amqp_streams.node.permits import revoked
 from amqp_streams.node.reading import skipped_text, storage_refusal
 
-__all__ = ["LogCounters", "Node", "skipped_text", "storage_refusal"]
+__all__ = ["LogCounters", "Node", "revoked", "skipped_text", "storage_refusal"]

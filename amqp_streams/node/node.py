@@ -18,6 +18,7 @@ from amqp_streams.node.permits import require_attach
 from amqp_streams.node.place_requests import CursorRequests, GroupRequests
 from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, carry_out
+from amqp_streams.policy import Right
 from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
 from amqp_streams.streams import info
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
@@ -134,6 +135,7 @@ class Node:
                 return Informing(log)
             if request.no_source:
                 kept = self._consumers.places.of_link(request, self._store.logs.values())
+                permissions.require(Right.RECEIVE, kept[0][0].name)
                 return Kept(request, kept[0][0].name)
             raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
         if log is None:

@@ -4,7 +4,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.policy import Right
 from amqp_streams.streams.access import Permissions
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Producing, Relaying
+from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Kept, Pending, Producing, Relaying
 
 
 def require_attach(permissions: Permissions, request: AttachRequest) -> None:
@@ -24,25 +24,30 @@ def require_attach(permissions: Permissions, request: AttachRequest) -> None:
         permissions.require(Right.RECEIVE, address, _group(request))
 
 
-def revoked(permissions: Permissions, grant: Grant) -> PeerError | None:
-    """Why a link has to go, now that these are its connection's permissions; None: it stays."""
+def revoked(permissions: Permissions, grant: Grant | Pending) -> PeerError | None:
+    """Why a link, or an attach that waits, has to go, now that these are its connection's permissions; None: it stays."""
+    if isinstance(grant, Relaying):  # it judges each log anew
+        grant.permissions = permissions
+        grant.producing.clear()
+    needed = _needed(grant)
+    return None if needed is None or permissions.allows(*needed) else permissions.refusal(*needed)
+
+
+def _needed(grant: Grant | Pending) -> tuple[Right, str, str | None] | None:
+    """The right that a link lives by, on which log, in which group; None: it needs none."""
     match grant:
         case Producing(log=log):
-            return _lacking(permissions, Right.SEND, log.name, None)
+            return Right.SEND, log.name, None
         case Informing(log=log):
-            return _lacking(permissions, Right.INFO, log.name, None)
+            return Right.INFO, log.name, None
         case Consuming(request=request, log=log):
-            return _lacking(permissions, Right.RECEIVE, log.name, _group(request))
-        case Relaying():
-            grant.permissions = permissions
-            grant.producing.clear()
-            return None
+            return Right.RECEIVE, log.name, _group(request)
+        case Pending(request=request) if request.address is not None:
+            return Right.RECEIVE, request.address, _group(request)
+        case Kept(address=address):
+            return Right.RECEIVE, address, None
         case _:
             return None
-
-
-def _lacking(permissions: Permissions, right: Right, log: str, group: str | None) -> PeerError | None:
-    return None if permissions.allows(right, log, group) else permissions.refusal(right, log, group)
 
 
 def _group(request: AttachRequest) -> str | None:

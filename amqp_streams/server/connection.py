@@ -20,6 +20,7 @@ from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import TICK_S, EventService
+from amqp_streams.streams.access import Identity
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, EchoFinder
 
 _NUMBERS: Final = count(1)
@@ -168,6 +169,21 @@ class AmqpConnection:
         return next((link for link in links if address in link.grant.addresses), None)
 
     # -- its life
+
+    @property
+    def identity(self) -> Identity:
+        """Whom rules are about."""
+        return Identity(self.user, self.user_groups)
+
+    @property
+    def channel(self) -> ByteChannel:
+        """Where it comes from."""
+        return self._channel
+
+    @property
+    def admitted(self) -> bool:
+        """It is known who it is."""
+        return self._engine is not None
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """The links that match."""

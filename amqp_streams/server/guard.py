@@ -79,11 +79,15 @@ class Guard:
         passwords: PasswordCheck | None = None,
         keys: KeyStore | None = None,
     ) -> None:
-        self._settings: Final = settings
+        self._settings = settings
         self._executor: Final = executor
         self._on_loop: Final = on_loop
         self._passwords: Final = passwords
         self._keys: Final = keys
+
+    def change(self, settings: NodeSettings) -> None:
+        """Other settings from now on. Who is in stays in."""
+        self._settings = settings
 
     def mechanisms(self, channel: ByteChannel) -> dict[str, Callable[[], Mechanism]]:
         """What is offered to this peer, strongest first.

@@ -25,6 +25,7 @@ from amqp_streams.server.engine import require_engine
 from amqp_streams.server.guard import Guard
 from amqp_streams.server.listener import Listeners, listen
 from amqp_streams.server.metrics import Metrics
+from amqp_streams.server.reload import Reread, reload_certificates, reload_settings, reload_users, warn_if_open
 from amqp_streams.server.service import EventService
 from amqp_streams.server.sockets import Admission
 from amqp_streams.server.tls import TlsContext
@@ -39,26 +40,33 @@ Ready = Callable[[dict[str, list[str]]], None]
 _PASSWORD_THREADS: Final = 2
 
 
-def run(settings: NodeSettings, *, ready: Ready | None = None) -> int:
+def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit status. `ready` is given the bound addresses: {"amqp": [...], "admin": [...]}.
+
+    `reread` reads the settings again when SIGHUP asks for it, and raises ConfigError when they cannot be.
 
     Raises:
         AmqpStreamsError: it cannot start, and why.
     """
     require_engine()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(settings, ready=ready))
+        return runner.run(serve(settings, ready=ready, reread=reread))
 
 
 async def serve(
-    settings: NodeSettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None, store: Store | None = None
+    settings: NodeSettings,
+    *,
+    ready: Ready | None = None,
+    stop: asyncio.Event | None = None,
+    store: Store | None = None,
+    reread: Reread | None = None,
 ) -> int:
     """The same on a running loop, for tests and for programs that embed a node.
 
     `stop` ends it like SIGTERM and then no signal handlers are set; `store` replaces the data directory.
     """
     loop = asyncio.get_running_loop()
-    node = Server(settings)
+    node = Server(settings, reread=reread)
     stopping = stop or asyncio.Event()
     handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
     try:
@@ -92,8 +100,9 @@ def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> S
 class Server:
     """A node with everything around it: listeners, admin, users, certificates."""
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, *, reread: Reread | None = None) -> None:
         self.settings: Final = settings
+        self._reread: Final = reread
         self.addresses: Final[dict[str, list[str]]] = {}
         self.service: EventService | None = None
         self._admission: Final = Admission(settings.limits.connections)
@@ -129,6 +138,7 @@ class Server:
             self._admin.phase = Phase.READY
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at connections only
+        warn_if_open(settings)
         log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
 
     def _make_logs(self, store: Store) -> None:
@@ -175,10 +185,13 @@ class Server:
             self.service.store.close()
 
     def reload(self) -> None:
-        """SIGHUP: certificates and users are read again; what is broken keeps the old ones."""
-        tls = self._tls.reload() if self._tls is not None else None
-        users = self._users.reload() if self._users is not None else None
-        log.info("reloaded", tls=tls, users=users)
+        """SIGHUP: settings, certificates and users are read again; what is broken keeps the old ones."""
+        service, guard = self.service, self._guard
+        if service is None or guard is None or not service.ready:  # what there is was read a moment ago
+            return
+        settings = None if self._reread is None else reload_settings(service, guard, self._reread)
+        users = None if self._users is None else reload_users(service, self._users)
+        log.info("reloaded", tls=reload_certificates(self._tls), users=users, settings=settings)
 
     def _connect(self, channel: ByteChannel) -> Connection:
         assert self.service is not None

@@ -19,6 +19,7 @@ from amqp_streams import names
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
+from amqp_streams.server.channel import ByteChannel
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
@@ -27,8 +28,9 @@ from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.quotas import Quotas
 from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
 from amqp_streams.storage.ports import CommitDone, Partition, Store
-from amqp_streams.streams.access import Access
+from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.intake import Receipt
+from amqp_streams.streams.redirects import Redirects
 
 TICK_S: Final = 0.5
 RETENTION_EVERY_TICKS: Final = 10
@@ -39,7 +41,22 @@ log = structlog.get_logger("amqp_streams")
 
 
 class LiveConnection(Protocol):
-    """What the service needs of a connection."""
+    """What the service needs of a connection. `mechanism`: how it logged in, None: it did not."""
+
+    user: str | None
+    mechanism: str | None
+
+    @property
+    def identity(self) -> Identity:
+        """Whom rules are about."""
+
+    @property
+    def channel(self) -> ByteChannel:
+        """Where it comes from."""
+
+    @property
+    def admitted(self) -> bool:
+        """It is known who it is."""
 
     def flush(self) -> None:
         """Write what the engine has to send."""
@@ -84,6 +101,7 @@ class EventService:
             groups=settings.groups,
             limits=self.limits,
             access=Access(settings.access, settings.user_groups),
+            redirects=Redirects(settings.redirects),
         )
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
@@ -251,6 +269,14 @@ class EventService:
             for link in connection.find_links(lambda link: link.grant in gone):
                 link.close(error)
             connection.flush()
+
+    def reassociate(self) -> None:
+        """Which partitions are served here has changed: links follow, or are sent where their partitions are now."""
+        for consumer in self.node.reassociate():
+            link = consumer.carrier
+            if isinstance(link, ConsumerLink):
+                self.pump_later(link)
+        self.effects.carry_out()
 
     # -- time
 

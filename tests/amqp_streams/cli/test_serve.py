@@ -8,11 +8,12 @@ import pytest
 
 from amqp_streams import server
 from amqp_streams.config import Listener, LogLevel, LogSettings, NodeSettings
-from amqp_streams.errors import DirectoryLockedError
+from amqp_streams.errors import ConfigError, DirectoryLockedError
 from amqp_streams.server import logs
 from tests.amqp_streams.cli.conftest import Run
 
 Ready = Callable[[dict[str, list[str]]], None]
+Reread = Callable[[], NodeSettings]
 
 
 @pytest.fixture
@@ -20,7 +21,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[NodeSettings]:
     """What the server was started with; it is ready at once and ends with 0."""
     started: list[NodeSettings] = []
 
-    def run(settings: NodeSettings, *, ready: Ready) -> int:
+    def run(settings: NodeSettings, *, ready: Ready, reread: Reread) -> int:
+        assert reread() == settings
         started.append(settings)
         ready({"amqp": ["127.0.0.1:40000"]})
         return 0
@@ -57,11 +59,30 @@ def test_the_file_is_named_by_a_flag_or_a_variable(served: list[NodeSettings], r
     assert [settings.auto_create_partitions for settings in served] == [3, 4]
 
 
+def test_sighup_reads_the_file_again_under_the_same_flags(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "node.toml"
+    file.write_text('data_dir = "d"\nsync = "never"\ncontainer_id = "before"\n')
+    read: list[NodeSettings] = []
+
+    def serve(_: NodeSettings, *, ready: Ready, reread: Reread) -> int:
+        file.write_text('data_dir = "d"\nsync = "always"\ncontainer_id = "after"\n')
+        read.append(reread())
+        file.write_text("container_id =\n")
+        with pytest.raises(ConfigError, match=r"node\.toml is no TOML"):
+            reread()
+        return 0
+
+    monkeypatch.setattr(server, "run", serve)
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    assert run("serve", "--config", str(file), "--sync", "interval:5").exit_code == 0
+    assert [(settings.container_id, str(settings.sync)) for settings in read] == [("after", "interval:5")]
+
+
 def test_whoever_waits_for_it_is_told_where_it_listens(monkeypatch: pytest.MonkeyPatch, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "ready.json"
     seen: list[object] = []
 
-    def serve(_: NodeSettings, *, ready: Ready) -> int:
+    def serve(_: NodeSettings, *, ready: Ready, reread: Reread) -> int:
         ready({"amqp": ["127.0.0.1:40000"]})
         seen.append(json.loads(file.read_text()))
         return 0

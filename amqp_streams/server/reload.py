@@ -1,0 +1,121 @@
+"""SIGHUP: settings, certificates and users are read again, and what they say now is put in force.
+
+Laws: what is broken keeps the old in force, and says what and where; a link that stays allowed notices nothing; what needs a restart is
+named, not half done.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import structlog
+from pydantic import BaseModel
+
+from amqp_streams import names
+from amqp_streams.config import NodeSettings
+from amqp_streams.errors import ConfigError, PeerError
+from amqp_streams.node import revoked
+from amqp_streams.server.guard import Guard
+from amqp_streams.server.service import EventService
+from amqp_streams.server.sockets import is_loopback
+from amqp_streams.server.tls import TlsContext
+from amqp_streams.server.users import UsersFile
+from amqp_streams.streams.access import Access
+from amqp_streams.streams.redirects import Redirects
+from amqp_streams.wire.mechanisms import ScramAlgorithm
+
+AT_ONCE: Final = ("access", "anonymous", "plain_without_tls", "quotas", "redirects", "user_groups")
+"""Settings that take effect when they are read again; the others need a restart."""
+PASSWORD_MECHANISMS: Final = frozenset({"PLAIN", *ScramAlgorithm})
+"""Whoever came in by one of these is in the users file."""
+
+Reread = Callable[[], NodeSettings]
+
+log = structlog.get_logger("amqp_streams")
+
+
+def reload_settings(service: EventService, guard: Guard, reread: Reread) -> bool:
+    """Read the configuration again and put it in force; False, and everything as before, when it is broken."""
+    try:
+        new = reread()
+    except ConfigError as error:
+        log.error("settings_not_reloaded", reason=str(error))
+        return False
+    old = service.settings
+    changed = set(differences(old, new))
+    later = sorted(name for name in changed if name.split(".")[0] not in AT_ONCE)
+    if later:
+        log.warning("restart_needed", settings=", ".join(later))
+    service.settings = now = old.model_copy(update={name: getattr(new, name) for name in AT_ONCE})
+    guard.change(now)
+    service.quotas.change(now.quotas)
+    if (old.access, old.user_groups) != (now.access, now.user_groups):
+        service.node.access = Access(now.access, now.user_groups)
+        warn_if_open(now)
+        close_what_is_revoked(service)
+    if old.redirects != now.redirects:
+        service.node.redirects = Redirects(now.redirects)
+        service.reassociate()
+    if old.anonymous is not now.anonymous:
+        shut_anonymous(service, guard)
+    return bool(changed)
+
+
+def reload_users(service: EventService, users: UsersFile) -> bool | None:
+    """Read the users file again and let those go that are not in it any more; whether it changed, None: it is broken."""
+    try:
+        changed = users.reload()
+    except ConfigError as error:
+        log.error("users_not_reloaded", reason=str(error))
+        return None
+    if changed:
+        known = set(users.names)
+        for connection in tuple(service.connections):
+            if connection.mechanism in PASSWORD_MECHANISMS and connection.user not in known:
+                log.warning("user_removed", user=connection.user)
+                connection.shut(PeerError(names.CONNECTION_FORCED, "this user was removed"))
+    return changed
+
+
+def reload_certificates(tls: TlsContext | None) -> bool | None:
+    """Read the certificates again; None: there are none."""
+    return None if tls is None else tls.reload()
+
+
+def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str]:
+    """The names of the settings that are not the same, those in sections as `limits.credit`."""
+    for name in type(old).model_fields:
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if isinstance(before, BaseModel) and type(before) is type(after):
+            yield from differences(before, after, f"{above}{name}.")
+        else:
+            yield above + name
+
+
+def warn_if_open(settings: NodeSettings) -> None:
+    """Say so when whoever is let in may do everything, and not only this machine can ask to be let in."""
+    listeners = (*settings.listen, *filter(None, [settings.admin_listen]))
+    if not settings.access and not all(listener.host == "localhost" or is_loopback(listener.host) for listener in listeners):
+        log.warning("no_access_rules", meaning="whoever is let in may do everything on every log", do="write [[access]] rules")
+
+
+def close_what_is_revoked(service: EventService) -> None:
+    """Close the links that the rules of now do not allow. The others are not touched; a relay judges each log anew."""
+    for connection in tuple(service.connections):
+        permissions = service.node.access.of(connection.identity)
+        for link in connection.find_links(lambda _link: True):
+            error = revoked(permissions, link.grant)
+            if error is not None and not link.closing:
+                log.info("link_revoked", user=connection.user, link=link.name, reason=error.description)
+                link.close(error)
+                service.effects.detached(link)
+        connection.flush()
+    service.effects.carry_out()
+
+
+def shut_anonymous(service: EventService, guard: Guard) -> None:
+    """Close the connections of nobody that are not let in any more."""
+    for connection in tuple(service.connections):
+        if connection.admitted and connection.user is None and not guard.anonymous_allowed(connection.channel):
+            connection.shut(PeerError(names.CONNECTION_FORCED, "connections without a user are not let in here any more"))
