@@ -51,21 +51,28 @@ class Places:
         cursor, changes = self._cursors.attach(key, request.user, partitions, start)
         place = Place(cursor)
         place.follow(each.index for each in partitions)
-        if not changes:
-            return place, False
         try:
-            self._writes.write(changes, then)
+            self._begin(cursor, partitions, changes, then)
         except StorageError as error:
             if known is None:
                 self._cursors.remove([cursor])
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"no more places can be kept: {error}") from error
-        return place, True
+        return place, bool(changes)
 
     def widen(self, place: Place, partitions: Collection[Partition], start: Callable[[Partition], int]) -> None:
-        """A link that has a place reads these partitions from now on."""
-        _, changes = self._cursors.attach(place.cursor.key, place.cursor.user, partitions, start)
+        """A link that has a place reads these partitions from now on; nobody waits for the disk."""
+        cursor, changes = self._cursors.attach(place.cursor.key, place.cursor.user, partitions, start)
         place.follow(each.index for each in partitions)
-        self._write(changes)
+        self._begin(cursor, partitions, changes, lambda _failure, _now_ms: None)
+
+    def _begin(self, cursor: Cursor, partitions: Collection[Partition], changes: Mapping[str, bytes | None], then: Then) -> None:
+        def written(failure: StorageError | None, now_ms: int) -> None:
+            if failure is None:
+                self._cursors.safe(cursor, partitions)
+            then(failure, now_ms)
+
+        if changes:
+            self._writes.write(changes, written)
 
     def follow(self, consumer: Consuming) -> None:
         """This link moves its place from now on."""

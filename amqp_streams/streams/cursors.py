@@ -64,12 +64,16 @@ def link_key(incarnation: str, container: str, link: str) -> CursorKey:
 
 @dataclass(slots=True, eq=False)
 class Cursor:
-    """One kept place. `positions`: for each partition the number of the next record. `updated_ms`: when it was last written."""
+    """One kept place. `positions`: for each partition the number of the next record. `updated_ms`: when it was last written.
+
+    `begun`: the partitions of which it is not known yet that the disk has any position.
+    """
 
     key: CursorKey
     user: str | None
     positions: dict[int, int] = field(default_factory=dict)
     updated_ms: int = 0
+    begun: set[int] = field(default_factory=set)
 
     @property
     def id(self) -> str:
@@ -93,13 +97,14 @@ class Cursors:
         self._now_ms = max((cursor.updated_ms for cursor in loaded), default=0)
 
     def attach(
-        self, key: CursorKey, user: str | None, partitions: Iterable[Partition], start: Callable[[Partition], int]
+        self, key: CursorKey, user: str | None, partitions: Collection[Partition], start: Callable[[Partition], int]
     ) -> tuple[Cursor, Changes]:
         """The cursor for a link of this user, made if there is none, with a position for each of `partitions`.
 
         A partition that it has no position for begins at `start`. A position beyond a partition's end (the log lost events that were not
         synced) goes back to the end: numbers are given again, and those events must not be skipped.
-        The changes are to be on the disk before the link has its first event, else a crash could forget where it began.
+        The changes are to be on the disk before the link has its first event, else a crash could forget where it began; say `safe` then.
+        Until that was said, whoever attaches is given them once more.
 
         Raises:
             PeerError: it is another user's, or there are as many cursors as this node keeps.
@@ -110,13 +115,18 @@ class Cursors:
             description = f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         cursor = self._cursors.setdefault(key, found or Cursor(key, user))
-        begun = {
+        begins = {
             each.index: start(each) if each.index not in cursor.positions else each.end
             for each in partitions
             if cursor.positions.get(each.index, each.end + 1) > each.end
         }
-        cursor.positions.update(begun)
-        return cursor, self._changes([cursor]) if begun else {}
+        cursor.positions.update(begins)
+        cursor.begun.update(begins)
+        return cursor, {} if cursor.begun.isdisjoint(each.index for each in partitions) else self._changes([cursor])
+
+    def safe(self, cursor: Cursor, partitions: Iterable[Partition]) -> None:
+        """What `attach` gave for these partitions is on the disk."""
+        cursor.begun.difference_update(each.index for each in partitions)
 
     def check_user(self, key: CursorKey, user: str | None) -> None:
         """Hold a user against the one who began the cursor, if there is one.

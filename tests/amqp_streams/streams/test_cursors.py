@@ -48,11 +48,25 @@ def test_a_new_cursor_begins_where_the_filters_say_and_is_to_be_written() -> Non
 def test_an_attach_goes_on_where_the_last_one_stopped_whatever_its_filters_say() -> None:
     cursors = Cursors()
     first = attached(cursors, link_key("i", "c", "l"), 10)
+    cursors.safe(first, partitions(10))
     cursors.advance(first, 0, 12)
     again, changes = cursors.attach(link_key("i", "c", "l"), None, partitions(50), at_end)
     assert again is first
     assert again.positions == {0: 12}
     assert not changes, "nothing is new"
+
+
+def test_a_place_that_is_not_on_the_disk_yet_is_written_for_whoever_comes_next_too() -> None:
+    """Whoever is given events from a place that a crash forgets could miss those in between."""
+    cursors = Cursors()
+    key, (first, second) = link_key("i", "c", "l"), partitions(10, 20)
+    cursor, changes = cursors.attach(key, None, [first, second], at_end)
+    assert cursors.attach(key, None, [second], at_end)[1] == changes
+    cursors.safe(cursor, [first])
+    assert not cursors.attach(key, None, [first], at_end)[1]
+    assert cursors.attach(key, None, [first, second], at_end)[1]
+    cursors.safe(cursor, [second])
+    assert not cursors.attach(key, None, [first, second], at_end)[1]
 
 
 def test_members_of_a_group_share_its_cursor_and_each_partition_begins_once() -> None:
