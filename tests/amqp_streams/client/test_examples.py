@@ -1,5 +1,6 @@
 """The examples do what they say, against the real node."""
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNode]:
-    running = RunningNode(tmp_path_factory.mktemp("node"), "--log=temps:1").start()
+    running = RunningNode(tmp_path_factory.mktemp("node"), "--log=temps:1", "--log=shared:4").start()
     yield running
     running.stop()
 
@@ -38,3 +39,14 @@ def test_blocking_and_going_on_where_it_stopped(node: RunningNode, tmp_path: Pat
     assert run("client_go_on_where_it_stopped.py", *arguments) == "0 new events\n"
     run("client_blocking.py", node.url, "temps")
     assert run("client_go_on_where_it_stopped.py", *arguments) == "10 new events\n"
+
+
+def test_two_of_a_group_share_the_work_and_the_next_goes_on_behind_them(node: RunningNode) -> None:
+    run("client_blocking.py", node.url, "shared")
+    program = [sys.executable, EXAMPLES / "client_group.py", node.url, "shared", "--until-idle", "0.5"]
+    both = [subprocess.Popen(program, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate(timeout=30)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sum(int(found) for found in re.findall(r"^(\d+) events done", "".join(told), re.MULTILINE)) == 10
+    assert "partition 0 is ours" in "".join(told)
+    assert "0 events done" in run("client_group.py", node.url, "shared", "--until-idle", "0.1")
