@@ -7,8 +7,16 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
-from amqp_streams.testing_amqp import EnginePair, InMemoryNode
+from amqp_streams.policy import Redirect
+from amqp_streams.streams.redirects import Redirects
+from amqp_streams.testing_amqp import Arrived, EnginePair, InMemoryNode
 from tests.spec.reading import EARLIEST, bound, ends, message, partitions
+
+
+def elsewhere(*partitions: int, container: str | None = None) -> Redirects:
+    """A configuration by which these partitions are another container's."""
+    return Redirects([Redirect(log="temps", partitions=partitions, host="other.example", port=5672, container=container)])
+
 
 # -- 4
 
@@ -34,11 +42,17 @@ def test_on_agnostic_links_producers_may_hint_with_each_transfer(node: InMemoryN
     assert ends(node) == [1, 0, 0, 2]
 
 
-def test_links_are_not_redirected(client: EnginePair) -> None:
-    """4: "the event log node MAY refuse to attach a link, but rather point to a different AMQP container". A node serves all partitions
-    of its logs itself: no link is ever answered amqp:link:redirect.
+def test_a_link_is_redirected_to_the_container_that_has_its_partition(client: EnginePair) -> None:
+    """4: "With link-level redirects, the event log node MAY refuse to attach a link, but rather point to a different AMQP container where
+    the requested or assigned partition is available." AMQP 2.8.18: hostname, network-host, port and address say where.
     """
-    assert [client.receiver("temps", properties=bound(index)).refused for index in range(4)] == [None] * 4
+    client.node.service.node.redirects = elsewhere(1, container="neighbour")
+    for attach in (client.sender, client.receiver):
+        link = attach("temps", properties=bound(1)).link  # type: ignore[operator]  # either kind
+        assert link.remote_condition.name == names.LINK_REDIRECT
+        told = {str(key): value for key, value in link.remote_condition.info.items()}
+        assert (told["network-host"], int(told["port"]), told["address"]) == ("other.example", 5672, "temps")
+        assert attach("temps", properties=bound(0)).refused is None  # type: ignore[operator]
 
 
 def test_all_transfers_of_a_bound_link_belong_to_its_partition(node: InMemoryNode, client: EnginePair) -> None:
@@ -64,26 +78,31 @@ def test_a_request_for_a_partition_that_is_not_granted_rejects_the_link(client: 
     assert own.type == proton.Terminus.UNSPECIFIED, "attached with a null terminus first"
 
 
-def test_the_node_never_binds_a_link_that_did_not_ask(client: EnginePair) -> None:
-    """4: "The responding event log node MAY bind any link to a partition if no partition binding has been requested". It does not, also
-    where a log has but one partition.
+def test_the_node_binds_no_link_that_did_not_ask_unless_it_is_in_a_group(client: EnginePair) -> None:
+    """4: "The responding event log node MAY bind any link to a partition if no partition binding has been requested by the producer or
+    consumer. Whether the event log node assigns partition-bound or partition-agnostic links MAY be a configurable implementation choice."
+    It is the link's choice here: a member of a consumer group is bound, everybody else is not, also where a log has but one partition.
     """
     for log in ("temps", "single"):
         assert client.sender(log).link.remote_properties is None
         assert client.receiver(log).link.remote_properties is None
+        told = client.receiver(log, properties={names.CONSUMER_GROUP: "g"}).link.remote_properties
+        assert isinstance(told[names.PARTITION], proton.symbol)
 
 
 def test_links_closed_by_the_node_can_be_established_anew(node: InMemoryNode, client: EnginePair) -> None:
-    """4: "it MAY gracefully close some or all attached links. The respective consumer(s) SHOULD then attempt to establish a new link."
-    The node closes links only with their log; a new link may follow.
+    """4: "the event log wants to renegotiate those assignments, it MAY gracefully close some or all attached links. The respective
+    consumer(s) SHOULD then attempt to establish a new link." 4.5.1 has how groups do; here a partition moves to another container.
     """
-    receiver = client.receiver("temps")
-    node.service.node._store.delete("temps")
-    node.service.log_closed("temps")
+    receiver, stays = client.receiver("temps", properties=bound(1)), client.receiver("temps", properties=bound(2))
+    node.service.node.redirects = elsewhere(1)
+    node.service.reassociate()
     node.run()
-    assert receiver.refused == names.RESOURCE_DELETED
-    node.create("temps", partitions=2)
-    assert client.receiver("temps").refused is None
+    assert receiver.refused == names.LINK_REDIRECT
+    assert stays.refused is None
+    node.service.node.redirects = Redirects()
+    node.service.reassociate()
+    assert client.receiver("temps", properties=bound(1)).refused is None
 
 
 def test_partition_identifiers_are_symbols_learnt_from_the_runtime_information(client: EnginePair) -> None:
@@ -243,17 +262,29 @@ def test_a_forwarded_source_partition_is_stripped_and_set_anew(node: InMemoryNod
     assert "x-other" not in arrived.annotations
 
 
+def _told(arrived: Arrived) -> list[str] | None:
+    """The partitions of the annotation, if it is there, under the name of the section's heading."""
+    found = arrived.annotations.get("event-streams-associated-partitions-changed")
+    if found is None:
+        return None
+    assert all(isinstance(each, proton.symbol) for each in found.elements)
+    return list(found.elements)
+
+
 def test_an_agnostic_consumer_is_told_when_its_association_changes(node: InMemoryNode, client: EnginePair) -> None:
     """4.6.5: "For all partition-agnostic consumer links, the event log node SHOULD add this annotation to the next transfer to the
-    consumer every time the association of partitions with the link changes." It changes once, when the link is attached. An array of
-    symbols, under the name of the section's heading.
+    consumer every time the association of partitions with the link changes." It does when the link is attached, and when configuration
+    moves partitions to another container and back.
     """
     node.append("temps", b"a", b"b")
-    first, second = client.receiver("temps", credit=10, filters=EARLIEST).arrived
-    told = first.annotations["event-streams-associated-partitions-changed"]
-    assert list(told.elements) == ["0", "1", "2", "3"]
-    assert all(isinstance(each, proton.symbol) for each in told.elements)
-    assert "event-streams-associated-partitions-changed" not in second.annotations
+    receiver = client.receiver("temps", credit=10, filters=EARLIEST)
+    assert [_told(each) for each in receiver.take()] == [["0", "1", "2", "3"], None]
+    for redirects, partitions_left in ((elsewhere(1, 2), ["0", "3"]), (Redirects(), ["0", "1", "2", "3"])):
+        node.service.node.redirects = redirects
+        node.service.reassociate()
+        node.append("temps", b"c", b"d")
+        node.run()
+        assert [_told(each) for each in receiver.take()] == [partitions_left, None]
 
 
 def test_a_target_partition_routes_the_transfer(node: InMemoryNode, client: EnginePair) -> None:
