@@ -13,6 +13,7 @@ from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.links import Links
+from amqp_streams.node.figures import GroupFigures, group_figures
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
 from amqp_streams.node.place_requests import CursorRequests, GroupRequests
@@ -294,6 +295,10 @@ class Node:
         return self.redirects.of(log.name, len(log.partitions))
 
     # -- information and management
+
+    def group_figures(self) -> Iterable[GroupFigures]:
+        """What there is to tell of every consumer group."""
+        return group_figures(self._store.logs.values(), self._consumers.groups, self._consumers.places)
 
     def info_message(self, grant: Informing) -> bytes:
         """The answer of `<address>/$info`."""

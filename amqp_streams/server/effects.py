@@ -5,6 +5,7 @@ successor's first event leaves. They concern links of any connection; those touc
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -23,6 +24,8 @@ class Effects:
         self._node: Final = node
         self._loop: Final = loop
         self._now_ms: Final = now_ms
+        self.moves: Counter[tuple[str, str]] = Counter()
+        """How many links were asked to leave, by log and group."""
         self._links: dict[Grant | Pending, AnyLink] = {}
         self._scheduled = False
         self._at_work = False
@@ -82,6 +85,7 @@ class Effects:
             case Leave(grant, error, within_ms):
                 link = self._links.get(grant)
                 if isinstance(link, ConsumerLink):
+                    self.moves[grant.log.name, grant.group or ""] += 1
                     link.leave(error, within_ms)
                 return link
             case _:

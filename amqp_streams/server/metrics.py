@@ -1,7 +1,8 @@
 """The server's figures for Prometheus, in a registry of their own.
 
 Law: counting costs the hot path nothing. All but the commits' histograms is read from `StatusSource` when somebody scrapes; series grow
-with logs and partitions, which are bounded, and with the first CONSUMERS_MAX consumer links, never with what strangers do.
+with logs and partitions, which are bounded, and with the first consumer links (CONSUMERS_MAX) and groups (GROUPS_MAX, GROUP_LAGS_MAX),
+never with what strangers do.
 """
 
 import asyncio
@@ -16,11 +17,14 @@ from prometheus_client import CollectorRegistry, GCCollector, Histogram, Platfor
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus, StatusSource
+from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus, StatusSource
 from amqp_streams.storage.ports import CommitDone
 
 # Consumer links with series of their own; the number of those left out is a figure too.
 CONSUMERS_MAX: Final = 1000
+# The same for consumer groups, and for their partitions together.
+GROUPS_MAX: Final = 1000
+GROUP_LAGS_MAX: Final = 10_000
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 # A sync takes 0.2 ms on a good disk and seconds on a sick one.
@@ -111,6 +115,8 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     yield from _log_metrics(status.logs)
     yield from _partition_metrics(status.logs)
     yield from _consumer_metrics(status.consumers)
+    yield from _quota_metrics(status.quotas)
+    yield from _group_metrics(status.groups)
 
 
 def disk_metrics(data_dir: Path) -> Iterator[Metric]:
@@ -173,6 +179,46 @@ def _consumer_metrics(consumers: Sequence[ConsumerStatus]) -> Iterator[Metric]:
     yield position
     yield lag
     yield _gauge("consumers_not_shown", "Consumer links without series of their own.", len(consumers) - len(shown))
+
+
+def _group_metrics(groups: Sequence[GroupStatus]) -> Iterator[Metric]:
+    members = _family(GaugeMetricFamily, "group_members", "Containers with links in the group.", "log", "group")
+    waiting = _family(GaugeMetricFamily, "group_waiting", "Links that wait for a partition of the group.", "log", "group")
+    moves = _family(CounterMetricFamily, "group_moves", "Links that were asked to leave so that others get a share.", "log", "group")
+    lags = _family(GaugeMetricFamily, "group_lag_events", "Events behind the place that the group keeps.", "log", "group", "partition")
+    shown: set[tuple[str, str]] = set()
+    partitions = 0
+    for group in islice(groups, GROUPS_MAX):
+        labels = (group.log, _label(group.group))
+        if labels in shown or partitions + len(group.lags) > GROUP_LAGS_MAX:
+            continue
+        shown.add(labels)
+        partitions += len(group.lags)
+        members.add_metric(labels, group.members)
+        waiting.add_metric(labels, group.waiting)
+        moves.add_metric(labels, group.moves)
+        for index, lag in group.lags.items():
+            lags.add_metric((*labels, str(index)), lag)
+    yield from (members, waiting, moves, lags)
+    yield _gauge("groups_not_shown", "Consumer groups without series of their own.", len(groups) - len(shown))
+
+
+def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:
+    waits = _family(CounterMetricFamily, "quota_waits", "How often a link waited for bytes of its user's quota.", "user", "direction")
+    seconds = _family(CounterMetricFamily, "quota_wait_seconds", "How long links of the user waited.", "user", "direction")
+    refused = _family(CounterMetricFamily, "quota_refused", "Connections and links beyond the user's quota.", "user", "quota")
+    shown: dict[str, QuotaStatus] = {}
+    for quota in quotas:  # users whose names are alike once cut are one series, or the whole scrape is refused
+        user = _label(quota.user)
+        shown[user] = shown[user] + quota if user in shown else quota
+    for user, quota in shown.items():
+        waits.add_metric([user, "in"], quota.waits_in)
+        waits.add_metric([user, "out"], quota.waits_out)
+        seconds.add_metric([user, "in"], quota.waited_in_ms / 1000)
+        seconds.add_metric([user, "out"], quota.waited_out_ms / 1000)
+        refused.add_metric([user, "connections"], quota.connections_refused)
+        refused.add_metric([user, "links"], quota.links_refused)
+    yield from (waits, seconds, refused)
 
 
 class _Made(Collector):

@@ -26,7 +26,7 @@ from amqp_streams.server.engine import Pointer
 from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.quotas import Quotas
-from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
+from amqp_streams.server.status import NodeStatus, consumer_statuses, group_statuses, log_statuses
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.intake import Receipt
@@ -283,6 +283,7 @@ class EventService:
     def start(self) -> None:
         """Begin the regular work."""
         self._ticker = self._loop.call_later(TICK_S, self._tick)
+        self.node.flush_cursors(self.now_ms())  # so that it knows the date: what is kept says when it was written
 
     async def quiet(self, timeout_s: float) -> None:
         """Wait until nothing received is without its answer, so that producers learn what became of their last events."""
@@ -300,6 +301,7 @@ class EventService:
         for connection in tuple(self.connections):
             connection.tick(now_ms)
         self.node.tick(now_ms)
+        self.node.flush_cursors(self.now_ms())
         self.effects.carry_out()
         for consumer in self.node.consumers():
             link = consumer.carrier
@@ -327,19 +329,14 @@ class EventService:
 
     def status(self) -> NodeStatus:
         """A picture of this moment."""
-        logs = []
-        for name, stored in self.store.logs.items():
-            counters = self.node.counters[name]
-            facts = tuple(partition.facts() for partition in stored.partitions)
-            logs.append(LogStatus(name, facts, counters.events_in, counters.bytes_in, counters.events_out, counters.bytes_out))
-        consumers = []
-        for consumer in self.node.consumers():
-            for index, position in consumer.reader.positions.items():
-                end = consumer.log.partitions[index].end
-                request = consumer.request
-                lag = max(0, end - position)
-                consumers.append(ConsumerStatus(consumer.log.name, index, request.container, request.link, position, lag))
         links = [link for connection in self.connections for link in connection.find_links(lambda _link: True)]
-        producers = sum(isinstance(link, ProducerLink) for link in links)
-        receivers = sum(isinstance(link, ConsumerLink) for link in links)
-        return NodeStatus(self.ready, len(self.connections), producers, receivers, self.store.pending_bytes, tuple(logs), tuple(consumers))
+        return NodeStatus(
+            ready=self.ready,
+            connections=len(self.connections),
+            producer_links=sum(isinstance(link, ProducerLink) for link in links),
+            consumer_links=sum(isinstance(link, ConsumerLink) for link in links),
+            pending_bytes=self.store.pending_bytes,
+            logs=log_statuses(self.store.logs, self.node),
+            consumers=consumer_statuses(self.node),
+            groups=group_statuses(self.node, self.effects.moves),
+        )

@@ -72,7 +72,7 @@ class Receiving:
     @property
     def info(self) -> dict[str, Any]:
         """What the node said beside that condition."""
-        found = self.link.remote_condition
+        found: Any = self.link.remote_condition
         return {str(key): value for key, value in ((found.info if found else None) or {}).items()}
 
     @property
@@ -83,7 +83,8 @@ class Receiving:
     @property
     def answered(self) -> dict[str, Any]:
         """The link properties of the node's answer."""
-        return {str(key): value for key, value in (self.link.remote_properties or {}).items()}
+        properties: Any = self.link.remote_properties
+        return {str(key): value for key, value in (properties or {}).items()}
 
     def take(self) -> list[Arrived]:
         """What has arrived since the last call."""

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_streams.errors import StorageError
-from amqp_streams.server.metrics import CONSUMERS_MAX, Metrics
-from amqp_streams.server.status import ConsumerStatus, LogStatus, NodeStatus
+from amqp_streams.server.metrics import CONSUMERS_MAX, GROUP_LAGS_MAX, GROUPS_MAX, Metrics
+from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus
 from amqp_streams.storage.ports import CommitDone, PartitionFacts
 
 GOOD = PartitionFacts(start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None)
@@ -22,6 +22,7 @@ STATUS = NodeStatus(
     pending_bytes=77,
     logs=(LogStatus("temps", (GOOD, EMPTY), events_in=100, bytes_in=1000, events_out=300, bytes_out=3000),),
     consumers=(ConsumerStatus("temps", 0, "container", "link", position=30, lag=5),),
+    groups=(GroupStatus("temps", "g", members=2, waiting=1, moves=4, lags={0: 5, 1: 0}),),
 )
 
 
@@ -78,6 +79,12 @@ def test_every_figure_of_the_node_is_there() -> None:
         "consumer_position{container=container,link=link,log=temps,partition=0}": 30,
         "consumer_lag_events{container=container,link=link,log=temps,partition=0}": 5,
         "consumers_not_shown": 0,
+        "group_members{group=g,log=temps}": 2,
+        "group_waiting{group=g,log=temps}": 1,
+        "group_moves_total{group=g,log=temps}": 4,
+        "group_lag_events{group=g,log=temps,partition=0}": 5,
+        "group_lag_events{group=g,log=temps,partition=1}": 0,
+        "groups_not_shown": 0,
     }
     assert {name: samples[f"amqp_streams_{name}"] for name in expected} == expected
     assert "amqp_streams_partition_first_timestamp_seconds{log=temps,partition=1}" not in samples
@@ -120,10 +127,22 @@ def test_consumers_beyond_the_bound_are_counted_instead_of_shown() -> None:
     assert samples["amqp_streams_consumers_not_shown"] == 5
 
 
+def test_groups_beyond_the_bounds_are_counted_instead_of_shown() -> None:
+    groups = tuple(GroupStatus("temps", f"g{number}", 1, 0, 0) for number in range(GROUPS_MAX + 5))
+    samples = of(replace(STATUS, groups=groups))
+    assert sum(name.startswith("amqp_streams_group_members{") for name in samples) == GROUPS_MAX
+    assert samples["amqp_streams_groups_not_shown"] == 5
+    wide = tuple(GroupStatus("temps", f"g{number}", 1, 0, 0, dict.fromkeys(range(GROUP_LAGS_MAX // 2), 1)) for number in range(3))
+    samples = of(replace(STATUS, groups=wide))
+    assert sum(name.startswith("amqp_streams_group_lag_events{") for name in samples) == GROUP_LAGS_MAX
+    assert samples["amqp_streams_groups_not_shown"] == 1
+
+
 @pytest.mark.parametrize("name", ['quoted " \\ and \n lines', "\ud800 alone", "x" * 100_000, "", "{}", "a=b,c"])
 def test_whatever_name_a_peer_chooses_the_scrape_parses(name: str) -> None:
     twins = (ConsumerStatus("temps", 0, name, name, 1, 1), ConsumerStatus("temps", 0, name, name, 2, 2))
-    samples = of(replace(STATUS, consumers=twins))
+    samples = of(replace(STATUS, consumers=twins, groups=(GroupStatus("temps", name, 1, 0, 0), GroupStatus("temps", name, 2, 0, 0))))
+    assert sum(sample.startswith("amqp_streams_group_members{") for sample in samples) == 1
     assert sum(sample.startswith("amqp_streams_consumer_position{") for sample in samples) == 1
     assert samples["amqp_streams_consumers_not_shown"] == 1
     assert max(map(len, samples)) < 1000

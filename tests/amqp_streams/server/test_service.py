@@ -7,7 +7,7 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.config import Limits, NodeSettings
+from amqp_streams.config import GroupSettings, Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
@@ -240,3 +240,21 @@ def test_connections_are_known_while_they_live(loopback: bool) -> None:
     connection.shut(PeerError(names.CONNECTION_FORCED, "bye"))
     node.run()
     assert not node.service.connections
+
+
+def test_the_status_counts_what_groups_are_doing() -> None:
+    node = InMemoryNode({"temps": 2}, groups=GroupSettings(pause_ms=1000))
+    node.append("temps", b"a", b"b")
+    rich, poor = EnginePair(node), EnginePair(node)
+    earliest = filter_of("@earliest")
+    held = [rich.receiver("temps", group="g", durable=True, filters=earliest, credit=1) for _ in range(2)]
+    poor.receiver("temps", group="g", durable=True, filters=earliest)
+    rich.settle(held[0].arrived[0])
+    node.run()
+    (group,) = node.service.status().groups
+    assert (group.log, group.group, group.members, group.waiting, group.moves) == ("temps", "g", 2, 1, 0)
+    assert group.lags == {0: 1, 1: 0}
+    assert {(each.group, each.epoch) for each in node.service.status().consumers} == {("g", 0)}
+    node.advance(2000)
+    (group,) = node.service.status().groups
+    assert (group.members, group.waiting, group.moves) == (2, 0, 1)

@@ -1,0 +1,38 @@
+"""Figures of groups are those of the links and the places that there are."""
+
+from amqp_streams import names
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
+
+
+def figures(node: InMemoryNode) -> list[tuple[object, ...]]:
+    return [(each.log, each.group, each.members, each.links, each.waiting, dict(each.lags)) for each in node.service.node.group_figures()]
+
+
+def test_a_node_without_groups_has_no_figures_of_them() -> None:
+    node = InMemoryNode({"temps": 2})
+    pair = EnginePair(node)
+    pair.receiver("temps", durable=True)
+    pair.receiver("temps", partition=0, epoch=1)
+    assert figures(node) == []
+
+
+def test_members_links_and_those_who_wait_are_counted() -> None:
+    node = InMemoryNode({"temps": 2, "other": 1})
+    first, second = EnginePair(node), EnginePair(node)
+    for pair in (first, first, second):
+        pair.receiver("temps", group="g")
+    second.receiver("other", group="g")
+    assert figures(node) == [("temps", "g", 2, 2, 1, {}), ("other", "g", 1, 1, 0, {})]
+
+
+def test_a_group_s_lag_is_told_though_nobody_reads() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", b"a", b"b", b"c")
+    pair = EnginePair(node)
+    receiver = pair.receiver("temps", group="g", durable=True, credit=1, filters=filter_of("@earliest"))
+    assert receiver.answered[names.CONSUMER_GROUP] == "g"
+    pair.settle(receiver.arrived[0])
+    node.run()
+    pair.detach(receiver)
+    node.append("temps", b"d")
+    assert figures(node) == [("temps", "g", 0, 0, 0, {0: 3})]
