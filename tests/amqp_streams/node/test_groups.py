@@ -1,0 +1,77 @@
+"""The consumer groups of all logs, and their epochs on the disk. Spec: Event Streams 4.5.2."""
+
+from amqp_streams.config import GroupSettings, Limits, LogSettings
+from amqp_streams.node.groups import Groups
+from amqp_streams.node.writes import Writes
+from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams.ownership import Assigned, Change, Claim, HoldState
+from amqp_streams.streams.redirects import NOWHERE
+from amqp_streams.testing import MemoryStore
+
+
+class Node:
+    """As much of a node as groups need."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.writes = Writes(store.states)
+        self.changes: list[tuple[StoredLog, Change]] = []
+        store.states.on_written = lambda number, failure: self.writes.ended(number, failure, 0)
+        self.groups = Groups(
+            store.states,
+            self.writes,
+            GroupSettings(),
+            Limits(),
+            lambda _log: NOWHERE,
+            lambda log, change, _now: self.changes.append((log, change)),
+        )
+
+    def claim(self, log: StoredLog, epoch: int, group: str = "g") -> None:
+        hold, changes = self.groups.claim(log, Claim(group, 0, epoch, "m"), 0)
+        self.groups.carry_out(log, changes, 0)
+        self.hold = hold
+
+
+def logs(store: MemoryStore) -> tuple[StoredLog, StoredLog]:
+    one = store.create("one", LogSettings(partitions=2), incarnation="i1")
+    return one, store.create("two", LogSettings(partitions=2), incarnation="i2")
+
+
+def test_an_epoch_is_told_when_it_is_on_the_disk_and_read_again_after_a_restart() -> None:
+    store = MemoryStore()
+    one, two = logs(store)
+    node = Node(store)
+    node.claim(one, 3)
+    assert node.changes == []
+    store.states.complete()
+    assert node.changes == [(one, Assigned(node.hold))]
+    restarted = Node(store).groups
+    assert (restarted.of(one).epoch("g", 0), restarted.of(one).epoch("g", 1), restarted.of(two).epoch("g", 0)) == (3, 0, 0)
+
+
+def test_a_group_that_is_removed_takes_its_epochs_along_and_no_others() -> None:
+    store = MemoryStore()
+    one, two = logs(store)
+    node = Node(store)
+    for log, group in ((one, "g"), (one, "h"), (two, "g")):
+        node.claim(log, 3, group)
+        store.states.complete()
+        node.groups.release(log, node.hold, 0)
+    node.groups.remove(one, "g")
+    node.groups.remove(one, "unheard of")
+    node = Node(store)
+    assert (node.groups.of(one).epoch("g", 0), node.groups.of(one).epoch("h", 0), node.groups.of(two).epoch("g", 0)) == (0, 3, 3)
+
+
+def test_nothing_more_is_told_of_a_log_that_is_gone() -> None:
+    store = MemoryStore()
+    one, two = logs(store)
+    node = Node(store)
+    node.claim(one, 3)
+    node.groups.forget(one)
+    store.states.complete()
+    node.groups.release(one, node.hold, 0)
+    node.groups.tick(10**6)
+    assert node.changes == []
+    assert node.hold.state is HoldState.RECORDING
+    assert store.states.items("") == []
+    assert node.groups.of(two).groups() == []
