@@ -15,7 +15,7 @@ PACKAGES = ("amqp_streams", "knative_gateway", "spark_connector")
 MODULE_LINES_MAX = 400
 TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 60
-PURE = ("amqp_streams.wire", "amqp_streams.streams", "amqp_streams.storage")
+PURE = ("amqp_streams.wire", "amqp_streams.streams", "amqp_streams.storage", "amqp_streams.node")
 # Values and re-exports: their users' tests are theirs.
 WITHOUT_TWIN = {
     "amqp_streams/names.py",

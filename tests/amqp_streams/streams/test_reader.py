@@ -264,3 +264,30 @@ def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(store:
         if isinstance(run, Run):
             runs.append((run.first, run.skipped))
     assert runs == [(3, missed)]
+
+
+# -- partitions that come and go
+
+
+def test_partitions_that_stay_or_come_back_go_on_where_they_were(log: StoredLog, append: Append) -> None:
+    """4.5.1: associations change dynamically without the link being attached again: nothing is lost and nothing comes twice."""
+    one, two, three = log.partitions[:3]
+    for each in (one, two, three):
+        append(each, NOW, NOW)
+    reader = Reader([(one, 0), (two, 0)])
+    assert places_of(reader, 3) == [(0, 0), (1, 0), (0, 1)]
+    reader.associate([(two, 99), (three, 1)])
+    assert sorted(places_of(reader, 10)) == [(1, 1), (2, 1)]
+    assert reader.positions == {1: 2, 2: 2}
+    append(one, NOW)
+    reader.associate([(one, 99), (two, 99), (three, 99)])
+    assert places_of(reader, 10) == [(0, 2)]
+
+
+def places_of(reader: Reader, count: int) -> list[Place]:
+    """So many events at most, one at a time."""
+    got: list[Place] = []
+    while len(got) < count and (run := reader.take(1)):
+        assert isinstance(run, Run)
+        got += places(run)
+    return got

@@ -8,7 +8,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
-from amqp_streams.streams.start import NEW_EVENTS, source_filters, start_position
+from amqp_streams.streams.start import NEW_EVENTS, resumed_filters, resumed_position, source_filters, start_position
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong, Value
@@ -156,3 +156,36 @@ def test_what_retention_removed_is_passed_over(store: MemoryStore, append: Appen
     store.apply_retention(NOW + 5000)
     assert partition.start == 1
     assert start_position(source_filters(conditions(Symbol("@earliest"))), partition) == 1
+
+
+# -- at a kept place
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept", "first"),
+    [
+        ({}, 2, 2),
+        (conditions(Symbol("@latest")), 2, 2),
+        (conditions(Symbol("@earliest")), 2, 2),
+        (conditions(Symbol(offset_text(0))), 2, 2),
+        (conditions(Symbol(offset_text(2))), 1, 3),
+        (conditions(timestamp=Timestamp(NOW)), 1, 2),
+        (conditions(Symbol("@latest"), Timestamp(NOW + 5)), 0, 3),
+        (conditions(Symbol("@latest")), 9, 9),
+    ],
+)
+def test_a_kept_place_is_where_a_link_goes_on_but_for_what_its_bounds_leave_out(
+    partition: Partition, filters: dict[str, Value], kept: int, first: int
+) -> None:
+    """3.2 (editors' list): the last offset is preserved; "new events" were told when the place was made."""
+    resumed = resumed_filters(source_filters(filters))
+    assert resumed_position(resumed, partition, kept) == first
+
+
+def test_what_retention_removed_below_a_kept_place_is_not_stepped_over_unseen(store: MemoryStore) -> None:
+    partition = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i").partitions[0]
+    partition.append([b"x"] * 3, bytes(3), NOW)
+    store.commit()
+    store.apply_retention(NOW + 5000)
+    assert partition.start == 3
+    assert resumed_position(resumed_filters(source_filters({})), partition, 1) == 1

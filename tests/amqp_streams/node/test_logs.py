@@ -1,0 +1,56 @@
+"""The logs of a node by their addresses."""
+
+from itertools import count
+
+import pytest
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import PeerError
+from amqp_streams.node.logs import LogCounters, Logs
+from amqp_streams.policy import AccessRule, Right
+from amqp_streams.streams.access import Access, Identity
+from amqp_streams.testing import MemoryStore
+
+
+def logs(store: MemoryStore, *, auto_create: int = 0) -> Logs:
+    ids = count(1)
+    return Logs(store, lambda: f"id{next(ids)}", auto_create_partitions=auto_create, partitions_max=4)
+
+
+def test_a_log_is_found_counted_and_gone() -> None:
+    known = logs(MemoryStore())
+    made = known.create("temps", LogSettings(partitions=2))
+    assert known.at("temps") is made
+    assert known.counters == {"temps": LogCounters()}
+    known.delete("temps")
+    assert known.counters == {}
+    with pytest.raises(PeerError, match="log create temps") as refused:
+        known.at("temps")
+    assert refused.value.condition == names.NOT_FOUND
+
+
+def test_logs_that_were_there_before_are_counted_from_the_start() -> None:
+    store = MemoryStore()
+    store.create("old", LogSettings(), incarnation="i")
+    assert logs(store).counters == {"old": LogCounters()}
+
+
+def test_an_incarnation_is_never_given_twice() -> None:
+    known = logs(MemoryStore())
+    first = known.create("temps", LogSettings())
+    known.delete("temps")
+    assert known.create("temps", LogSettings()).incarnation != first.incarnation
+
+
+def test_logs_on_demand_are_for_those_who_may_make_them_and_few() -> None:
+    store = MemoryStore()
+    known = logs(store, auto_create=3)
+    may = Access([AccessRule(users=("ann",), logs=("temps",), allow=(Right.MANAGE,))])
+    with pytest.raises(PeerError) as refused:
+        known.at("temps", may.of(Identity("bob")))
+    assert refused.value.condition == names.UNAUTHORIZED_ACCESS
+    assert len(known.at("temps", may.of(Identity("ann"))).partitions) == 3
+    with pytest.raises(PeerError) as refused:
+        known.at("other")
+    assert refused.value.condition == names.RESOURCE_LIMIT_EXCEEDED

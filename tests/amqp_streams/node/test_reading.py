@@ -1,0 +1,27 @@
+"""Reading for consumers: who waits for what. The rest of it is in test_node.py, through the node."""
+
+from amqp_streams.errors import StorageError
+from amqp_streams.node.reading import Reading
+from amqp_streams.storage.ports import CommitDone
+from tests.amqp_streams.node.bench import Bench
+
+DONE = CommitDone(1, 1, 1, 0.0, {})
+
+
+def test_whoever_found_nothing_is_woken_once_by_any_of_its_partitions() -> None:
+    bench, reading = Bench(), Reading()
+    consumer = bench.consume()
+    assert reading.committed(DONE, bench.log.partitions) == set()
+    assert reading.next_run(consumer, 10, None) is None
+    assert reading.committed(DONE, bench.log.partitions[1:]) == {consumer}
+    assert reading.committed(DONE, bench.log.partitions[1:]) == set()
+
+
+def test_neither_a_failed_commit_nor_anything_wakes_who_is_forgotten() -> None:
+    bench, reading = Bench(), Reading()
+    consumer = bench.consume()
+    reading.next_run(consumer, 10, None)
+    failed = CommitDone(1, 1, 1, 0.0, {bench.log.partitions[0]: StorageError("gone")})
+    assert reading.committed(failed, bench.log.partitions[:1]) == set()
+    reading.forget(consumer)
+    assert reading.committed(DONE, bench.log.partitions) == set()
