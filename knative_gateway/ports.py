@@ -1,0 +1,207 @@
+"""The seams between the rooms of the gateway: what the controller tells the data plane, and what the shells offer.
+
+The controller turns resources into routes; ingress and dispatcher know routes only. All values are immutable snapshots.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+
+class BackoffPolicy(StrEnum):
+    """How waits grow."""
+
+    LINEAR = "linear"
+    EXPONENTIAL = "exponential"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How an event is pushed, resolved: durations in milliseconds, `dead_letter_url` an absolute URL or None."""
+
+    retry: int = 0
+    backoff_policy: BackoffPolicy = BackoffPolicy.EXPONENTIAL
+    backoff_delay_ms: int = 0
+    backoff_max_ms: int | None = None
+    timeout_ms: int | None = None
+    retry_after_max_ms: int | None = None
+    dead_letter_url: str | None = None
+
+
+class Order(StrEnum):
+    """Which deliveries wait for each other."""
+
+    UNORDERED = "unordered"
+    BY_KEY = "key"
+    ORDERED = "ordered"
+
+
+class Start(StrEnum):
+    """Where a new subscriber begins."""
+
+    NEW = "new"
+    EARLIEST = "earliest"
+    OFFSET = "offset"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """One Trigger or Subscription, resolved: everything that delivery needs. `uid` is its identity: a recreated one is another.
+
+    `filters`: the Trigger's dialect objects as they were validated, ANDed; empty: every event. `subscriber_url` None: reply-only.
+    `reply_log`: replies are appended there (Triggers); `reply_url`: are POSTed there (Subscriptions).
+    """
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    generation: int
+    filters: Sequence[Mapping[str, object]]
+    subscriber_url: str | None
+    reply_log: str | None
+    reply_url: str | None
+    delivery: Delivery
+    order: Order = Order.UNORDERED
+    paused: bool = False
+    start: Start = Start.NEW
+    start_at: str | None = None
+    in_flight_max: int | None = None
+    per_second_max: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One Broker or Channel: its log, and who gets its events. `path` is where its events are POSTed."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    path: str
+    log: str
+    subscribers: Sequence[Subscriber] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class Routes:
+    """All that the data plane serves. `version` rises with every change."""
+
+    version: int
+    by_path: Mapping[str, Route]
+
+
+# -- what the store offers (SQLite or PostgreSQL behind it)
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Names one object. `group` is empty for the core; `namespace` for what has none."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One entry of the watch feed: `type` is ADDED, MODIFIED or DELETED; `object` as it is, or last was, at `version`."""
+
+    type: str
+    version: int
+    key: Key
+    object: Mapping[str, object]
+
+
+class ResourceStore(Protocol):
+    """Kubernetes objects, each a JSON document with a version that rises with every write to the store."""
+
+    async def get(self, key: Key) -> Mapping[str, object] | None:
+        """The object; None if there is none."""
+
+    async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
+        """The objects of a kind by namespace and name, and the version that the list is of."""
+
+    async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
+        """Put or (None) delete; returns it with its new `metadata.resourceVersion`. `expected_version` 0: must not exist; None: whatever.
+
+        Raises:
+            ConflictError: it is not what was expected.
+        """
+
+    def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
+        """Changes of a kind after a version, as they happen, in order; of every kind when `kind` is empty. Raises GoneError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One entry of a subscriber's delivery history. `at_ms`: since 1970 UTC; `body` is cut."""
+
+    at_ms: int
+    event_id: str
+    event_source: str
+    partition: int
+    offset: str
+    attempt: int
+    code: int | None
+    reason: str
+    body: str
+
+
+class Checkpoints(Protocol):
+    """How far each subscriber has come: of each partition the offset of the last event before which all are completed."""
+
+    async def load(self, uid: str) -> Mapping[int, str]:
+        """Positions by partition; empty for a subscriber that never had any."""
+
+    async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
+        """Replace these positions, durable when it returns; key: (uid, partition). A position never goes back but by `reset`."""
+
+    async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
+        """Set positions, back or forth; of a subscriber that is paused or not running."""
+
+    async def forget(self, uid: str) -> None:
+        """The subscriber is gone for good."""
+
+    async def record(self, uid: str, failures: Sequence[Failure]) -> None:
+        """Add to the history; the latest 100 of a subscriber are kept."""
+
+    async def history(self, uid: str) -> Sequence[Failure]:
+        """The history, the latest first."""
+
+
+# -- what the engine offers (through its client)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One event read from a log: `message` is the AMQP message less the delivery's annotations."""
+
+    partition: int
+    offset: str
+    timestamp_ms: int
+    message: bytes
+
+
+class EventLog(Protocol):
+    """The logs of the engine."""
+
+    async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
+        """Make the log if it is not there; the number of its partitions."""
+
+    async def append(self, log: str, message: bytes) -> None:
+        """Store one message; durable when it returns. The message carries its own group key.
+
+        Raises:
+            OverloadedError: the log pushes back; try later.
+            UnavailableError: it is away; nothing is known of this message.
+        """
+
+    async def ends(self, log: str) -> Mapping[int, str | None]:
+        """The offset of the last event of each partition now; None where there is none."""
+
+    def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
+        """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""
