@@ -55,7 +55,7 @@ def link_key(incarnation: str, container: str, link: str) -> CursorKey:
     Raises:
         PeerError: a name is empty or too long to be kept.
     """
-    for what, name in (("container-id", container), ("link's name", link)):
+    for what, name in (("container's id", container), ("link's name", link)):
         if not 0 < len(name) <= NAME_CHARACTERS_MAX:
             description = f"a durable source is known by its container-id and its link's name: this {what} has {len(name)} characters, "
             raise PeerError(names.INVALID_FIELD, f"{description}1 to {NAME_CHARACTERS_MAX} are possible")
