@@ -5,13 +5,13 @@ account that is gone owed nothing: who comes back does not begin with a clean sl
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.policy import ANONYMOUS, ANYONE, Quota
 from amqp_streams.server.bucket import Throttle, Throttled
+from amqp_streams.server.status import QuotaStatus
 
 ACCOUNTS_MAX: Final = 10_000
 """Accounts of users who are not connected are kept up to this number of all."""
@@ -22,31 +22,6 @@ OTHERS: Final = "(others)"
 _NONE: Final = Quota()
 
 Later = Callable[[int, Callable[[], None]], None]
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaStatus:
-    """How often and for how long (ms) a user's links waited, and what it was refused. All since the process started."""
-
-    user: str
-    waits_in: int = 0
-    waited_in_ms: int = 0
-    waits_out: int = 0
-    waited_out_ms: int = 0
-    connections_refused: int = 0
-    links_refused: int = 0
-
-    def __add__(self, other: "QuotaStatus") -> "QuotaStatus":
-        """The sum, under this one's name."""
-        return QuotaStatus(
-            self.user,
-            self.waits_in + other.waits_in,
-            self.waited_in_ms + other.waited_in_ms,
-            self.waits_out + other.waits_out,
-            self.waited_out_ms + other.waited_out_ms,
-            self.connections_refused + other.connections_refused,
-            self.links_refused + other.links_refused,
-        )
 
 
 class Account:

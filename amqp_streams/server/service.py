@@ -339,4 +339,5 @@ class EventService:
             logs=log_statuses(self.store.logs, self.node),
             consumers=consumer_statuses(self.node),
             groups=group_statuses(self.node, self.effects.moves),
+            quotas=tuple(self.quotas.status()),
         )

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_streams.errors import StorageError
 from amqp_streams.server.metrics import CONSUMERS_MAX, GROUP_LAGS_MAX, GROUPS_MAX, Metrics
-from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus
+from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus
 from amqp_streams.storage.ports import CommitDone, PartitionFacts
 
 GOOD = PartitionFacts(start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None)
@@ -23,6 +23,7 @@ STATUS = NodeStatus(
     logs=(LogStatus("temps", (GOOD, EMPTY), events_in=100, bytes_in=1000, events_out=300, bytes_out=3000),),
     consumers=(ConsumerStatus("temps", 0, "container", "link", position=30, lag=5),),
     groups=(GroupStatus("temps", "g", members=2, waiting=1, moves=4, lags={0: 5, 1: 0}),),
+    quotas=(QuotaStatus("alice", 1, 1500, 2, 2500, connections_refused=3, links_refused=4),),
 )
 
 
@@ -85,6 +86,12 @@ def test_every_figure_of_the_node_is_there() -> None:
         "group_lag_events{group=g,log=temps,partition=0}": 5,
         "group_lag_events{group=g,log=temps,partition=1}": 0,
         "groups_not_shown": 0,
+        "quota_waits_total{direction=in,user=alice}": 1,
+        "quota_wait_seconds_total{direction=in,user=alice}": 1.5,
+        "quota_waits_total{direction=out,user=alice}": 2,
+        "quota_wait_seconds_total{direction=out,user=alice}": 2.5,
+        "quota_refused_total{quota=connections,user=alice}": 3,
+        "quota_refused_total{quota=links,user=alice}": 4,
     }
     assert {name: samples[f"amqp_streams_{name}"] for name in expected} == expected
     assert "amqp_streams_partition_first_timestamp_seconds{log=temps,partition=1}" not in samples
@@ -181,3 +188,10 @@ def test_a_data_directory_that_is_gone_costs_only_its_own_figures(tmp_path: Path
     samples = scrape(metrics)
     assert "amqp_streams_disk_free_bytes" not in samples
     assert samples["amqp_streams_connections"] == 3
+
+
+def test_users_whose_names_are_alike_once_cut_are_one_series() -> None:
+    """Twice the same series costs the whole scrape."""
+    long = "u" * 200
+    samples = of(replace(STATUS, quotas=(QuotaStatus(long + "1", waits_in=1), QuotaStatus(long + "2", waits_in=2))))
+    assert samples[f"amqp_streams_quota_waits_total{{direction=in,user={long[:128]}}}"] == 3
