@@ -131,17 +131,16 @@ class Places:
         return self._cursors.find(key)
 
     def of_link(self, request: AttachRequest, logs: Iterable[StoredLog]) -> Sequence[tuple[StoredLog, Cursor]]:
-        """What is kept under a link's name.
+        """What this user keeps under a link's name. What others keep under it is as if it were not there.
 
         Raises:
-            PeerError: there is nothing, or it is another user's.
+            PeerError: there is nothing.
         """
         found = []
         for log in logs:
             key = link_key(log.incarnation, request.container, request.link)
             cursor = self._cursors.find(key)
-            if cursor is not None:
-                self._cursors.check_user(key, request.user)
+            if cursor is not None and cursor.user == request.user:
                 found.append((log, cursor))
         if not found:
             description = f"no source is kept under the name {request.link[:64]!r} of container {request.container[:64]!r}"
