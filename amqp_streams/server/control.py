@@ -86,9 +86,6 @@ class ManagementLink(IncomingLink[Managing]):
         transfers.accept([delivery])
         carrier.post(management.answer_message(request, answer))
         self.service.effects.carry_out()
-        of_a_log = request.type in ("", names.LOG_TYPE)
-        if of_a_log and request.operation == "DELETE" and answer.status == management.NO_CONTENT:
-            self.service.log_closed(request.name)
 
 
 class ReplyLink(Link[Replying]):

@@ -60,9 +60,6 @@ class Service(Protocol):
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         """Call once, after a while."""
 
-    def log_closed(self, name: str) -> None:
-        """A log was deleted: close its links."""
-
     def warn(self, event: str, **fields: object) -> None:
         """Write a log line for operators."""
 

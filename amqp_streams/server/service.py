@@ -15,7 +15,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from amqp_streams import names
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
@@ -258,17 +257,6 @@ class EventService:
             log.error("state_not_written", reason=str(failure))
         self.node.state_written(number, failure, self.monotonic_ms())
         self.effects.carry_out()
-
-    # -- logs
-
-    def log_closed(self, name: str) -> None:
-        """A log was deleted: its links are closed, saying so."""
-        error = PeerError(names.RESOURCE_DELETED, f"log {name!r} was deleted")
-        gone = set(self.node.links_of(name))
-        for connection in tuple(self.connections):
-            for link in connection.find_links(lambda link: link.grant in gone):
-                link.close(error)
-            connection.flush()
 
     def reassociate(self) -> None:
         """Which partitions are served here has changed: links follow, or are sent where their partitions are now."""

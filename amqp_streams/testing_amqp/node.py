@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from amqp_streams import names
 from amqp_streams.config import Limits, LogSettings, NodeSettings
 from amqp_streams.server.channel import DRAINED_WHEN_ABOVE
 from amqp_streams.server.connection import AmqpConnection
@@ -17,6 +18,7 @@ from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.guard import Guard, KeyStore, Login, PasswordCheck
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import CommitDone, StoredLog
+from amqp_streams.streams.management import Request
 from amqp_streams.testing import ManualClock, MemoryStore
 
 if TYPE_CHECKING:
@@ -228,6 +230,11 @@ class InMemoryNode:
     def create(self, name: str, **settings: Any) -> StoredLog:
         """Make a log."""
         return self.service.node.create(name, LogSettings(**settings))
+
+    def delete(self, name: str) -> None:
+        """Delete a log as `$management` does; its links are closed."""
+        self.service.node.manage(Request("DELETE", names.LOG_TYPE, name, {}, None, None))
+        self.service.effects.carry_out()
 
     def connect(self, peer: Peer, *, users: PasswordCheck | None = None, loopback: bool = True, login: Login | None = None) -> MemoryChannel:
         """A new connection with this peer; with a `login` it is past the security layer already."""

@@ -76,8 +76,7 @@ def test_a_connection_that_closes_leaves_its_commit_alone() -> None:
 
 def test_a_log_that_is_deleted_under_a_commit_answers_with_a_failure() -> None:
     store, node, _pair, sent = producing()
-    node.store.delete("temps")
-    node.service.log_closed("temps")
+    node.delete("temps")
     node.run()
     finish(store, node)
     assert [each.outcome for each in sent] == ["modified", "rejected", "modified", "modified"]

@@ -215,8 +215,7 @@ def test_links_of_a_deleted_log_are_closed_on_every_connection() -> None:
     pairs = [EnginePair(node) for _ in range(3)]
     gone = [pair.sender("temps") for pair in pairs]
     stay = [pair.sender("other") for pair in pairs]
-    node.store.delete("temps")
-    node.service.log_closed("temps")
+    node.delete("temps")
     node.run()
     assert [link.refused for link in gone] == [names.RESOURCE_DELETED] * 3
     assert [link.refused for link in stay] == [None] * 3

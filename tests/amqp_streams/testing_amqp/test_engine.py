@@ -1,7 +1,10 @@
 """What the client of Proton's shows is what it got."""
 
 import proton
+import pytest
 
+from amqp_streams import names
+from amqp_streams.config import GroupSettings
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 
 
@@ -46,3 +49,30 @@ def test_a_connection_may_be_left_unopened_and_given_limits() -> None:
     assert not pair.lost
     node.disconnect(pair)
     assert pair.lost
+
+
+def test_a_link_shows_what_it_was_answered_and_why_it_was_refused() -> None:
+    node = InMemoryNode({"temps": 1}, groups=GroupSettings(wait_ms=1000))
+    pair = EnginePair(node)
+    granted = pair.receiver("temps", group="g")
+    assert (granted.pending, granted.refused, granted.info) == (False, None, {})
+    assert granted.answered == {names.PARTITION: "0", names.CONSUMER_GROUP: "g", names.EPOCH: 0}
+    waiting = pair.receiver("temps", group="g")
+    assert (waiting.pending, waiting.answered) == (True, {})
+    node.advance(2000)
+    assert (waiting.pending, waiting.refused) == (False, names.LINK_DETACH_FORCED)
+    wrong = pair.receiver("temps", partition=7, epoch=1)
+    assert wrong.refused == names.NOT_FOUND
+    assert pair.receiver("temps", properties={names.PARTITION: 7}).info == {"field": "properties"}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_link_that_was_detached_may_be_attached_again_under_its_name(closed: bool) -> None:
+    node = InMemoryNode({"temps": 1})
+    pair = EnginePair(node, container="app")
+    for expected in ([], [b"a"]):
+        receiver = pair.receiver("temps", name="sub", durable=True, credit=10)
+        assert (receiver.refused, receiver.bodies) == (None, expected)
+        pair.detach(receiver, closed=closed)
+        if not expected:
+            node.append("temps", b"a")
