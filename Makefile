@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: help setup run demo crash fuzz interop test check format bench soak connections clean
+.PHONY: help setup run demo crash fuzz interop test check format bench soak connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -71,6 +71,10 @@ soak: setup  ## produce and consume MESSAGES events with bounded retention: memo
 CONNECTIONS ?= 1000
 connections: setup  ## CONNECTIONS connections with two links each at once: memory of an idle one, and that each answers
 	$(BIN)/python -m bench.connections --connections $(CONNECTIONS)
+
+SECONDS ?= 120
+groups: setup  ## consumer processes share a log and are killed one after the other for SECONDS=120: order, one owner, hand-over times
+	$(BIN)/python -m bench.groups --seconds $(SECONDS)
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis bench/amqp/bin bench/results
