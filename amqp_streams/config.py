@@ -11,6 +11,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
+from amqp_streams.authentication import EXTERNAL_RULES_MAX, ClientCertificates, ExternalRule, OAuthSettings
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from amqp_streams.quantities import Bytes, Milliseconds, Settings
 
@@ -122,6 +123,15 @@ class Limits(Settings):
         description="from connect to open",
         validation_alias=AliasChoices("unauthenticated", "unauthenticated_ms"),
     )
+    login_failures: int = Field(default=20, ge=1, description="failed logins that an address may have in a row")
+    user_login_failures: int = Field(default=10, ge=1, description="the same for a user; where it has logged in before, for it there")
+    login_interval_ms: Milliseconds = Field(
+        default=6000,
+        ge=1,
+        description="one more failed login is allowed every so often",
+        validation_alias=AliasChoices("login_interval", "login_interval_ms"),
+    )
+    password_checks: int = Field(default=100, ge=1, description="passwords that wait to be checked; half of them of one address")
     idle_timeout_ms: Milliseconds = Field(
         default=60_000,
         ge=1000,
@@ -167,11 +177,12 @@ class GroupSettings(Settings):
 
 
 class TlsSettings(Settings):
-    """A listener's certificate; with `client_ca`, clients must present a certificate signed by it."""
+    """A listener's certificate; with `client_ca`, clients must (or, as `client_certificates` says, may) show one signed by it."""
 
     certificate: Path
     key: Path
     client_ca: Path | None = None
+    client_certificates: ClientCertificates = ClientCertificates.REQUIRED
 
 
 class AnonymousAccess(StrEnum):
@@ -237,6 +248,8 @@ class NodeSettings(Settings):
     users_file: Path | None = Field(default=None, validation_alias=AliasChoices("users", "users_file"))
     anonymous: AnonymousAccess = AnonymousAccess.LOOPBACK
     plain_without_tls: bool = False
+    external: tuple[ExternalRule, ...] = Field(default=(), max_length=EXTERNAL_RULES_MAX)
+    oauth: OAuthSettings | None = None
     container_id: str = Field(default="amqp-streams", min_length=1, max_length=255)
     logs: dict[LogName, LogSettings] = Field(default_factory=dict)
     auto_create_partitions: int = Field(
@@ -255,6 +268,13 @@ class NodeSettings(Settings):
     redirects: tuple[Redirect, ...] = Field(default=(), validation_alias=AliasChoices("redirect", "redirects"))
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
+
+    @model_validator(mode="after")
+    def _external_rules_need_certificates(self) -> Self:
+        if self.external and (self.tls is None or self.tls.client_ca is None):
+            message = "external rules say whom client certificates stand for, and none is verified: set tls.client_ca"
+            raise ValueError(message)
+        return self
 
     @model_validator(mode="after")
     def _tls_listeners_need_a_certificate(self) -> Self:

@@ -27,6 +27,7 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("tls", "certificate", metavar="FILE", help="Certificate chain, PEM; read again on SIGHUP.")
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
 @_setting("tls", "client_ca", metavar="FILE", help="Clients must show a certificate signed by one of these.")
+@_setting("tls", "client_certificates", metavar="required|optional", help="Whether they must, or may.  [default: required]")
 @_setting("admin_listen", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.")
 @_setting("log", metavar="NAME:PARTITIONS", multiple=True, help="Make this log if it is not there; may be repeated.")
 @_setting("sync", metavar="always|interval:MS|never", help="When an event is on the disk.  [default: always, before it is accepted]")

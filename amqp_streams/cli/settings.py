@@ -12,17 +12,32 @@ from typing import Final
 
 from pydantic import AliasChoices, BaseModel, ValidationError
 
+from amqp_streams.authentication import ExternalRule, OAuthSettings
 from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
 
 PREFIX: Final = "AMQP_STREAMS_"
 
-_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"groups": GroupSettings, "limits": Limits, "tls": TlsSettings}
-_FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {"access": AccessRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect}
+_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"groups": GroupSettings, "limits": Limits, "oauth": OAuthSettings, "tls": TlsSettings}
+_FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {
+    "access": AccessRule, "external": ExternalRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect,
+}  # fmt: skip
 """Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives them."""
-_LISTS: Final = frozenset({("groups", "only"), ("listen",), ("listen_tls",), ("log",)})
-_PATHS: Final = frozenset({("data_dir",), ("users",), ("tls", "certificate"), ("tls", "key"), ("tls", "client_ca")})
+_LISTS: Final = frozenset(
+    {("groups", "only"), ("listen",), ("listen_tls",), ("log",), ("oauth", "algorithms"), ("oauth", "audience"), ("oauth", "keys")}
+)
+_PATHS: Final = frozenset(
+    {
+        ("data_dir",),
+        ("users",),
+        ("tls", "certificate"),
+        ("tls", "key"),
+        ("tls", "client_ca"),
+        ("oauth", "keys"),
+        ("oauth", "secret_file"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +123,14 @@ def from_file(path: Path) -> dict[Name, Given]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         message = f"{path} is no TOML: {error}"
         raise ConfigError(message) from error
-    return {
-        name: Given(str(path.parent / value) if name in _PATHS and isinstance(value, str) else value, str(path))
-        for name, value in _leaves(tables)
-    }
+    return {name: Given(_from_folder(path.parent, value) if name in _PATHS else value, str(path)) for name, value in _leaves(tables)}
+
+
+def _from_folder(folder: Path, value: object) -> object:
+    """Paths as seen from a folder; what is none is refused later."""
+    if isinstance(value, list):
+        return [_from_folder(folder, one) for one in value]
+    return str(folder / value) if isinstance(value, str) else value
 
 
 def node_settings(

@@ -3,8 +3,8 @@
 One thread, the event loop's, calls both sides.
 """
 
-from collections.abc import Callable
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
 
 # `drained` follows every time `pending` was above the first, once it is at or below the second. Who stops writing at more may rely on it.
 DRAINED_WHEN_ABOVE: Final = 64 << 10
@@ -25,6 +25,10 @@ class ByteChannel(Protocol):
     @property
     def secure(self) -> bool:
         """TLS protects it."""
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The peer's verified certificate, as `ssl.SSLSocket.getpeercert` gives it; None or empty: it has shown none."""
 
     def write(self, data: bytes) -> None:
         """Send, buffering what the system does not take at once. Ignored after close or abort."""

@@ -196,6 +196,10 @@ class AmqpConnection:
             self._service.warn("open_timeout", peer=self._channel.peer)
             self._channel.abort()
             return
+        if self.expires_ms is not None and self._service.now_ms() >= self.expires_ms:
+            self.expires_ms = None
+            self.shut(PeerError(names.UNAUTHORIZED_ACCESS, "the token expired"))
+            return
         if engine is not None and dispatch is not None:
             deadline_ms = engine.tick(now_ms)
             dispatch.run()

@@ -7,7 +7,7 @@ never with what strangers do.
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -74,6 +74,8 @@ class Metrics:
         self.registry: Final = CollectorRegistry()
         self.commits: Final = CommitMetrics(self.registry)
         self.source: StatusSource | None = None
+        self.logins: Mapping[tuple[str, str], int] = {}
+        """Logins by mechanism and result, as the guard counts them."""
         self._data_dir: Final = data_dir
         self._refused: Final = refused
         ProcessCollector(registry=self.registry)
@@ -99,6 +101,10 @@ class Metrics:
             yield CounterMetricFamily(
                 f"{_PREFIX}connections_refused", "Connections closed at once because the limit was reached.", value=self._refused()
             )
+        logins = _family(CounterMetricFamily, "logins", "Logins by mechanism; 'limited': too many had failed.", "mechanism", "result")
+        for labels, count in sorted(self.logins.items()):
+            logins.add_metric(labels, count)
+        yield logins
         if self._data_dir is not None:
             yield from disk_metrics(self._data_dir)
 

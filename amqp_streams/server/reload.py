@@ -23,7 +23,7 @@ from amqp_streams.streams.access import Access
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.mechanisms import ScramAlgorithm
 
-AT_ONCE: Final = ("access", "anonymous", "plain_without_tls", "quotas", "redirects", "user_groups")
+AT_ONCE: Final = ("access", "anonymous", "external", "oauth", "plain_without_tls", "quotas", "redirects", "user_groups")
 """Settings that take effect when they are read again; the others need a restart."""
 PASSWORD_MECHANISMS: Final = frozenset({"PLAIN", *ScramAlgorithm})
 """Whoever came in by one of these is in the users file."""
@@ -55,6 +55,8 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread) -> bool
     if old.redirects != now.redirects:
         service.node.redirects = Redirects(now.redirects)
         service.reassociate()
+    if old.external != now.external:
+        shut_unmapped(service, guard)
     if old.anonymous is not now.anonymous:
         shut_anonymous(service, guard)
     return bool(changed)
@@ -112,6 +114,13 @@ def close_what_is_revoked(service: EventService) -> None:
                 service.effects.detached(link)
         connection.flush()
     service.effects.carry_out()
+
+
+def shut_unmapped(service: EventService, guard: Guard) -> None:
+    """Close the connections whose certificates stand for somebody else now, or for nobody."""
+    for connection in tuple(service.connections):
+        if connection.mechanism == "EXTERNAL" and connection.user != guard.certified_user(connection.channel):
+            connection.shut(PeerError(names.CONNECTION_FORCED, "the certificate does not stand for this user any more"))
 
 
 def shut_anonymous(service: EventService, guard: Guard) -> None:

@@ -25,6 +25,7 @@ from amqp_streams.server.engine import require_engine
 from amqp_streams.server.guard import Guard
 from amqp_streams.server.listener import Listeners, listen
 from amqp_streams.server.metrics import Metrics
+from amqp_streams.server.password_checks import RUNNING_MAX
 from amqp_streams.server.reload import Reread, reload_certificates, reload_settings, reload_users, warn_if_open
 from amqp_streams.server.service import EventService
 from amqp_streams.server.sockets import Admission
@@ -36,8 +37,6 @@ from amqp_streams.storage.ports import Store
 log = structlog.get_logger("amqp_streams")
 
 Ready = Callable[[dict[str, list[str]]], None]
-
-_PASSWORD_THREADS: Final = 2
 
 
 def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
@@ -109,7 +108,7 @@ class Server:
         self._metrics: Final = Metrics(data_dir=settings.data_dir, refused=lambda: self._admission.refused)
         self._tls: Final = None if settings.tls is None else TlsContext(settings.tls)
         self._users: Final = None if settings.users_file is None else UsersFile.load(settings.users_file)
-        self._executor: Final = ThreadPoolExecutor(_PASSWORD_THREADS, thread_name_prefix="passwords")
+        self._executor: Final = ThreadPoolExecutor(RUNNING_MAX, thread_name_prefix="passwords")
         self._guard: Guard | None = None
         self._admin: AdminServer | None = None
         self._listeners: Listeners | None = None
@@ -122,7 +121,8 @@ class Server:
         """
         settings, limits = self.settings, self.settings.limits
         self.service = EventService(settings, store, asyncio.get_running_loop())
-        self._guard = Guard(settings, executor=self._executor, on_loop=self.service.on_loop, passwords=self._users, keys=self._users)
+        self._guard = Guard(settings, self.service, executor=self._executor, passwords=self._users, keys=self._users)
+        self._metrics.logins = self._guard.counts
         self.service.on_commit = self._metrics.commits.observe
         self._metrics.source = self.service
         if settings.admin_listen is not None:
@@ -191,7 +191,7 @@ class Server:
             return
         settings = None if self._reread is None else reload_settings(service, guard, self._reread)
         users = None if self._users is None else reload_users(service, self._users)
-        log.info("reloaded", tls=reload_certificates(self._tls), users=users, settings=settings)
+        log.info("reloaded", tls=reload_certificates(self._tls), users=users, settings=settings, oauth=guard.reload_tokens())
 
     def _connect(self, channel: ByteChannel) -> Connection:
         assert self.service is not None

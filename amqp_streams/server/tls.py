@@ -9,6 +9,7 @@ from typing import Final
 
 import structlog
 
+from amqp_streams.authentication import ClientCertificates
 from amqp_streams.config import TlsSettings
 from amqp_streams.errors import ConfigError
 
@@ -19,7 +20,7 @@ log = structlog.get_logger("amqp_streams.server")
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """A context that presents `settings.certificate`, and demands a certificate signed by `client_ca` if there is one.
+    """A context that presents `settings.certificate`, and asks for a certificate signed by `client_ca` if there is one.
 
     Raises:
         ConfigError: a file is missing, unreadable, encrypted, no certificate or key, or they do not belong together.
@@ -45,7 +46,8 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         except ssl.SSLError as error:
             message = f"TLS client CA {settings.client_ca}: {_reason(error)}"
             raise ConfigError(message) from error
-        context.verify_mode = ssl.CERT_REQUIRED
+        required = settings.client_certificates is ClientCertificates.REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
 
 

@@ -128,6 +128,7 @@ class MemoryChannel:
     def __init__(self, peer: str, *, loopback: bool = True) -> None:
         self.peer: Final = peer
         self.loopback: Final = loopback
+        self.certificate: dict[str, Any] | None = None
         self.reading = True
         self.closing = False
         self.stuck = False
@@ -223,6 +224,7 @@ class InMemoryNode:
         self.service: EventService = _Service(self)
         self.block_bytes: Final = block_bytes
         self._wires: list[_Wire] = []
+        self._guards: dict[int, Guard] = {}
         for name, partitions in (logs or {}).items():
             self.create(name, partitions=partitions)
         self.service.start()
@@ -236,11 +238,15 @@ class InMemoryNode:
         self.service.node.manage(Request("DELETE", names.LOG_TYPE, name, {}, None, None))
         self.service.effects.carry_out()
 
-    def connect(self, peer: Peer, *, users: PasswordCheck | None = None, loopback: bool = True, login: Login | None = None) -> MemoryChannel:
+    def connect(
+        self, peer: Peer, *, users: PasswordCheck | None = None, loopback: bool = True, login: Login | None = None
+    ) -> MemoryChannel:
         """A new connection with this peer; with a `login` it is past the security layer already."""
         channel = MemoryChannel(f"127.0.0.1:{40_000 + len(self._wires)}", loopback=loopback)
         keys = cast("KeyStore | None", users if hasattr(users, "keys") else None)
-        guard = Guard(self.settings, executor=_Inline(), on_loop=self.service.on_loop, passwords=users, keys=keys)
+        guard = self._guards.get(id(users))
+        if guard is None:
+            guard = self._guards[id(users)] = Guard(self.settings, self.service, executor=_Inline(), passwords=users, keys=keys)
         connection = AmqpConnection(self.service, channel, guard)
         if login is not None:
             connection._admitted(login, b"")

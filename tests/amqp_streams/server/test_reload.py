@@ -27,7 +27,7 @@ class Bench:
 
     def __init__(self, **settings: Any) -> None:
         self.node = InMemoryNode({"temps": 4, "other": 1}, **settings)
-        self.guard = Guard(self.node.settings, executor=cast("Any", None), on_loop=self.node.service.on_loop)
+        self.guard = Guard(self.node.settings, self.node.service, executor=cast("Any", None))
 
     def pair(self, user: str | None, *groups: str, mechanism: str = "PLAIN") -> EnginePair:
         return EnginePair(self.node, login=Login(user, frozenset(groups), mechanism=None if user is None else mechanism))

@@ -1,0 +1,129 @@
+"""How peers may prove who they are, beside passwords: the sections `external` (client certificates) and `oauth` (bearer tokens).
+
+Both are read again on SIGHUP. What they mean is decided in `server/certificates.py` and `server/tokens.py`.
+"""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import AliasChoices, BeforeValidator, Field, model_validator
+
+from amqp_streams.quantities import Milliseconds, Settings
+
+EXTERNAL_RULES_MAX: Final = 1000
+
+_PLACE: Final = re.compile(r"\{(\w+)\}")
+
+
+class ClientCertificates(StrEnum):
+    """Whether a peer has to show a certificate of `client_ca`, or may; one that does not verify is refused either way."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
+class CertificateName(StrEnum):
+    """What of a certificate a rule looks at: a name of its subject, or the whole subject, or one of its alternative names."""
+
+    CN = "cn"
+    DN = "dn"
+    DNS = "dns"
+    EMAIL = "email"
+    URI = "uri"
+
+
+class ExternalRule(Settings):
+    """One `[[external]]`: a certificate whose `name` matches `pattern` as a whole stands for `user`. The first rule that fits decides.
+
+    `user` may have `{0}` (all that matched), `{1}` or `{name}` (a group of the pattern).
+    """
+
+    name: CertificateName
+    pattern: str = Field(min_length=1, max_length=1000)
+    user: str = Field(min_length=1, max_length=255)
+
+    @model_validator(mode="after")
+    def _the_template_fits_the_pattern(self) -> Self:
+        try:
+            compiled = re.compile(self.pattern)
+        except re.error as error:
+            message = f"{self.pattern!r} is no pattern: {error}"
+            raise ValueError(message) from error
+        known = {*compiled.groupindex, *map(str, range(compiled.groups + 1))}
+        used = set(_PLACE.findall(self.user))
+        if not used <= known or any(brace in _PLACE.sub("", self.user) for brace in "{}"):
+            message = f"{self.user!r} may have {', '.join(f'{{{group}}}' for group in sorted(known))} of this pattern, and no other braces"
+            raise ValueError(message)
+        return self
+
+    def user_of(self, name: str) -> str | None:
+        """The user that a name of a certificate stands for; None: the rule does not fit."""
+        found = re.fullmatch(self.pattern, name)
+        if found is None:
+            return None
+        return _PLACE.sub(lambda place: found[int(place[1]) if place[1].isdecimal() else place[1]] or "", self.user)
+
+
+class TokenAlgorithm(StrEnum):
+    """How a token may be signed (RFC 7518, RFC 8037). `none` is not among them."""
+
+    RS256 = "RS256"
+    RS384 = "RS384"
+    RS512 = "RS512"
+    PS256 = "PS256"
+    PS384 = "PS384"
+    PS512 = "PS512"
+    ES256 = "ES256"
+    ES384 = "ES384"
+    ES512 = "ES512"
+    EDDSA = "EdDSA"
+    HS256 = "HS256"
+    HS384 = "HS384"
+    HS512 = "HS512"
+
+    @property
+    def symmetric(self) -> bool:
+        """Whoever can check it can make it."""
+        return self.startswith("HS")
+
+
+def _one_or_more(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class OAuthSettings(Settings):
+    """`[oauth]`: whose tokens are good. Every token needs an expiry, this issuer, and one of these audiences."""
+
+    issuer: str = Field(min_length=1)
+    audience: Annotated[tuple[str, ...], BeforeValidator(_one_or_more)] = Field(min_length=1)
+    keys: Annotated[tuple[Path, ...], BeforeValidator(_one_or_more)] = Field(default=(), description="JWKS or PEM files of public keys")
+    secret_file: Path | None = Field(default=None, description="the shared secret of HS256, HS384, HS512")
+    algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_one_or_more)] = Field(
+        default=(TokenAlgorithm.RS256, TokenAlgorithm.PS256, TokenAlgorithm.ES256, TokenAlgorithm.EDDSA), min_length=1
+    )
+    leeway_ms: Milliseconds = Field(
+        default=30_000,
+        ge=0,
+        le=600_000,
+        description="by how much clocks may differ",
+        validation_alias=AliasChoices("leeway", "leeway_ms"),
+    )
+    user_claim: str = Field(default="sub", min_length=1)
+    groups_claim: str = Field(default="groups", min_length=1)
+    discovery: str | None = Field(default=None, description="URL of the issuer's metadata, told to clients without a good token")
+
+    @model_validator(mode="after")
+    def _keys_fit_the_algorithms(self) -> Self:
+        symmetric = [algorithm for algorithm in self.algorithms if algorithm.symmetric]
+        if symmetric and self.secret_file is None:
+            message = f"{symmetric[0]} needs a shared secret: set secret_file, or leave it out of algorithms"
+            raise ValueError(message)
+        if self.secret_file is not None and not symmetric:
+            message = "secret_file is for HS256, HS384 and HS512, none of which is in algorithms"
+            raise ValueError(message)
+        if len(symmetric) < len(self.algorithms) and not self.keys:
+            message = "keys is empty: name a JWKS or PEM file with the issuer's public keys"
+            raise ValueError(message)
+        return self
