@@ -72,7 +72,7 @@ CONNECTIONS ?= 1000
 connections: setup  ## CONNECTIONS connections with two links each at once: memory of an idle one, and that each answers
 	$(BIN)/python -m bench.connections --connections $(CONNECTIONS)
 
-SECONDS ?= 120
+groups: SECONDS = 120
 groups: setup  ## consumer processes share a log and are killed one after the other for SECONDS=120: order, one owner, hand-over times
 	$(BIN)/python -m bench.groups --seconds $(SECONDS)
 
