@@ -262,9 +262,12 @@ class Node:
             self._consumers.places.settled(consumer, partition_index, number)
         return run
 
-    def settled(self, consumer: Consuming, partition_index: int, number: int) -> None:
-        """A delivery has an outcome after which it is not sent again. Only for links that `keeps` their place; after their end no more."""
-        self._consumers.places.settled(consumer, partition_index, number)
+    def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
+        """Deliveries of these records have outcomes after which they are not sent again.
+
+        Only for links that `keeps` their place; after their end no more.
+        """
+        self._consumers.places.settled(consumer, partition_index, first, count)
 
     def sent(self, consumer: Consuming, run: Run, count: int) -> None:
         """The first `count` of a run went out settled. Only for `presettled` links that `keeps` their place."""

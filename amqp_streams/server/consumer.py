@@ -52,7 +52,21 @@ class _Writers(dict[int, AnnotationWriter]):
 class ConsumerLink(Link[Consuming]):
     """Delivers a log's records, as far as credit goes."""
 
-    __slots__ = ("again", "container", "keeps", "leaving", "presettled", "scheduled", "size_max", "used", "watched", "writers")
+    __slots__ = (
+        "_after",
+        "_first",
+        "_partition",
+        "again",
+        "container",
+        "keeps",
+        "leaving",
+        "presettled",
+        "scheduled",
+        "size_max",
+        "used",
+        "watched",
+        "writers",
+    )
 
     def __init__(
         self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
@@ -67,6 +81,8 @@ class ConsumerLink(Link[Consuming]):
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
         self.used = False
+        self._partition = self._first = self._after = 0
+        """Settled and not told to the node yet: records of this partition, from the first to before the last."""
         self.leaving: PeerError | None = None
         self.keeps = grant.keeps
         """Its place outlives it: the node is told what is settled."""
@@ -140,6 +156,7 @@ class ConsumerLink(Link[Consuming]):
     def close(self, error: PeerError | None = None) -> None:
         """Detach for good, saying why; whoever waits for its place need not wait for the peer's answer."""
         if self.alive and not self.closing:
+            self.tell()
             super().close(error)
             self.service.effects.detached(self)
             self.service.effects.soon()
@@ -165,12 +182,9 @@ class ConsumerLink(Link[Consuming]):
             self.service.later(within_ms, self._overdue)
 
     def _leave_if_settled(self) -> None:
-        if (
-            self.leaving is not None
-            and not self.closing
-            and not lib.pn_link_unsettled(self.pointer)
-            and not lib.pn_link_queued(self.pointer)
-        ):
+        if self.leaving is None or self.closing or not self.alive:
+            return
+        if not lib.pn_link_unsettled(self.pointer) and not lib.pn_link_queued(self.pointer):
             self.close(self.leaving)
 
     def _overdue(self) -> None:
@@ -179,20 +193,35 @@ class ConsumerLink(Link[Consuming]):
             self.owner.flush()
 
     def disposition(self, delivery: Pointer) -> None:
-        """The peer has said something of a delivery."""
-        if self.closing or not self.keeps:
-            returned = transfers.settle_outgoing(delivery)
-            if returned is not None and not self.closing:
-                self._returned(returned)
-        else:
-            placed = transfers.settle_placed(delivery)
-            if placed is not None and not (placed.returned is not None and self._returned(placed.returned)):
-                self._settled(placed.partition, placed.number)
-        self._leave_if_settled()
+        """The peer has said something of a delivery. See `report`."""
+        if self.keeps and not self.closing:
+            place = transfers.settle_accepted(delivery)
+            if place is not None:
+                self._note(*place)
+                return
+        returned = transfers.settle_outgoing(delivery)
+        if returned is not None and not self.closing and not self._returned(returned) and self.keeps:
+            self._note(returned.partition, returned.number)
 
-    def _settled(self, partition: int, number: int) -> None:
-        self.service.node.settled(self.grant, partition, number)
-        self.service.cursors_moved()
+    def _note(self, partition: int, number: int) -> None:
+        """A record is done with. Neighbours, as they mostly are, are told together."""
+        if number == self._after and partition == self._partition:
+            self._after = number + 1
+        else:
+            self.tell()
+            self._partition, self._first, self._after = partition, number, number + 1
+
+    def tell(self) -> None:
+        """Tell the node what was settled since the last time."""
+        first, self._first = self._first, self._after
+        if first < self._after:
+            self.service.node.settled(self.grant, self._partition, first, self._after - first)
+            self.service.cursors_moved()
+
+    def report(self) -> None:
+        """All that the peer has said just now was looked at: who minds is told."""
+        self.tell()
+        self._leave_if_settled()
 
     def _returned(self, returned: transfers.Returned) -> bool:
         """A consumer gave a delivery back; whether it is to be sent again."""
@@ -301,7 +330,7 @@ class ConsumerLink(Link[Consuming]):
                 "redelivery_gone", link=self.name, log=self.grant.log.name, partition=redelivery.partition, record=redelivery.number
             )
             if self.keeps:
-                self._settled(redelivery.partition, redelivery.number)
+                self.service.cursors_moved()
             return
         (annotations,) = self.writers[redelivery.partition].run(redelivery.number, run.chunk.timestamps[run.start], 1)
         self._send_single(run, run.start, annotations, delivery_count=redelivery.delivery_count)

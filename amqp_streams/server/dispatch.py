@@ -61,6 +61,7 @@ class Dispatch:
         "_producers",
         "_refused",
         "_service",
+        "_watched",
         "closed",
         "consumers",
         "container",
@@ -87,6 +88,8 @@ class Dispatch:
         self._producers: list[ProducerLink] = []
         self._few_producers = False
         self._only_consumers = False
+        self._watched: list[ConsumerLink] = []
+        """Those whose settlements matter to somebody."""
         self._refused: dict[Pointer, Pointer] = {}
 
     def run(self) -> None:
@@ -115,6 +118,8 @@ class Dispatch:
                 taken = False
                 self._on_event(kind, event)
             pop(collector)
+        for consumer in self._watched:
+            consumer.report()
 
     def lost(self) -> None:
         """The connection is gone: no pointer is used from here on."""
@@ -308,6 +313,7 @@ class Dispatch:
                 account.forget(link)
                 self._producers.remove(link)
             case ConsumerLink():
+                link.tell()
                 account.forget(link)
                 self.consumers.discard(link)
         self._service.effects.detached(link, closed=closed)
@@ -315,7 +321,7 @@ class Dispatch:
     def look_at_links(self) -> None:
         """Whether this connection is of a common kind: only ordinary consumers, or only a few producers that settle first."""
         links = len(self.links) + len(self._refused)
-        only_consumers = bool(self.consumers) and len(self.consumers) == links
-        self._only_consumers = only_consumers and not any(consumer.watched for consumer in self.consumers)
+        self._watched = [consumer for consumer in self.consumers if consumer.watched]
+        self._only_consumers = bool(self.consumers) and len(self.consumers) == links and not self._watched
         few = len(self._producers) == links <= _FEW_PRODUCERS
         self._few_producers = few and not any(producer.second for producer in self._producers)

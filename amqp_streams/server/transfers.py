@@ -202,25 +202,14 @@ def settle_outgoing(delivery: Pointer) -> Returned | None:
     return _settle_exception(delivery, state)
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A delivery that was settled, by the record it was; `returned` unless it was accepted."""
-
-    partition: int
-    number: int
-    returned: Returned | None
-
-
-def settle_placed(delivery: Pointer) -> Placed | None:
-    """As `settle_outgoing`, telling which record it was. None: nothing final yet."""
-    state = lib.pn_delivery_remote_state(delivery)
-    if state != _ACCEPTED:
-        returned = _settle_exception(delivery, state)
-        return None if returned is None else Placed(returned.partition, returned.number, returned)
+def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
+    """Settle a delivery that was accepted, telling which record it was: partition, number. None: nothing was done, for it was not."""
+    if lib.pn_delivery_remote_state(delivery) != _ACCEPTED:
+        return None
     tag = lib.pn_delivery_tag(delivery)
-    _, partition, number = _TAG_WHOLE.unpack(ffi.buffer(tag.start, tag.size)[:])
+    _, partition, number = _TAG_WHOLE.unpack_from(ffi.buffer(tag.start, tag.size))
     lib.pn_delivery_settle(delivery)
-    return Placed(partition, number, None)
+    return partition, number
 
 
 def _settle_exception(delivery: Pointer, state: int) -> Returned | None:
