@@ -1,0 +1,76 @@
+"""What docs/operations.md shows works: its configurations are read as it says, and its rules and quotas mean what is written about them."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.cli.settings import node_settings
+from amqp_streams.config import NodeSettings
+from amqp_streams.policy import AccessRule, Quota, Redirect, Right
+from amqp_streams.streams.access import Access, Identity
+from amqp_streams.streams.redirects import Redirects
+
+TEXT = (Path(__file__).parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```toml\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def read(block: str, folder: Path) -> NodeSettings:
+    file = folder / "node.toml"
+    file.write_text(block if "data_dir" in block else f'data_dir = "data"\n{block}')
+    return node_settings({}, {}, file)
+
+
+def showing(words: str, folder: Path) -> NodeSettings:
+    """The one configuration that is shown with these words in it."""
+    [block] = [block for block in BLOCKS if words in block]
+    return read(block, folder)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_every_configuration_that_is_shown_can_be_read(block: str, tmp_path: Path) -> None:
+    read(block, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("user", "log", "group", "rights"),
+    [
+        ("carol", "temps", None, "receive info"),
+        ("carol", "orders", "billing-1", ""),
+        ("meter", "temps", None, "send receive info"),
+        ("meter", "sensor.1", None, "send"),
+        ("billing", "orders", "billing-1", "receive"),
+        ("billing", "orders", None, ""),
+        ("alice", "anything", None, "send receive info manage"),
+        (None, "temps", None, ""),
+    ],
+)
+def test_the_rules_that_are_shown_mean_what_is_said_of_them(
+    user: str | None, log: str, group: str | None, rights: str, tmp_path: Path
+) -> None:
+    settings = showing("[[access]]", tmp_path)
+    access = Access(settings.access, settings.user_groups)
+    assert [right.value for right in Right if access.allows(Identity(user), right, log, group)] == rights.split()
+
+
+def test_the_quotas_and_redirects_that_are_shown_are_those(tmp_path: Path) -> None:
+    quotas = showing("[quotas", tmp_path).quotas
+    assert quotas == {
+        "*": Quota(connections=20, links=200, bytes_in=10 << 20, bytes_out=20 << 20),
+        "gateway": Quota(bytes_in=100 << 20),
+        "anonymous": Quota(connections=5),
+    }
+    places = Redirects(showing("[[redirect]]", tmp_path).redirects).of("temps", 4)
+    assert sorted(places) == [2, 3]
+
+
+@pytest.mark.parametrize(("model", "section"), [(AccessRule, "access"), (Quota, "quotas.NAME"), (Redirect, "redirect")])
+def test_every_setting_of_these_sections_is_told(model: type[AccessRule | Quota | Redirect], section: str) -> None:
+    rows = [line.split("|")[1] for line in TEXT.splitlines() if line.startswith("| `")]
+    for name in model.model_fields:
+        assert any(f"`{section}.{name}`" in row for row in rows), name
+
+
+def test_every_right_is_told() -> None:
+    for right in Right:
+        assert f"\n| `{right.value}` |" in TEXT
