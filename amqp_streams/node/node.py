@@ -12,8 +12,8 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.consumers import Consumers
-from amqp_streams.node.links import Links
 from amqp_streams.node.figures import GroupFigures, group_figures
+from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
 from amqp_streams.node.place_requests import CursorRequests, GroupRequests
@@ -273,9 +273,12 @@ class Node:
         """The first `count` of a run went out settled. Only for `presettled` links that `keeps` their place."""
         self._consumers.places.settled(consumer, run.partition.index, run.first, count)
 
-    def flush_cursors(self, now_ms: int) -> None:
-        """Write the places that moved since the last time; `now_ms`: the wall clock."""
-        self._consumers.places.flush(now_ms)
+    def flush_cursors(self, now_ms: int, count_max: int | None = None) -> bool:
+        """Write the places that moved since the last time, those of `count_max` links at most; whether there are more.
+
+        Takes about 20 microseconds for each link. `now_ms`: the wall clock.
+        """
+        return self._consumers.places.flush(now_ms, count_max)
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """A commit came back: the consumers of its partitions that were waiting for more."""

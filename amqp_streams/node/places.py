@@ -108,13 +108,13 @@ class Places:
             place.trackers[partition_index].settled(first, count)
             self._moved.add(consumer)
 
-    def flush(self, now_ms: int) -> None:
-        """Write what moved. `now_ms`: the wall clock."""
+    def flush(self, now_ms: int, count_max: int | None) -> bool:
+        """Write what moved, of so many links at most; whether there is more. `now_ms`: the wall clock."""
         self._now_ms = now_ms
-        moved, self._moved = self._moved, set()
-        for consumer in moved:
-            self._advance(consumer)
+        for _ in range(len(self._moved) if count_max is None else min(count_max, len(self._moved))):
+            self._advance(self._moved.pop())
         self._write(self._cursors.take_moved(now_ms))
+        return bool(self._moved)
 
     # -- what is kept
 

@@ -35,6 +35,8 @@ TICK_S: Final = 0.5
 RETENTION_EVERY_TICKS: Final = 10
 PUMPS_A_TURN: Final = 64
 """Consumer links served before the loop looks at its sockets again."""
+CURSORS_A_TURN: Final = 250
+"""Links whose places are written before it does."""
 
 log = structlog.get_logger("amqp_streams")
 
@@ -249,8 +251,8 @@ class EventService:
             self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
 
     def _flush_cursors(self) -> None:
-        self._cursor_flush = None
-        self.node.flush_cursors(self.now_ms())
+        more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN)
+        self._cursor_flush = self._loop.call_later(0, self._flush_cursors) if more else None
 
     def _state_written(self, number: int, failure: StorageError | None) -> None:
         if failure is not None:
@@ -289,7 +291,7 @@ class EventService:
         for connection in tuple(self.connections):
             connection.tick(now_ms)
         self.node.tick(now_ms)
-        self.node.flush_cursors(self.now_ms())
+        self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN)
         self.effects.carry_out()
         for consumer in self.node.consumers():
             link = consumer.carrier
@@ -311,7 +313,7 @@ class EventService:
         """Nobody is connected any more: write what is to outlive the process. The store is closed next."""
         if self._cursor_flush is not None:
             self._cursor_flush.cancel()
-            self._flush_cursors()
+            self.node.flush_cursors(self.now_ms())
 
     # -- status
 

@@ -168,6 +168,20 @@ def test_nothing_is_written_when_nothing_moved(bench: Bench) -> None:
     assert bench.store.states.written == written
 
 
+def test_many_places_are_written_in_bites(bench: Bench) -> None:
+    """Thousands of links may have moved: writing them all at once would keep everybody waiting."""
+    consumers = [bench.consume(durable(str(index), filters=EARLIEST)) for index in range(5)]
+    bench.append(0)
+    for consumer in consumers:
+        bench.settle(consumer, *bench.read(consumer))
+    written = bench.store.states.written
+    assert [bench.node.flush_cursors(NOW, 2) for _ in range(4)] == [True, True, False, False]
+    assert bench.store.states.written == written + 3
+    bench.complete()
+    bench.restart()
+    assert [bench.read(bench.consume(durable(str(index)))) for index in range(5)] == [[]] * 5
+
+
 def test_retention_that_overtook_a_place_is_told(bench: Bench) -> None:
     """4.4 of what a reader is told: where it goes on, and how many it missed."""
     bench.log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
