@@ -1,4 +1,8 @@
-"""`amqp-streams user …`: who may connect to a node with a password. A running node reads the users file again on SIGHUP."""
+"""`amqp-streams user …`: who may connect to a node with a password. A running node reads the users file again on SIGHUP.
+
+Whoever's name or password has characters that SCRAM does not allow can log in with PLAIN only, as whoever was added before
+there was SCRAM.
+"""
 
 from pathlib import Path
 
@@ -6,7 +10,9 @@ import click
 
 from amqp_streams.cli.console import print_json, print_table, say
 from amqp_streams.cli.reading import password_from_stdin
-from amqp_streams.server.users import UsersFile
+from amqp_streams.server.users import SCRAM_ITERATIONS, UsersFile
+from amqp_streams.wire.mechanisms import ScramAlgorithm
+from amqp_streams.wire.scram import ITERATIONS_MAX, ITERATIONS_MIN
 
 _FAILED = 1
 _USERS = click.option(
@@ -17,7 +23,7 @@ _USERS = click.option(
 
 @click.group(short_help="Manage the users file of a node.")
 def user() -> None:
-    """Manage the users file of a node ('serve --users FILE'). It holds hashes, never passwords. A node reads it again on SIGHUP.
+    """Manage the users file of a node ('serve --users FILE'). It holds hashes and keys, never passwords. A node reads it again on SIGHUP.
 
     \b
     Examples:
@@ -32,7 +38,11 @@ def user() -> None:
 @click.argument("name")
 @_USERS
 @click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin instead of asking twice.")
-def add(name: str, *, file: Path, password_stdin: bool) -> None:
+@click.option(
+    "--scram-iterations", type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX), metavar="N", default=SCRAM_ITERATIONS, show_default=True,
+    help="Rounds of hashing, for each guess of whoever has the file and each connection of the user's clients.",
+)  # fmt: skip
+def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -> None:
     """Add the user NAME, or give it a new password.
 
     \b
@@ -42,10 +52,13 @@ def add(name: str, *, file: Path, password_stdin: bool) -> None:
     """
     password = password_from_stdin() if password_stdin else click.prompt("Password", hide_input=True, confirmation_prompt="Again", err=True)
     try:
-        new = UsersFile.load(file).add(name, password)
+        users = UsersFile.load(file, scram_iterations=scram_iterations)
+        new = users.add(name, password)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     say(f"{name} is added" if new else f"{name} has a new password")
+    if not _knows_scram(users, name):
+        say("its name or password has characters that SCRAM does not allow: it can log in with PLAIN only")
 
 
 @user.command()
@@ -69,15 +82,20 @@ def remove(name: str, *, file: Path) -> int:
 @_USERS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(*, file: Path, as_json: bool) -> None:
-    """List the users.
+    """List the users, and how each can log in.
 
     \b
     Examples:
       amqp-streams user list --users users.json
       amqp-streams user list --users users.json --json | jq -r '.users[]'
     """
-    names = UsersFile.load(file).names
+    users = UsersFile.load(file)
+    plain_only = [name for name in users.names if not _knows_scram(users, name)]
     if as_json:
-        print_json({"users": names})
+        print_json({"users": users.names, "plain_only": plain_only})
     else:
-        print_table(("USER",), [(name,) for name in names])
+        print_table(("USER", "LOGIN"), [(name, "PLAIN" if name in plain_only else "SCRAM, PLAIN") for name in users.names])
+
+
+def _knows_scram(users: UsersFile, name: str) -> bool:
+    return all(users.has_keys(name, algorithm) for algorithm in ScramAlgorithm)

@@ -40,7 +40,7 @@ PASSWORD_CHARACTERS_MAX: Final = 1024
 FILE_BYTES_MAX: Final = 64 << 20
 ARGON2: Final = "argon2"
 SCRAM_ITERATIONS: Final = 100_000
-"""Work for each guess of whoever has the file, and for each client that connects. Why so many: docs/decisions/0010-scram-iterations.md."""
+"""Work for each guess of whoever has the file, and for each client that connects. Why so many: docs/decisions/0006-scram-iterations.md."""
 
 _SECRET_BYTES: Final = 32
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.server.users import UsersFile
+from amqp_streams.wire.mechanisms import ScramAlgorithm
 from tests.amqp_streams.cli.conftest import Run
 
 
@@ -37,10 +38,24 @@ def test_a_password_comes_on_stdin(run: Run, file: str, monkeypatch: pytest.Monk
 def test_users_are_listed_and_removed(run: Run, file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     UsersFile.load(Path(file)).add("alice", "secret")
     monkeypatch.setenv("AMQP_STREAMS_USERS", file)
-    assert run("user", "list").stdout == "USER\nalice\n"
-    assert json.loads(run("user", "list", "--json").stdout) == {"users": ["alice"]}
+    assert [line.split() for line in run("user", "list").stdout.splitlines()] == [["USER", "LOGIN"], ["alice", "SCRAM,", "PLAIN"]]
+    assert json.loads(run("user", "list", "--json").stdout) == {"users": ["alice"], "plain_only": []}
     assert run("user", "remove", "alice").exit_code == 0
-    assert json.loads(run("user", "list", "--json").stdout) == {"users": []}
+    assert json.loads(run("user", "list", "--json").stdout) == {"users": [], "plain_only": []}
+
+
+def test_a_password_that_scram_does_not_allow_is_said_to_be_for_plain_only(run: Run, file: str) -> None:
+    answer = run("user", "add", "alice", "--users", file, stdin="🙂\n🙂\n")
+    assert answer.exit_code == 0
+    assert "PLAIN only" in answer.stderr
+    assert json.loads(run("user", "list", "--users", file, "--json").stdout)["plain_only"] == ["alice"]
+    assert "PLAIN only" not in run("user", "add", "alice", "--users", file, stdin="x\nx\n").stderr
+
+
+def test_the_rounds_of_hashing_are_chosen_within_bounds(run: Run, file: str) -> None:
+    run("user", "add", "alice", "--users", file, "--scram-iterations", "5000", stdin="x\nx\n")
+    assert UsersFile.load(Path(file)).keys("alice", ScramAlgorithm.SHA_256).iterations == 5000
+    assert run("user", "add", "bob", "--users", file, "--scram-iterations", "100", stdin="x\nx\n").exit_code == 2
 
 
 def test_removing_nobody_is_a_failure(run: Run, file: str) -> None:
