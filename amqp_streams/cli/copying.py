@@ -1,8 +1,8 @@
 """From a consumer to stdout: events until there is nothing more to come, each in the form that was asked for."""
 
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from amqp_streams.cli.console import say
@@ -36,7 +36,8 @@ class Source(Protocol):
 class Ending:
     """When it is enough.
 
-    `drained`: when the node says that it has no more; `settles`: what was printed is settled, and nothing else is.
+    `drained`: when the node says that it has no more; `reached`: asked when nothing comes, whether the end that was given is in the log by
+    now, so that what has not passed a filter need not be waited for; `settles`: what was printed is settled, and nothing else is.
     """
 
     follow: bool = False
@@ -46,6 +47,7 @@ class Ending:
     timeout_s: float | None = None
     remaining: Remaining | None = None
     bounds: Bounds = field(default_factory=lambda: Bounds(None, None))
+    reached: Callable[[], Awaitable[bool]] | None = None
 
 
 async def copy(source: Source, ending: Ending, form: Format) -> int:
@@ -66,8 +68,8 @@ async def copy(source: Source, ending: Ending, form: Format) -> int:
         output.check()
         if events is None or left == 0 or (ending.remaining is not None and not ending.remaining):
             return 0
-        if not events and _past(ending.bounds):
-            return 0
+        if not events and not ending.drained and await _over(ending):
+            ending = replace(ending, drained=True)
         if ending.timeout_s is not None and time.monotonic() - heard >= ending.timeout_s:
             say(f"nothing came for {ending.timeout_s:g} s")
             return 0 if ending.follow else _FAILED
@@ -122,6 +124,9 @@ def _kept(events: Sequence[ReceivedEvent], remaining: Remaining | None) -> Seque
     return [event for event in events if remaining.wants(event.partition, event.offset, event.timestamp_ms)]
 
 
-def _past(bounds: Bounds) -> bool:
-    """The moment at which reading stops is over, and nothing is on its way."""
-    return isinstance(bounds.place, AtTime) and now_ms() > bounds.place.ms + 1000
+async def _over(ending: Ending) -> bool:
+    """Nothing comes, and what will come is beyond the end that was given: its moment has passed, or its offsets are there."""
+    place = ending.bounds.place
+    if isinstance(place, AtTime):
+        return now_ms() > place.ms + 1000
+    return ending.reached is not None and await ending.reached()

@@ -11,7 +11,7 @@ from amqp_streams.cli.connection import Endpoint, client_options, run
 from amqp_streams.cli.copying import Ending, copy
 from amqp_streams.cli.membership import Member
 from amqp_streams.cli.parameters import PROPERTY, misuse, now_ms
-from amqp_streams.cli.positions import Bounds, Remaining, ends_of, parse_place, parse_start
+from amqp_streams.cli.positions import AtOffset, Bounds, Remaining, ends_of, parse_place, parse_start
 from amqp_streams.cli.rendering import Format
 from amqp_streams.client import Client, Consumer, Start, sql_filter
 from amqp_streams.errors import ConfigError
@@ -171,6 +171,11 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
         remaining = await _remaining(client, wanted)
         if remaining is not None and not remaining and not wanted.filters:
             return 0
+
+        async def reached() -> bool:
+            assert isinstance(wanted.bounds.place, AtOffset), "asked only then"
+            return min(ends_of(await client.info(wanted.log), wanted.partition).values()) >= wanted.bounds.place.number
+
         ending = Ending(
             follow=wanted.follow,
             drained=not wanted.follow and bool(wanted.filters or wanted.resumes),
@@ -179,6 +184,7 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
             timeout_s=wanted.timeout_s,
             remaining=remaining,
             bounds=wanted.bounds,
+            reached=reached if wanted.filters and isinstance(wanted.bounds.place, AtOffset) else None,
         )
         if wanted.group is not None and wanted.partition is None:
             return await _join(client, wanted, wanted.group, ending)

@@ -158,7 +158,6 @@ class FakeConsumer(_Entered):
         wanted = range(len(node.logs[log])) if partition is None else [int(partition)]
         from_earliest = options.get("start") == EARLIEST
         self._node = node
-        self._patience = node.slow
         self._coming = [node.stored(log, one, number) for one in wanted for number in range(len(node.logs[log][one])) if from_earliest]
         self._assigned = options.get("on_assigned")
         if options.get("filters"):
@@ -176,8 +175,8 @@ class FakeConsumer(_Entered):
 
     async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
         """See `Consumer`."""
-        if self._patience:
-            self._patience -= 1
+        if self._node.slow:
+            self._node.slow -= 1
             message = "took longer"
             raise TimedOutError(message)
         return await self.receive(max_events)

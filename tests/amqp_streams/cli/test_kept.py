@@ -41,6 +41,14 @@ def test_a_filtered_log_is_read_to_its_end_though_its_last_events_do_not_pass(no
     assert "amqp:invalid-field: filter where, position 8" in refused.stderr
 
 
+@pytest.mark.parametrize("until", ["20", "now"])
+def test_following_a_filtered_log_to_a_place_ends_when_the_place_is_there(node: Node, until: str) -> None:
+    filled(node, f"till-{until}")
+    words = ("--follow", "--from", "1", "--until", until, "--property", "kind=none", "--timeout", "20")
+    done = node.run("receive", f"till-{until}", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_a_subscription_goes_on_where_it_was_left_until_it_is_moved_or_removed(node: Node) -> None:
     filled(node, "news")
     read = ("receive", "news", "--durable", "nightly", "--format", "body")
@@ -101,6 +109,14 @@ def test_a_groups_members_share_its_partitions_and_the_group_its_place(node: Nod
     assert node.run("group", "remove", "bills", "billing", "--yes").returncode == 0
     assert node.run("group", "describe", "bills", "billing").returncode == 1
     assert len(node.lines(*read)) == 24
+
+
+def test_a_group_is_through_with_what_its_filter_keeps_back(node: Node) -> None:
+    filled(node, "some", partitions=2)
+    read = ("receive", "some", "--group", "g", "--format", "body")
+    assert node.lines(*read, "--where", "kind = 'none'", "--timeout", "20") == []
+    assert node.lines(*read) == []
+    assert json.loads(node.run("group", "describe", "some", "g", "--json").stdout)["lag"] == 0
 
 
 def test_a_group_with_members_is_left_alone_and_shows_them(node: Node) -> None:

@@ -168,6 +168,31 @@ def test_a_filter_goes_to_the_node_even_when_the_log_is_empty(node: FakeNode, ru
     assert len(node.opened) == 1
 
 
+@pytest.mark.parametrize(("until", "shown"), [("2", "a0\n"), ("time:1795242600001", "a0\n")])
+def test_following_a_filtered_log_to_a_place_ends_though_nothing_passes_there(filled: FakeNode, run: Run, until: str, shown: str) -> None:
+    """The end was given, is in the log, and only the filter keeps it from being seen."""
+    filled.passes = lambda body: body == b"a0"
+    filled.slow = 1
+    words = ("--where", "x = 1", "--from", "earliest", "--format", "body")
+    answer = run("receive", "temps", "--follow", "--until", until, *words)
+    assert (answer.exit_code, answer.stdout) == (0, shown)
+    assert filled.slow == 0, "the node was asked whether there is more, until it knew"
+
+
+def test_a_moment_that_is_over_does_not_end_what_is_still_being_searched(filled: FakeNode, run: Run) -> None:
+    filled.passes = lambda body: body == b"a0"
+    filled.slow = 3
+    assert run("receive", "temps", "--until", "-1h", "--where", "x = 1", "--format", "body", "--from", "time:1").exit_code == 0
+    assert filled.slow == 0
+
+
+def test_following_a_filtered_log_beyond_its_end_goes_on(filled: FakeNode, run: Run) -> None:
+    filled.passes = lambda body: body == b"a0"
+    words = ("--where", "x = 1", "--from", "earliest", "--format", "body", "--timeout", "0.001")
+    answer = run("receive", "temps", "--follow", "--until", "3", *words)
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "a0\n", "nothing came for 0.001 s\n")
+
+
 def test_a_filtered_log_that_takes_too_long_is_a_failure(filled: FakeNode, run: Run) -> None:
     filled.passes = lambda body: False
     filled.slow = 1 << 30
