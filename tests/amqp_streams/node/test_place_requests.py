@@ -1,5 +1,6 @@
 """Requests about cursors and consumer groups. Spec: AMQP Management 1.0 (working draft)."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,6 +190,16 @@ def test_a_group_without_a_place_has_none_to_move(bench: Bench) -> None:
     assert status == 409
     assert "durable" in description
     assert on_group(bench, "DELETE")[0] == 204
+
+
+def test_every_entry_is_told_in_the_manual(bench: Bench) -> None:
+    manual = (Path(__file__).parents[3] / "docs" / "management.md").read_text()
+    bench.consume(member(partition=0, durable=True))
+    for type_, plural in ((names.CURSOR_TYPE, names.CURSORS), (names.GROUP_TYPE, names.GROUPS)):
+        (listed,) = bench.manage("QUERY", type_=type_)[2][plural]
+        for entry in (type_, *listed, *listed[names.INFO_PARTITIONS][0]):
+            assert f"`{entry}`" in manual, entry
+        assert f'"{plural}"' in manual
 
 
 # -- who may
