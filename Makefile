@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: help setup run demo crash fuzz interop test check format bench soak connections groups clean
+.PHONY: help setup run demo crash fuzz interop scenarios test check format bench soak connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -30,6 +30,9 @@ run: setup  ## a log node on 127.0.0.1:5672 with its data in ./data
 
 demo: setup  ## a year of temperatures through a log, killed on the way, read back with two clients
 	$(BIN)/python -m examples.temperatures.demo
+
+scenarios: setup  ## the specification's transcripts over the wire, with clients that are not ours (CLIENTS="rhea proton")
+	$(BIN)/python -m tests.scenarios wire $(CLIENTS)
 
 test: setup  ## unit, property, specification and acceptance tests
 	$(BIN)/python -m pytest -n $(JOBS) -m 'not slow'

@@ -1,0 +1,35 @@
+"""docs/scenarios.md, from the files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.scenarios.script import HELP, Section
+
+DOCUMENT: Final = Path(__file__).parent.parent.parent / "docs" / "scenarios.md"
+_HEAD: Final = f"""\
+# What is said and answered
+
+A transcript for each paragraph of sections 4 and 5 of *Event Stream Extensions for AMQP Version 1.0*: commands, and below each what comes
+of it. They run in `make test` in memory, with Qpid Proton's engine as the client, and over the wire with two clients that are not ours
+(`make scenarios`): Qpid Proton for Python and rhea for Node.js. This page is made of `tests/scenarios/*.txt` by
+`python -m tests.scenarios docs`.
+
+A link's name comes first in what comes of a command; times are told as before or after a mark. Links accept nothing by themselves.
+
+```
+{HELP}```
+"""
+
+
+def document(sections: Sequence[Section]) -> str:
+    """The page."""
+    parts = [_HEAD]
+    for section in sections:
+        parts.append(f"\n## {section.number} {section.title}\n")
+        for scenario in section.scenarios:
+            word = "Paragraphs" if "," in scenario.paragraphs else "Paragraph"
+            parts.append(f"\n**{word} {scenario.paragraphs.replace(',', ' and ')}.** {scenario.title}\n\n```")
+            parts += [f"\n{step.line}" + "".join(f"\n    {line}" for line in step.expected) for step in scenario.steps]
+            parts.append("\n```\n")
+    return "".join(parts)

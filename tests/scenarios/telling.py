@@ -1,0 +1,112 @@
+"""What happened, in lines: the same for every client, whatever the order in which independent things arrived.
+
+Lines are ordered by link, in the order of their attaches; of one link: the attach, what it reads, events by partition, outcomes, the end.
+Opaque things are shown as they are; times only as before or after a mark.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from amqp_streams import names
+
+Happening = Mapping[str, Any]
+"""As clients tell it: `event` is opened, attached, detached, delivery, outcome or disconnected, with the fields used here."""
+
+_ORDER: Final = ("opened", "attached", "delivery", "outcome", "detached", "disconnected")
+
+
+class Teller:
+    """Lines for one scenario: it knows the links and the marks."""
+
+    def __init__(self) -> None:
+        self.marks: dict[str, int] = {}
+        self.offsets: dict[str, str] = {}
+        self._links: list[str] = []
+        self._refused: set[str] = set()
+
+    def attaching(self, link: str) -> None:
+        """A link is about to attach."""
+        if link in self._links:
+            self._links.remove(link)
+        self._links.append(link)
+
+    def lines(self, happenings: Iterable[Happening]) -> list[str]:
+        """What these say. Of the same events the same lines, in whatever order they came (but for those of one partition)."""
+        lines: list[tuple[tuple[int, int, int, str], str]] = []
+        for happening in happenings:
+            subject = str(happening.get("link") or happening["connection"])
+            place = self._links.index(subject) if subject in self._links else -1
+            kind = _ORDER.index(happening["event"])
+            for minor, line in self._told(subject, happening):
+                lines.append(((place, kind, minor, "" if place >= 0 else subject), line))
+        return [line for _, line in sorted(lines, key=lambda each: each[0])]
+
+    def _told(self, subject: str, happening: Happening) -> list[tuple[int, str]]:  # noqa: PLR0911  one for each event
+        match happening["event"]:
+            case "opened":
+                wanted = [each for each in happening["offered"] if each.startswith("AMQP_EVENT_STREAMS")]
+                return [(0, f"{subject} is offered {', '.join(wanted)}")]
+            case "attached" if happening["terminus"]:
+                return [(0, f"{subject} attached{self._terms(happening)}")]
+            case "attached":
+                self._refused.add(subject)
+                return []
+            case "detached":
+                how = "refused" if subject in self._refused else "closed"
+                self._refused.discard(subject)
+                return [(0, f"{subject} {how}{_condition(happening)}")]
+            case "delivery":
+                return self._delivered(subject, happening)
+            case "outcome":
+                condition = f" {happening['condition']}" if happening.get("condition") else ""
+                return [(0, f"{subject}: {happening['body']} {happening['outcome']}{condition}")]
+            case _:
+                return [(0, f"{subject} disconnected")]
+
+    def _terms(self, happening: Happening) -> str:
+        properties = happening["properties"]
+        terms = [
+            f"{word} {_number(properties[name])}"
+            for word, name in (("partition", names.PARTITION), ("group", names.CONSUMER_GROUP), ("epoch", names.EPOCH))
+            if name in properties
+        ]
+        terms += [f"filter {name}" for name in sorted(happening.get("filters") or ())]
+        terms += ["durable"] if happening.get("durable") else []
+        return "".join(f", {term}" for term in terms)
+
+    def _delivered(self, subject: str, happening: Happening) -> list[tuple[int, str]]:
+        body, annotations = happening["body"], happening["annotations"]
+        if isinstance(body, dict):
+            return [(0, f"{subject} is told: partition {each['partition']}, {_span(each)}") for each in body["partitions"]]
+        partition, offset, moment = annotations[names.SOURCE_PARTITION], annotations[names.OFFSET], int(annotations[names.TIMESTAMP])
+        self.offsets[body] = offset
+        marks = [f", {'after' if moment > mark else 'before'} {name}" for name, mark in self.marks.items()]
+        others = sorted(set(annotations) - {names.SOURCE_PARTITION, names.OFFSET, names.TIMESTAMP, names.ASSOCIATED_PARTITIONS})
+        key = happening.get("key")
+        words = f"{subject} gets {body}, partition {partition}, offset {offset}{''.join(marks)}"
+        words += (f", key {key}" if key is not None else "") + "".join(f", {name} {annotations[name]}" for name in others)
+        minor = int(partition)
+        told: list[tuple[int, str]] = []
+        if names.ASSOCIATED_PARTITIONS in annotations:
+            told.append((-1, f"{subject} reads partitions {' '.join(annotations[names.ASSOCIATED_PARTITIONS])}"))
+        return [*told, (minor, words)]
+
+
+def _number(value: object) -> object:
+    """Proton's numbers tell their types."""
+    return int(value) if isinstance(value, int) else value
+
+
+def _span(entry: Mapping[str, Any]) -> str:
+    earliest, latest = entry[names.INFO_EARLIEST_OFFSET], entry[names.INFO_LATEST_OFFSET]
+    return "empty" if earliest is None and latest is None else f"{earliest} to {latest}"
+
+
+def _condition(happening: Happening) -> str:
+    condition = happening.get("condition")
+    if not condition:
+        return ""
+    info = happening.get("info") or {}
+    place = f" {info['network-host']}:{_number(info['port'])} {info['address']}" if condition == names.LINK_REDIRECT else ""
+    filters = f" ({info['filter']}, position {info['position']})" if "filter" in info and "position" in info else ""
+    return f" {condition}{place}{filters}"
