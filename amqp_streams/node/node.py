@@ -19,6 +19,7 @@ from amqp_streams.node.permits import require_attach
 from amqp_streams.node.place_requests import CursorRequests, GroupRequests
 from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, carry_out
+from amqp_streams.node.writes import Then
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
 from amqp_streams.streams import info
@@ -273,12 +274,12 @@ class Node:
         """The first `count` of a run went out settled. Only for `presettled` links that `keeps` their place."""
         self._consumers.places.settled(consumer, run.partition.index, run.first, count)
 
-    def flush_cursors(self, now_ms: int, count_max: int | None = None) -> bool:
+    def flush_cursors(self, now_ms: int, count_max: int | None = None, then: Then | None = None) -> bool:
         """Write the places that moved since the last time, those of `count_max` links at most; whether there are more.
 
-        Takes about 20 microseconds for each link. `now_ms`: the wall clock.
+        Takes about 20 microseconds for each link. `now_ms`: the wall clock. If there are no more, `then` is called when all are written.
         """
-        return self._consumers.places.flush(now_ms, count_max)
+        return self._consumers.places.flush(now_ms, count_max, then)
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """A commit came back: the consumers of its partitions that were waiting for more."""

@@ -108,12 +108,19 @@ class Places:
             place.trackers[partition_index].settled(first, count)
             self._moved.add(consumer)
 
-    def flush(self, now_ms: int, count_max: int | None) -> bool:
-        """Write what moved, of so many links at most; whether there is more. `now_ms`: the wall clock."""
+    def flush(self, now_ms: int, count_max: int | None, then: Then | None = None) -> bool:
+        """Write what moved, of so many links at most; whether there is more. `now_ms`: the wall clock.
+
+        If there is no more, `then` is called when everything is written, by whomever: writes end in their order.
+        """
         self._now_ms = now_ms
         for _ in range(len(self._moved) if count_max is None else min(count_max, len(self._moved))):
             self._advance(self._moved.pop())
-        self._write(self._cursors.take_moved(now_ms))
+        changes = self._cursors.take_moved(now_ms)
+        if then is None or self._moved:
+            self._write(changes)
+        else:
+            self._writes.write(changes, then)
         return bool(self._moved)
 
     # -- what is kept

@@ -62,6 +62,7 @@ class ConsumerLink(Link[Consuming]):
         "leaving",
         "presettled",
         "scheduled",
+        "second",
         "size_max",
         "used",
         "watched",
@@ -86,6 +87,7 @@ class ConsumerLink(Link[Consuming]):
         self.leaving: PeerError | None = None
         self.keeps = grant.keeps
         """Its place outlives it: the node is told what is settled."""
+        self.second: bool = lib.pn_link_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
         self.watched = grant.keeps
         """Whether each settlement on it matters to somebody: those of other links are dealt with unseen (`Dispatch.run`)."""
 
@@ -157,6 +159,7 @@ class ConsumerLink(Link[Consuming]):
         """Detach for good, saying why; whoever waits for its place need not wait for the peer's answer."""
         if self.alive and not self.closing:
             self.tell()
+            self.service.confirming.forget(self)  # from here on each delivery is settled as its peer speaks of it
             super().close(error)
             self.service.effects.detached(self)
             self.service.effects.soon()
@@ -195,6 +198,8 @@ class ConsumerLink(Link[Consuming]):
     def disposition(self, delivery: Pointer) -> None:
         """The peer has said something of a delivery. See `report`."""
         if self.keeps and not self.closing:
+            if self.second and self._held(delivery):
+                return
             place = transfers.settle_accepted(delivery)
             if place is not None:
                 self._note(*place)
@@ -202,6 +207,22 @@ class ConsumerLink(Link[Consuming]):
         returned = transfers.settle_outgoing(delivery)
         if returned is not None and not self.closing and not self._returned(returned) and self.keeps:
             self._note(returned.partition, returned.number)
+
+    def _held(self, delivery: Pointer) -> bool:
+        """The receiver settles second: what it is done with is settled when that is on the disk. False: this one is settled now."""
+        place = transfers.done_with(delivery)
+        if place is None:
+            self.service.confirming.let_go(self, delivery)
+            return False
+        self.service.confirming.hold(self, delivery)
+        self._note(*place)
+        return True
+
+    def confirm(self, deliveries: Sequence[Pointer]) -> None:
+        """What the receiver said of these is on the disk."""
+        transfers.settle(deliveries)
+        self._leave_if_settled()
+        self.service.pump_later(self)
 
     def _note(self, partition: int, number: int) -> None:
         """A record is done with. Neighbours, as they mostly are, are told together."""

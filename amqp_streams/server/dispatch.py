@@ -314,6 +314,7 @@ class Dispatch:
                 self._producers.remove(link)
             case ConsumerLink():
                 link.tell()
+                self._service.confirming.forget(link)
                 account.forget(link)
                 self.consumers.discard(link)
         self._service.effects.detached(link, closed=closed)

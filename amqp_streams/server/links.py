@@ -20,6 +20,7 @@ from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
 
 if TYPE_CHECKING:
+    from amqp_streams.server.confirming import Confirming
     from amqp_streams.server.consumer import ConsumerLink
     from amqp_streams.server.control import ReplyLink
     from amqp_streams.server.effects import Effects
@@ -33,6 +34,7 @@ class Service(Protocol):
 
     node: Node
     effects: "Effects"
+    confirming: "Confirming"
     limits: Limits
     container_id: str
 

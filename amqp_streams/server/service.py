@@ -19,6 +19,7 @@ from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.server.channel import ByteChannel
+from amqp_streams.server.confirming import Confirming
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
@@ -105,6 +106,7 @@ class EventService:
             redirects=Redirects(settings.redirects),
         )
         self.effects = Effects(self.node, loop, self.monotonic_ms)
+        self.confirming = Confirming(self.cursors_moved)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.ready = False
         self.connections: set[LiveConnection] = set()
@@ -251,7 +253,7 @@ class EventService:
             self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
 
     def _flush_cursors(self) -> None:
-        more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN)
+        more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN, self.confirming.next_write())
         self._cursor_flush = self._loop.call_later(0, self._flush_cursors) if more else None
 
     def _state_written(self, number: int, failure: StorageError | None) -> None:

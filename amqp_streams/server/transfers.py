@@ -212,6 +212,21 @@ def settle_accepted(delivery: Pointer) -> tuple[int, int] | None:
     return partition, number
 
 
+def done_with(delivery: Pointer) -> tuple[int, int] | None:
+    """Which record a delivery is that was accepted or rejected and that its receiver has not settled: partition, number. None: another."""
+    if lib.pn_delivery_remote_state(delivery) not in (_ACCEPTED, lib.PN_REJECTED) or lib.pn_delivery_settled(delivery):
+        return None
+    tag = lib.pn_delivery_tag(delivery)
+    _, partition, number = _TAG_WHOLE.unpack_from(ffi.buffer(tag.start, tag.size))
+    return partition, number
+
+
+def settle(deliveries: Iterable[Pointer]) -> None:
+    """Settle, whatever their outcome."""
+    for delivery in deliveries:
+        lib.pn_delivery_settle(delivery)
+
+
 def _settle_exception(delivery: Pointer, state: int) -> Returned | None:
     if not lib.pn_delivery_settled(delivery) and state in (0, _RECEIVED):
         return None

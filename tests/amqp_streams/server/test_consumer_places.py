@@ -311,7 +311,8 @@ def step(
             pair = random.choice(alive)
             epoch = random.choice([None, None, None, random.randrange(5)])
             options = {"partition": random.randrange(3), "epoch": epoch} if epoch is not None else {}
-            receiver = pair.receiver("temps", group="g", durable=True, filters=EARLIEST, credit=random.choice([0, 5, 1000]), **options)
+            credit, settle = random.choice([0, 5, 1000]), random.choice([None, SECOND])
+            receiver = pair.receiver("temps", group="g", durable=True, filters=EARLIEST, credit=credit, settle=settle, **options)
             receivers.append((pair, receiver))
         case 5 if alive:
             node.disconnect(random.choice(alive))
@@ -329,7 +330,9 @@ def step(
                 if not pair.lost and receiver.link.state & proton.Endpoint.LOCAL_ACTIVE:
                     if state != proton.Delivery.RELEASED:
                         settled.add((receiver.answered[names.PARTITION], arrived.body))
-                    pair.settle(arrived, state)
+                    arrived.delivery.update(state)
+                    if random.random() < 0.7:
+                        arrived.delivery.settle()
 
 
 @pytest.mark.parametrize("seed", range(30))
