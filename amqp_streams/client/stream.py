@@ -1,6 +1,7 @@
 """Byte streams to a node: TCP, TLS, WebSocket (AMQP over WebSocket, sub-protocol `amqp`), all with one face."""
 
 import asyncio
+import logging
 import ssl
 from typing import Final, Protocol, cast
 
@@ -17,6 +18,9 @@ from amqp_streams.client.options import TlsOptions
 READ_BYTES: Final = 256 << 10
 WRITE_BYTES_MAX: Final = 1 << 20
 """Bytes waiting for the system beyond which `full` is true, and no more should be written."""
+# It shows the bytes of each frame when asked to tell everything, a password's among them; so it is asked by its own name only.
+_FRAMES: Final = logging.getLogger("amqp_streams.client.websocket")
+_FRAMES.setLevel(logging.WARNING)
 _FRAMES_MAX: Final = 128 << 20
 _DATA: Final = frozenset({Opcode.BINARY, Opcode.CONT})
 
@@ -96,7 +100,7 @@ class WebSocketStream(Stream):
 
     def __init__(self, listener: Listener, address: Address) -> None:
         super().__init__(listener)
-        self._websocket = ClientProtocol(parse_uri(str(address)), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX)
+        self._websocket = ClientProtocol(parse_uri(str(address)), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX, logger=_FRAMES)
         self.handshake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def write(self, data: bytes) -> None:
