@@ -60,6 +60,12 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
       [logs.temps]
       partitions = 4
       retention = "7d"
+      [[access]]
+      users = ["alice"]
+      logs = ["temps"]
+      allow = ["send", "receive"]
+
+    SIGHUP reads all of it again: access rules, quotas, redirects, certificates and users take effect at once.
 
     \b
     Examples:

@@ -123,9 +123,6 @@ class Node:
         if address == names.MANAGEMENT or request.dynamic:
             return None
         name = address.removesuffix(names.INFO_SUFFIX) if _wants_info(request) else address
-        place = self.redirects.whole(name) if name not in self._store.logs else None
-        if place is not None:
-            raise place.error(name)
         return self.log(name, permissions)
 
     def _granted(self, request: AttachRequest, log: StoredLog | None, permissions: Permissions) -> Grant:
@@ -208,7 +205,14 @@ class Node:
     # -- logs
 
     def log(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
-        """The log at an address, made now if the node makes logs on demand and these permissions allow it. Raises PeerError: none."""
+        """The log at an address, made now if the node makes logs on demand and these permissions allow it.
+
+        Raises:
+            PeerError: there is none, or another container has all of it.
+        """
+        place = self.redirects.whole(address) if address not in self._store.logs else None
+        if place is not None:
+            raise place.error(address)
         return self._logs.at(address, permissions)
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:

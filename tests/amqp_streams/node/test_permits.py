@@ -39,14 +39,14 @@ def request(address: str | None, *, consumer: bool = False, user: str | None = "
 
 
 def attached(here: Node, asked: AttachRequest) -> Grant:
-    grant = here.attach(asked)
+    grant = here.attach(asked, 0)
     assert not isinstance(grant, Pending)
     return grant
 
 
 def refusal(here: Node, asked: AttachRequest) -> PeerError:
     with pytest.raises(PeerError) as refused:
-        here.attach(asked)
+        here.attach(asked, 0)
     return refused.value
 
 
@@ -56,7 +56,7 @@ def refusal(here: Node, asked: AttachRequest) -> PeerError:
 def test_an_attach_needs_its_right_and_no_other(right: str, address: str, consumer: bool) -> None:
     others = " ".join(other.value for other in Right if other.value != right)
     here = node(access(("alice", "temps", right), ("bob", "temps", others)))
-    here.attach(request(address, consumer=consumer))
+    here.attach(request(address, consumer=consumer), 0)
     error = refusal(here, request(address, consumer=consumer, user="bob"))
     assert error.condition == names.UNAUTHORIZED_ACCESS
     assert error.description == f"user 'bob' has no right {right!r} on 'temps'"
@@ -93,8 +93,8 @@ def test_logs_are_made_on_demand_for_those_who_may_manage_them() -> None:
     error = refusal(here, request("new"))
     assert error.condition == names.UNAUTHORIZED_ACCESS
     assert "to make it on demand: user 'alice' has no right 'manage' on 'new'" in error.description
-    here.attach(request("new", user="bob"))
-    here.attach(request("new"))
+    here.attach(request("new", user="bob"), 0)
+    here.attach(request("new"), 0)
 
 
 @pytest.mark.parametrize(

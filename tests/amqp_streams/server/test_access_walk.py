@@ -209,6 +209,16 @@ def lists(type_: str, key: str, *, own: bool | None = None) -> Callable[[Room, s
     return ask
 
 
+def lists_of(type_: str, key: str) -> Callable[[Room, str], Outcome]:
+    """The same of one log, by its name."""
+
+    def ask(room: Room, log: str) -> Outcome:
+        status, words, body = room.ask("QUERY", type_, log=log)
+        return Outcome(status == 200 and bool(body[key]), words)
+
+    return ask
+
+
 TO = {"position": "@earliest"}
 OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[str]]] = {
     "send": (attach.Producing, sends(), SENDERS),
@@ -233,6 +243,8 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "change a log": ((LOG, "UPDATE"), asks("UPDATE", LOG, 200, **{"retention-ms": 60_000}), MANAGERS),
     "delete a log": ((LOG, "DELETE"), asks("DELETE", LOG, 204), MANAGERS),
     "see a reader's cursor listed": ((CURSOR, "QUERY"), lists(CURSOR, "cursors", own=True), MANAGERS | {"reader"}),
+    "see the cursors of the log": ((CURSOR, "QUERY"), lists_of(CURSOR, "cursors"), MANAGERS | {"reader", "member"}),
+    "see the groups of the log": ((GROUP, "QUERY"), lists_of(GROUP, "groups"), MANAGERS | MEMBERS),
     "see a group's cursor listed": ((CURSOR, "QUERY"), lists(CURSOR, "cursors", own=False), MANAGERS | {"member"}),
     "describe a reader's cursor": ((CURSOR, "READ"), asks("READ", CURSOR, 200), MANAGERS | {"reader"}),
     "describe a group's cursor": ((CURSOR, "READ"), asks("READ", CURSOR, 200, group="billing"), MANAGERS | {"member"}),

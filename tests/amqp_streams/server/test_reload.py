@@ -187,6 +187,18 @@ def test_a_log_that_moved_away_whole_sends_everybody_there() -> None:
     assert [link.refused for link in links] == [names.LINK_REDIRECT] * 3
     assert alice.receiver("temps").refused == alice.sender("tests").refused == names.LINK_REDIRECT
     assert alice.receiver("temps/$info").refused is None
+    [relayed] = alice.send(alice.sender(None), proton.Message(address="tests"))
+    assert relayed.condition == names.LINK_REDIRECT
+    assert "b.example:5673" in relayed.delivery.remote.condition.description
+
+
+def test_a_stranger_does_not_learn_where_a_log_is() -> None:
+    bench = Bench(redirects=[Redirect(log="t*", host="b.example", port=5673)], access=[rule("alice", "temps", "send")])
+    alice, bob = bench.pair("alice"), bench.pair("bob")
+    assert alice.sender("temps").refused == names.LINK_REDIRECT
+    assert bob.sender("temps").refused == bob.receiver("tests").refused == names.UNAUTHORIZED_ACCESS
+    [relayed] = bob.send(bob.sender(None), proton.Message(address="tests"))
+    assert relayed.condition == names.UNAUTHORIZED_ACCESS
 
 
 # -- who is in
