@@ -252,7 +252,10 @@ def test_a_full_disk_refuses_and_heals_and_leaves_nothing_lying_about(failing: t
     files.space = files._used() + 10
     for _ in range(3):
         assert "No space left" in str(hand.keep({"b": b"x" * 5000}))
+    break_on(files, "pwritev", errno.ENOSPC)
+    assert "No space left" in str(hand.keep({}))
     assert not [path for path in files.paths() if path.suffix == ".tmp"]
+    break_on(files, "nothing")
     files.space = None
     assert hand.keep({}) is None
     assert everything(killed(files)) == {"a": b"1", "b": b"x" * 5000}
@@ -302,6 +305,15 @@ def test_a_full_disk_at_opening_keeps_what_is_read_until_there_is_room() -> None
     assert everything(killed(files)).keys() == everything(again).keys()
 
 
+def test_what_is_found_at_opening_is_synced_before_it_is_believed() -> None:
+    """Otherwise the power could still take back what a node that opened the directory has told others."""
+    files = FaultyFiles()
+    open_inline(files, sync=Sync.parse("never")).keep({"a": b"1"})
+    assert killed(files).store.states.get("a") == b"1"
+    files.power_loss()
+    assert open_inline(files).store.states.get("a") == b"1"
+
+
 def test_with_an_interval_a_failed_sync_has_everything_written_anew(tmp_path: Path) -> None:
     files = FaultyFiles()
     hand = open_inline(files, sync=Sync.parse("interval:1000"))
@@ -329,3 +341,30 @@ def test_whatever_is_lost_with_the_power_a_write_is_there_as_a_whole_or_not_at_a
     if str(sync) == "always":
         assert again.store.states.get("a") == b"%d" % number
     assert Severity.DAMAGE not in [severity for severity, _ in findings(again)]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_fails_and_whenever_the_power_goes_what_ended_well_is_there(seed: int) -> None:
+    """Errors at any operation, short writes; each opening finds the values as after the last write that ended well, or a later one."""
+    rng = random.Random(seed)
+    files, states = FaultyFiles(), [dict[str, bytes]()]
+    faults = [errno.EIO, errno.ENOSPC, -1]
+    for _ in range(6):
+        files.fault = lambda operation, path: 0
+        hand = open_inline(files)
+        assert everything(hand) in states
+        assert Severity.DAMAGE not in [severity for severity, _ in findings(hand)]
+        states, chance = [everything(hand)], rng.choice([0.0, 0.1, 0.5])
+
+        def fault(operation: str, path: Path, chance: float = chance) -> int:
+            ours = path.name.startswith(FILE) or (operation == "fsync_dir" and path == ROOT)
+            number = rng.choice(faults) if ours and rng.random() < chance else 0
+            return 0 if number < 0 and operation != "pwritev" else number
+
+        files.fault = fault
+        for number in range(rng.randint(1, 30)):
+            changes: Write = {f"{rng.randrange(6)}": rng.randbytes(rng.choice([3, 800])) for _ in range(3)} | {"n": b"%d" % number}
+            states.append(apply(states[-1], changes))
+            if hand.keep(changes) is None:
+                del states[:-1]
+        files.power_loss(rng)
