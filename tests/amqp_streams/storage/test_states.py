@@ -252,11 +252,11 @@ def test_a_full_disk_refuses_and_heals_and_leaves_nothing_lying_about(failing: t
     files.space = files._used() + 10
     for _ in range(3):
         assert "No space left" in str(hand.keep({"b": b"x" * 5000}))
+    files.space = None
     break_on(files, "pwritev", errno.ENOSPC)
     assert "No space left" in str(hand.keep({}))
     assert not [path for path in files.paths() if path.suffix == ".tmp"]
     break_on(files, "nothing")
-    files.space = None
     assert hand.keep({}) is None
     assert everything(killed(files)) == {"a": b"1", "b": b"x" * 5000}
 
