@@ -1,0 +1,152 @@
+"""Links that share a session, links with names of their own, drains: the sans-IO core and a scripted Proton peer."""
+
+from typing import Any
+
+import proton
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_streams.client.errors import LinkError, SessionError
+from amqp_streams.client.happenings import Attached, Detached
+from amqp_streams.client.links import SharedSession
+from amqp_streams.client.options import ACCEPTED
+from tests.amqp_streams.client import peer as peers
+from tests.amqp_streams.client.pairs import Pair, message, opened, receiver
+
+
+def attached(pair: Pair, shared: SharedSession, address: str, credit: int = 0) -> Any:
+    link = pair.client.open_receiver(address, shared=shared)
+    assert Attached(link) in pair.run()
+    link.grant(credit)
+    pair.run()
+    return link
+
+
+def test_links_share_a_session_that_begins_with_the_first_and_ends_with_the_last() -> None:
+    pair, shared = opened(), SharedSession()
+    one, two = attached(pair, shared, "one"), attached(pair, shared, "two")
+    assert one.session_pointer == two.session_pointer
+    pair.client.close_link(one)
+    pair.run()
+    assert shared.proton_session is not None
+    assert two.alive
+    pair.client.close_link(two)
+    pair.run()
+    assert shared.proton_session is None
+    assert pair.client._closing == pair.client._detaching == {}
+    three = attached(pair, shared, "three")
+    assert three.alive
+
+
+def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others() -> None:
+    pair, shared = opened(), SharedSession()
+    stays = attached(pair, shared, "stays", credit=5)
+    for _ in range(5):
+        pair.node.outgoing["goes"].extend(message(number) for number in range(20))
+        goes = attached(pair, shared, "goes", credit=10)
+        [theirs] = [link for link in pair.peer.senders if link.source.address == "goes"]
+        pair.peer.senders.remove(theirs)
+        theirs.condition = proton.Condition("amqp:link:detach-forced", "moved")
+        theirs.close()
+        [detached] = pair.run()
+        assert isinstance(detached, Detached)
+        assert detached.link is goes
+        assert isinstance(detached.error, LinkError)
+        assert not goes.alive
+        assert goes.take(10) == ([], [], 0)
+        pair.node.outgoing["goes"].clear()
+    pair.node.outgoing["stays"].extend(message(number) for number in range(3))
+    pair.peer.work()
+    pair.run()
+    messages, deliveries, _ = stays.take(10)
+    assert messages == [message(number) for number in range(3)]
+    assert stays.proton_session.incoming_bytes == 0
+    stays.settle(deliveries, ACCEPTED)
+    pair.run()
+    assert [state for state, _ in pair.node.outcomes if state] == [int(peers.ACCEPTED)] * 3, "what was unread has no outcome"
+    assert pair.client._detaching == {}
+
+
+def test_a_session_that_the_peer_ends_ends_all_its_links() -> None:
+    pair, shared = opened(), SharedSession()
+    links = {attached(pair, shared, name) for name in ("a", "b", "c")}
+    alone = receiver(pair, "alone")
+    session = pair.node.attaches[0].session
+    session.condition = proton.Condition("amqp:internal-error", "broken")
+    session.close()
+    happenings = pair.run()
+    assert {happening.link for happening in happenings if isinstance(happening, Detached)} == links
+    assert all(isinstance(happening.error, SessionError) for happening in happenings if isinstance(happening, Detached))
+    assert alone.alive
+    assert attached(pair, shared, "d").alive
+    assert pair.client._closing == {}
+
+
+def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link() -> None:
+    pair, shared = opened(), SharedSession()
+    keeper = attached(pair, shared, "keeper")
+    for _ in range(3):
+        link = pair.client.open_receiver("log", name="sub", durable=True, shared=shared)
+        assert Attached(link) in pair.run()
+        assert link.name == "sub"
+        assert link.durable
+        pair.peer.senders.pop().close()
+        happenings, output = pair.client.receive(pair.peer.take_output()), pair.client.take_output()
+        assert [type(happening) for happening in happenings] == [Detached]
+        assert output  # the detach is on its way, and the next attach follows in the same breath
+        pair.peer.receive(output)
+    pair.run()
+    assert keeper.alive
+    assert not keeper.durable
+
+
+@given(st.lists(st.tuples(st.sampled_from(["open", "close", "forced", "run"]), st.integers(0, 3)), max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, int]]) -> None:
+    pair, sessions = opened(), [SharedSession(), SharedSession()]
+    links: list[Any] = []
+    for step, number in steps:
+        if step == "open":
+            link = pair.client.open_receiver(f"log-{number}", shared=sessions[number % 2])
+            links.append(link)
+        elif step == "close" and links:
+            pair.client.close_link(links.pop(number % len(links)))
+        elif step == "forced" and pair.peer.senders:
+            theirs = pair.peer.senders.pop(number % len(pair.peer.senders))
+            theirs.close()
+        pair.run()
+        links = [link for link in links if link.alive]
+        for link in links:
+            link.grant(1)
+        for name in range(4):
+            pair.node.outgoing[f"log-{name}"].append(message(name))
+        pair.peer.work()
+    for link in links:
+        pair.client.close_link(link)
+    pair.run()
+    pair.client.receive(b"")
+    assert pair.client._links == pair.client._closing == pair.client._detaching == {}
+    assert all(session.proton_session is None and not session.links for session in sessions)
+
+
+def test_a_drain_is_over_when_the_peer_has_sent_what_it_has_and_given_back_the_rest() -> None:
+    pair = opened()
+    link = receiver(pair, "log", credit=10)
+    pair.node.outgoing["log"].extend(message(number) for number in range(3))
+    link.drain(5)
+    pair.run()
+    assert link.draining
+    assert len(link.take(10)[0]) == 3
+    pair.node.drains = True
+    pair.peer.work()
+    pair.run()
+    assert not link.draining
+    assert link.take_drained() == 12
+    assert link.take_drained() == 0
+    assert link.credit == 0
+    link.grant(2)
+    pair.node.outgoing["log"].extend(message(number) for number in range(3))
+    pair.run()
+    pair.peer.work()
+    pair.run()
+    assert len(link.take(10)[0]) == 2
