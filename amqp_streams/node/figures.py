@@ -27,7 +27,7 @@ class GroupFigures:
 def group_figures(logs: Iterable[StoredLog], groups: Groups, places: Places) -> Iterator[GroupFigures]:
     """Of every group that has links, epochs or a place, by log and name. Cheap: touches no file."""
     for log in logs:
-        kept = {cursor.key.group: cursor for cursor in places.of_log(log) if cursor.key.group is not None}
+        kept = {cursor.key.group: cursor for cursor in places.of_groups(log) if cursor.key.group is not None}
         owned = groups.of(log)
         for group in sorted((kept.keys() | set(owned.groups())) - {UNNAMED}):
             holders = owned.holders(group)

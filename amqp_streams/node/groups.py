@@ -59,7 +59,7 @@ class Groups:
 
     def tick(self, now_ms: int) -> None:
         """Time passed."""
-        for log, _ in list(self._owned.values()):
+        for log in [log for log, ownership in self._owned.values() if ownership.groups()]:
             self.carry_out(log, self.of(log).tick(now_ms), now_ms)
 
     def carry_out(self, log: StoredLog, changes: Sequence[Change], now_ms: int) -> None:

@@ -99,7 +99,7 @@ class Node:
 
     # -- links
 
-    def attach(self, request: AttachRequest, now_ms: int = 0) -> Grant | Pending:
+    def attach(self, request: AttachRequest, now_ms: int) -> Grant | Pending:
         """Decide on an attach. `Pending` is answered later, by an effect.
 
         Raises:
@@ -146,7 +146,7 @@ class Node:
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         return Producing(log, partition, elsewhere=elsewhere)
 
-    def detach(self, link: Grant | Pending, now_ms: int = 0, *, closed: bool = False) -> None:
+    def detach(self, link: Grant | Pending, now_ms: int, *, closed: bool = False) -> None:
         """Forget a link, or an attach that is not answered yet. `closed`: its peer ended it for good, rather than losing it."""
         self._now_ms = now_ms
         if isinstance(link, Consuming | Pending):
@@ -279,11 +279,22 @@ class Node:
         self._consumers.places.settled(consumer, run.partition.index, run.first, count)
 
     def flush_cursors(self, now_ms: int, count_max: int | None = None, then: Then | None = None) -> bool:
-        """Write the places that moved since the last time, those of `count_max` links at most; whether there are more.
+        """Begin to write the places that have moved, or go on with it: those of `count_max` links at most; whether there are more of them.
 
-        Takes about 20 microseconds for each link. `now_ms`: the wall clock. If there are no more, `then` is called when all are written.
+        Takes about 20 microseconds for each link. `now_ms`: the wall clock. `then`, given when it begins (`flushing_cursors` is false), is
+        called when all are written. Places that move meanwhile are for the next time (`cursors_waiting`).
         """
         return self._consumers.places.flush(now_ms, count_max, then)
+
+    @property
+    def flushing_cursors(self) -> bool:
+        """Whether `flush_cursors` has begun and is to go on."""
+        return self._consumers.places.flushing
+
+    @property
+    def cursors_waiting(self) -> bool:
+        """Whether places moved that no `flush_cursors` has begun to write."""
+        return self._consumers.places.waiting
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """A commit came back: the consumers of its partitions that were waiting for more."""

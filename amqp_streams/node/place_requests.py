@@ -133,7 +133,7 @@ class GroupRequests:
         return Answer(management.NO_CONTENT, "deleted", {})
 
     def _of(self, log: StoredLog) -> Sequence[str]:
-        kept = {cursor.key.group for cursor in self.places.of_log(log) if cursor.key.group is not None}
+        kept = {cursor.key.group for cursor in self.places.of_groups(log) if cursor.key.group is not None}
         return sorted((kept | set(self.groups.of(log).groups())) - {UNNAMED})
 
     def _found(self, request: Request, log: StoredLog) -> str:

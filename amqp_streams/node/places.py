@@ -24,7 +24,20 @@ class Places:
         self._cursors = Cursors(states.items(PREFIX), cursors_max=cursors_max)
         self._followers: dict[Cursor, set[Consuming]] = {}
         self._moved: set[Consuming] = set()
+        self._writing: set[Consuming] = set()
+        """Of those that had moved when a flush began, the ones that it has not come to."""
+        self._then: Then | None = None
         self._now_ms = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something moved that no flush has begun to write."""
+        return bool(self._moved)
+
+    @property
+    def flushing(self) -> bool:
+        """Whether a flush has begun that is to go on."""
+        return bool(self._writing)
 
     # -- links
 
@@ -87,6 +100,7 @@ class Places:
         self._advance(consumer)
         consumer.place = None
         self._moved.discard(consumer)
+        self._writing.discard(consumer)
         followers = self._followers.get(place.cursor, set())
         followers.discard(consumer)
         if not followers:
@@ -109,25 +123,35 @@ class Places:
             self._moved.add(consumer)
 
     def flush(self, now_ms: int, count_max: int | None, then: Then | None = None) -> bool:
-        """Write what moved, of so many links at most; whether there is more. `now_ms`: the wall clock.
+        """Begin to write what moved, or go on with it: of so many links at most; whether there is more of it.
 
-        If there is no more, `then` is called when everything is written, by whomever: writes end in their order.
+        `now_ms`: the wall clock. `then`, given when it begins, is called when all of it is written. What moves meanwhile waits.
         """
         self._now_ms = now_ms
-        for _ in range(len(self._moved) if count_max is None else min(count_max, len(self._moved))):
-            self._advance(self._moved.pop())
+        if not self._writing:
+            self._writing, self._moved = self._moved, set()
+            self._then = then
+        for _ in range(len(self._writing) if count_max is None else min(count_max, len(self._writing))):
+            self._advance(self._writing.pop())
         changes = self._cursors.take_moved(now_ms)
-        if then is None or self._moved:
+        if self._then is None or self._writing:
             self._write(changes)
-        else:
-            self._writes.write(changes, then)
-        return bool(self._moved)
+        else:  # writes end in their order: this one is the last
+            self._writes.write(changes, self._then)
+            self._then = None
+        return bool(self._writing)
 
     # -- what is kept
 
     def of_log(self, log: StoredLog) -> Sequence[Cursor]:
         """A log's cursors, where they are this moment."""
-        cursors = self._cursors.of_log(log.incarnation)
+        return self._present(self._cursors.of_log(log.incarnation))
+
+    def of_groups(self, log: StoredLog) -> Sequence[Cursor]:
+        """Those of a log's consumer groups alone."""
+        return self._present([cursor for cursor in self._cursors.of_log(log.incarnation) if cursor.key.group is not None])
+
+    def _present(self, cursors: Sequence[Cursor]) -> Sequence[Cursor]:
         for cursor in cursors:
             for consumer in self._followers.get(cursor, ()):
                 self._advance(consumer)
@@ -170,6 +194,7 @@ class Places:
             for consumer in self._followers.pop(cursor, ()):
                 consumer.place = None
                 self._moved.discard(consumer)
+                self._writing.discard(consumer)
         self._write(self._cursors.remove(cursors))
 
     def _advance(self, consumer: Consuming) -> None:

@@ -253,8 +253,11 @@ class EventService:
             self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
 
     def _flush_cursors(self) -> None:
-        more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN, self.confirming.next_write())
+        then = None if self.node.flushing_cursors else self.confirming.next_write()
+        more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN, then)
         self._cursor_flush = self._loop.call_later(0, self._flush_cursors) if more else None
+        if self.node.cursors_waiting:
+            self.cursors_moved()
 
     def _state_written(self, number: int, failure: StorageError | None) -> None:
         if failure is not None:
@@ -293,7 +296,7 @@ class EventService:
         for connection in tuple(self.connections):
             connection.tick(now_ms)
         self.node.tick(now_ms)
-        self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN)
+        self.cursors_moved()  # nothing may have, but then the node knows the date again
         self.effects.carry_out()
         for consumer in self.node.consumers():
             link = consumer.carrier
@@ -315,7 +318,8 @@ class EventService:
         """Nobody is connected any more: write what is to outlive the process. The store is closed next."""
         if self._cursor_flush is not None:
             self._cursor_flush.cancel()
-            self.node.flush_cursors(self.now_ms())
+            while self.node.flushing_cursors or self.node.cursors_waiting:
+                self.node.flush_cursors(self.now_ms())
 
     # -- status
 

@@ -92,7 +92,10 @@ class Cursors:
         """
         loaded = [decoded(key, value) for key, value in items]
         self._cursors_max: Final = cursors_max
-        self._cursors: dict[CursorKey, Cursor] = {cursor.key: cursor for cursor in loaded}
+        self._cursors: dict[CursorKey, Cursor] = {}
+        self._of_log: dict[str, dict[CursorKey, Cursor]] = {}
+        for cursor in loaded:
+            self._add(cursor)
         self._dirty: dict[Cursor, None] = {}
         self._now_ms = max((cursor.updated_ms for cursor in loaded), default=0)
 
@@ -114,7 +117,7 @@ class Cursors:
         if found is None and len(self._cursors) >= self._cursors_max:
             description = f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
-        cursor = self._cursors.setdefault(key, found or Cursor(key, user))
+        cursor = found or self._add(Cursor(key, user))
         begins = {
             each.index: start(each) if each.index not in cursor.positions else each.end
             for each in partitions
@@ -161,6 +164,10 @@ class Cursors:
         gone = [cursor for cursor in cursors if self._cursors.pop(cursor.key, None) is cursor]
         for cursor in gone:
             self._dirty.pop(cursor, None)
+            of_log = self._of_log[cursor.key.incarnation]
+            del of_log[cursor.key]
+            if not of_log:
+                del self._of_log[cursor.key.incarnation]
         return dict.fromkeys(cursor.key.state for cursor in gone)
 
     def keep_logs(self, incarnations: Collection[str]) -> Changes:
@@ -173,10 +180,14 @@ class Cursors:
 
     def of_log(self, incarnation: str) -> Sequence[Cursor]:
         """A log's cursors: its groups' by name, then its links' by container and name."""
-        return sorted((cursor for cursor in self._cursors.values() if cursor.key.incarnation == incarnation), key=_listed)
+        return sorted(self._of_log.get(incarnation, {}).values(), key=_listed)
 
     def __len__(self) -> int:
         return len(self._cursors)
+
+    def _add(self, cursor: Cursor) -> Cursor:
+        self._cursors[cursor.key] = self._of_log.setdefault(cursor.key.incarnation, {})[cursor.key] = cursor
+        return cursor
 
     def _changes(self, cursors: Iterable[Cursor]) -> Changes:
         changes: Changes = {}

@@ -21,7 +21,7 @@ from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach
 
 def refusal(node: Node, request: AttachRequest) -> PeerError:
     with pytest.raises(PeerError) as refused:
-        node.attach(request)
+        node.attach(request, 0)
     return refused.value
 
 
@@ -46,7 +46,7 @@ def bench() -> Bench:
     ],
 )
 def test_each_address_has_its_kind_of_link(bench: Bench, request_: AttachRequest, kind: type[Grant]) -> None:
-    assert isinstance(bench.node.attach(request_), kind)
+    assert isinstance(bench.attach(request_), kind)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_an_unknown_address_says_how_to_create_the_log(bench: Bench) -> None:
 
 def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
     bench = Bench(auto_create_partitions=3)
-    grant = bench.node.attach(attach("made"))
+    grant = bench.attach(attach("made"))
     assert isinstance(grant, Producing)
     assert len(grant.log.partitions) == 3
     assert bench.node.counters["made"] == LogCounters()
@@ -89,13 +89,13 @@ def test_unknown_addresses_become_logs_where_that_is_wanted() -> None:
 def test_strangers_make_only_as_many_logs_as_the_node_serves_partitions() -> None:
     """Each partition is a folder, files and memory: neither attaching to made-up names nor requests may pile them up."""
     node = Node(MemoryStore(), sync="always", new_id=iter("abcdefgh").__next__, auto_create_partitions=3, partitions_max=7)
-    node.attach(attach("one"))
-    node.attach(attach("two"))
+    node.attach(attach("one"), 0)
+    node.attach(attach("two"), 0)
     assert refusal(node, attach("three")).condition == names.RESOURCE_LIMIT_EXCEEDED
     request = Request("CREATE", names.LOG_TYPE, "three", {"partitions": 2}, None, None)
     assert node.manage(request).status == 403
     assert node.manage(replace(request, body={"partitions": 1})).status == 201
-    node.attach(attach("one"))
+    node.attach(attach("one"), 0)
 
 
 def test_a_log_that_cannot_be_made_is_a_failure_of_ours() -> None:
@@ -106,7 +106,7 @@ def test_a_log_that_cannot_be_made_is_a_failure_of_ours() -> None:
 
     bench.store.create = broken  # type: ignore[assignment]
     with pytest.raises(StorageError):
-        bench.node.attach(attach("made"))
+        bench.attach(attach("made"))
 
 
 def test_a_bound_consumer_has_one_partition_and_nothing_to_announce(bench: Bench) -> None:
@@ -117,15 +117,15 @@ def test_a_bound_consumer_has_one_partition_and_nothing_to_announce(bench: Bench
 
 
 def test_links_are_known_by_their_log_until_they_detach(bench: Bench) -> None:
-    grants = [bench.node.attach(each) for each in (attach(), attach(consumer=True), attach("temps/$info", consumer=True))]
+    grants = [bench.attach(each) for each in (attach(), attach(consumer=True), attach("temps/$info", consumer=True))]
     assert set(bench.node.links_of("temps")) == set(grants)
     assert list(bench.node.consumers()) == [grants[1]]
     for grant in grants:
-        bench.node.detach(grant)
-        bench.node.detach(grant)
+        bench.detach(grant)
+        bench.detach(grant)
     assert bench.node.links_of("temps") == ()
-    bench.node.detach(Relaying())
-    bench.node.detach(Managing())
+    bench.detach(Relaying())
+    bench.detach(Managing())
 
 
 # -- reading
@@ -163,8 +163,8 @@ def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_
 
 def test_a_thousand_consumers_without_credit_cost_an_append_nothing(bench: Bench) -> None:
     """Only those that asked for more, which takes credit, and found nothing wait to be woken; nobody else is looked at."""
-    idle = [bench.node.attach(attach(consumer=True)) for _ in range(1000)]
-    eager = bench.node.attach(attach(consumer=True))
+    idle = [bench.attach(attach(consumer=True)) for _ in range(1000)]
+    eager = bench.attach(attach(consumer=True))
     assert isinstance(eager, Consuming)
     assert bench.node.next_run(eager, 10) is None
     assert bench.append(0) == {eager}
@@ -175,7 +175,7 @@ def test_a_thousand_consumers_without_credit_cost_an_append_nothing(bench: Bench
 def test_a_detached_consumer_is_not_woken(bench: Bench) -> None:
     consumer = bench.consume()
     assert bench.read(consumer) == []
-    bench.node.detach(consumer)
+    bench.detach(consumer)
     assert bench.append(0, 1) == set()
 
 
@@ -220,7 +220,7 @@ def test_a_record_is_read_again_by_its_number(bench: Bench) -> None:
 
 def test_a_record_that_retention_removed_cannot_be_read_again(bench: Bench) -> None:
     log = bench.node.create("short", LogSettings(retention_ms=1000, segment_ms=1000))
-    consumer = bench.node.attach(attach("short", consumer=True))
+    consumer = bench.attach(attach("short", consumer=True))
     assert isinstance(consumer, Consuming)
     partition = log.partitions[0]
     partition.append([b"x"], b"\0", NOW)
@@ -245,7 +245,7 @@ def test_what_was_skipped_is_told_in_words(bench: Bench) -> None:
 
 
 def test_information_is_of_this_moment(bench: Bench) -> None:
-    grant = bench.node.attach(attach("temps/$info", consumer=True))
+    grant = bench.attach(attach("temps/$info", consumer=True))
     assert isinstance(grant, Informing)
     before = bench.node.info_message(grant)
     bench.append(0)
@@ -253,7 +253,7 @@ def test_information_is_of_this_moment(bench: Bench) -> None:
 
 
 def test_information_on_a_link_that_is_attached_follows_changed_settings(bench: Bench) -> None:
-    grant = bench.node.attach(attach("temps/$info", consumer=True))
+    grant = bench.attach(attach("temps/$info", consumer=True))
     assert isinstance(grant, Informing)
     bench.manage("UPDATE", "temps", retention_ms=5000)
     answer, _ = decode(bench.node.info_message(grant))
@@ -263,16 +263,16 @@ def test_information_on_a_link_that_is_attached_follows_changed_settings(bench: 
 
 
 def test_answers_are_found_by_any_address_of_their_link(bench: Bench) -> None:
-    own = bench.node.attach(attach("$management", consumer=True, peer_address="my-answers"))
-    made_up = bench.node.attach(attach(None, consumer=True, dynamic=True))
-    nameless = bench.node.attach(attach("$management", consumer=True))
+    own = bench.attach(attach("$management", consumer=True, peer_address="my-answers"))
+    made_up = bench.attach(attach(None, consumer=True, dynamic=True))
+    nameless = bench.attach(attach("$management", consumer=True))
     assert isinstance(own, Replying)
     assert isinstance(made_up, Replying)
     assert isinstance(nameless, Replying)
     assert own.addresses == {"my-answers"}
     assert len(made_up.addresses) == len(nameless.addresses) == 1
     assert all(address.startswith("$reply.") for address in made_up.addresses | nameless.addresses)
-    bench.node.detach(own)
+    bench.detach(own)
 
 
 def test_logs_are_created_described_listed_changed_and_deleted_by_request(bench: Bench) -> None:
@@ -351,7 +351,7 @@ def test_a_disk_that_fails_a_request_is_a_server_error(bench: Bench) -> None:
 
 
 def test_events_go_in_through_the_intake(bench: Bench) -> None:
-    grant = bench.node.attach(attach())
+    grant = bench.attach(attach())
     assert isinstance(grant, Producing)
     receipt = bench.node.receive(grant, [b"\x00\x53\x75\xa0\x01a", b"garbage"], NOW)
     assert [index for index, _ in receipt.refused] == [1]

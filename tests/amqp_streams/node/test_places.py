@@ -175,11 +175,21 @@ def test_many_places_are_written_in_bites(bench: Bench) -> None:
     for consumer in consumers:
         bench.settle(consumer, *bench.read(consumer))
     written = bench.store.states.written
-    assert [bench.node.flush_cursors(NOW, 2) for _ in range(4)] == [True, True, False, False]
+    told: list[StorageError | None] = []
+    assert bench.node.flush_cursors(NOW, 2, lambda failure, _now_ms: told.append(failure))
+    assert (bench.node.flushing_cursors, bench.node.cursors_waiting) == (True, False)
+    bench.append(1)
+    bench.read(consumers[0])
+    assert bench.node.cursors_waiting, "for the next time: this one has an end, however much moves meanwhile"
+    assert bench.node.flush_cursors(NOW, 2)
+    bench.complete()
+    assert told == []
+    assert not bench.node.flush_cursors(NOW, 2)
     assert bench.store.states.written == written + 3
     bench.complete()
+    assert told == [None]
     bench.restart()
-    assert [bench.read(bench.consume(durable(str(index)))) for index in range(5)] == [[]] * 5
+    assert [bench.read(bench.consume(durable(str(index)))) for index in range(5)] == [[(1, 0)]] * 5
 
 
 def test_retention_that_overtook_a_place_is_told(bench: Bench) -> None:
