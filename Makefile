@@ -55,6 +55,10 @@ fuzz: setup  ## inputs that nobody would send, for SECONDS, against everything t
 	  || echo "atheris has no wheel for this machine: the pure targets go without coverage"
 	$(BIN)/python -m fuzz run --seconds $(SECONDS) $(FUZZ_ARGS)
 
+SEEDS ?= 200
+sim: setup  ## SEEDS runs of a node with its groups while members die and writes fail, each from its seed (SEED=n repeats one)
+	SIM_SEEDS=$(SEEDS) SIM_SEED=$(SEED) $(BIN)/python -m pytest tests/simulation -n $(JOBS) --timeout 600
+
 CLIENTS ?=
 interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea proton")
 	interop/run.sh $(CLIENTS)

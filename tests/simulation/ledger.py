@@ -1,0 +1,136 @@
+"""What was told to peers and what the disk has, held against each thing that the node does.
+
+Checked here: one owner a partition and group; epochs never fall; each link gets its partitions' records one after the other; whoever goes
+on at a kept place begins at the lowest unsettled record, or, after a crash, no further back than the disk had it.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from amqp_streams.streams.attach import AttachRequest, Consuming, Pending
+
+Spot = tuple[str, int]
+"""A kept place, by its group or its link, in one partition."""
+
+
+@dataclass(eq=False)
+class Link:
+    """A consumer's link as both its ends see it."""
+
+    request: AttachRequest
+    answer: Consuming | Pending
+    alive: bool = True
+    leaving: bool = False
+    next: dict[int, int] = field(default_factory=dict)
+    unsettled: dict[tuple[int, int], None] = field(default_factory=dict)
+
+    @property
+    def grant(self) -> Consuming:
+        assert isinstance(self.answer, Consuming)
+        return self.answer
+
+    def spot(self, index: int) -> Spot:
+        group = self.grant.group
+        return (f"group {group}" if group else f"link {self.request.container} {self.request.link}", index)
+
+
+@dataclass
+class Place:
+    """`position`: the lowest record not settled. `beyond`: those after it that are. `floor`: where the disk has it at least.
+
+    `done`: the highest position there ever was; what is delivered below it is a repetition.
+    """
+
+    position: int
+    floor: int
+    done: int
+    beyond: set[int] = field(default_factory=set)
+    crashed: bool = False
+
+
+class Ledger:
+    """All that is known outside the node."""
+
+    def __init__(self) -> None:
+        self.places: dict[Spot, Place] = {}
+        self.owners: dict[tuple[str, int], Link] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
+        self.rising: dict[Spot, int] = {}
+        self.repeated = Counter[Spot]()
+        """Records delivered again that had been settled before: a crash lost that."""
+        self.counts = {"granted": 0, "delivered": 0, "left": 0, "stolen": 0, "crashes": 0}
+
+    def granted(self, link: Link) -> None:
+        grant = link.grant
+        self.counts["granted"] += 1
+        link.next = dict(grant.reader.positions)
+        if grant.group is not None:
+            owned = grant.group, grant.partitions[0].index
+            assert owned not in self.owners, f"two owners of {owned}"
+            self.owners[owned] = link
+            assert grant.epoch is not None
+            assert grant.epoch >= self.epochs.get(owned, 0), f"the epoch of {owned} fell"
+            self.epochs[owned] = grant.epoch
+        for index, position in link.next.items():
+            self._resumed(link.spot(index), position)
+
+    def _resumed(self, spot: Spot, position: int) -> None:
+        place = self.places.setdefault(spot, Place(position, position, position))
+        if place.crashed:
+            assert place.floor <= position <= place.position, f"{spot} is at {position}: {place}"
+            self.places[spot] = Place(position, place.floor, place.done)
+        else:
+            assert position == place.position, f"{spot} is at {position}: {place}"
+
+    def delivered(self, link: Link, index: int, first: int, count: int) -> None:
+        assert link.alive, "a link that is gone gets nothing"
+        assert not link.leaving, "a link that leaves gets nothing"
+        if link.grant.group is not None:
+            assert self.owners[link.grant.group, index] is link
+        assert link.next[index] == first, "nothing is skipped or doubled on a link"
+        link.next[index] = first + count
+        link.unsettled.update(dict.fromkeys((index, number) for number in range(first, first + count)))
+        self.counts["delivered"] += count
+        self.repeated[link.spot(index)] += max(0, min(count, self.places[link.spot(index)].done - first))
+
+    def settled(self, link: Link, index: int, number: int) -> None:
+        del link.unsettled[index, number]
+        if not link.alive:
+            return
+        place = self.places[link.spot(index)]
+        place.beyond.add(number)
+        while place.position in place.beyond:
+            place.beyond.remove(place.position)
+            place.position += 1
+        place.done = max(place.done, place.position)
+
+    def ended(self, link: Link) -> None:
+        """What was settled beyond an unsettled record is not remembered."""
+        if not link.alive:
+            return
+        link.alive = False
+        if isinstance(link.answer, Consuming):
+            self.owners = {owned: owner for owned, owner in self.owners.items() if owner is not link}
+            for index in link.next:
+                place = self.places[link.spot(index)]
+                place.beyond.clear()
+                self.rising[link.spot(index)] = place.position
+
+    def flushed(self) -> None:
+        for spot, place in self.places.items():
+            if not place.crashed:
+                self.rising[spot] = place.position
+
+    def written(self) -> None:
+        """All that was on its way to the disk is there."""
+        for spot, position in self.rising.items():
+            self.places[spot].floor = position
+        self.rising.clear()
+
+    def crashed(self) -> None:
+        self.counts["crashes"] += 1
+        self.owners.clear()
+        self.rising.clear()
+        for place in self.places.values():
+            place.crashed = True
+            place.beyond.clear()
