@@ -10,7 +10,7 @@ from amqp_streams.testing_amqp import frame_of
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.frames import read_frames, read_performative
 from amqp_streams.wire.sasl import AMQP_HEADER
-from amqp_streams.wire.types import Array, Described, Symbol, ULong
+from amqp_streams.wire.types import Array, Described, Symbol, ULong, UShort
 
 
 @pytest.fixture
@@ -138,5 +138,23 @@ def test_conditions_are_shown_in_one_line() -> None:
     assert condition_text(condition) == ""
     set_condition(condition, PeerError("amqp:not-found", "no such log"))
     assert condition_text(condition) == "amqp:not-found: no such log"
+    lib.pn_connection_release(connection)
+    lib.pn_decref(connection)
+
+
+def test_what_an_error_says_beside_its_words_keeps_its_types() -> None:
+    """AMQP 2.8.14: the keys are symbols; a redirect's port is a number."""
+    connection = lib.pn_connection()
+    condition = lib.pn_connection_condition(connection)
+    info: dict[str, str | int] = {"hostname": "other", "port": UShort(5671), "epoch": ULong(7), "partition": Symbol("3")}
+    set_condition(condition, PeerError("amqp:link:redirect", "elsewhere", info))
+    said = read_data(lib.pn_condition_info(condition))
+    assert isinstance(said, dict)
+    assert {(type(key), key, type(value), value) for key, value in said.items()} == {
+        (Symbol, "hostname", str, "other"),
+        (Symbol, "port", UShort, 5671),
+        (Symbol, "epoch", ULong, 7),
+        (Symbol, "partition", Symbol, "3"),
+    }
     lib.pn_connection_release(connection)
     lib.pn_decref(connection)
