@@ -339,3 +339,26 @@ async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_
             while events := await consumer.receive_retained(timeout=10):
                 count += len(events)
             assert count == 4000
+
+
+async def test_a_member_goes_on_when_the_node_was_killed_and_started_again(tmp_path: Path) -> None:
+    """The node writes places now and then: what was settled last may come again, but nothing is left out."""
+    node = RunningNode(tmp_path).start()
+    try:
+        async with connect(node.url, retry=RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)) as client:
+            log = await fresh(client, 2, events=100)
+            revoked: list[str] = []
+            async with client.group_consumer(log, "g", on_revoked=revoked.append) as consumer:
+                seen = await drain(consumer, 80)
+                await asyncio.to_thread(node.kill)
+                await asyncio.to_thread(node.start)
+                async with asyncio.timeout(20):
+                    while len({(event.partition, event.offset) for event in seen}) < 200:
+                        seen += await consumer.receive()
+                assert sorted(revoked) == ["0", "1"]
+                assert consumer.partitions == ("0", "1")
+    finally:
+        node.stop()
+    for partition in ("0", "1"):
+        numbers = [event.body for event in seen if event.partition == partition]
+        assert list(dict.fromkeys(numbers)) == list(range(100))
