@@ -134,12 +134,15 @@ class Dispatch:
         pointer, delivery = lib.pn_event_link(event), lib.pn_event_delivery(event)
         link = self.links.get(pointer)
         match link:
-            case ConsumerLink():
+            case ConsumerLink() if not lib.pn_link_current(pointer):
                 link.disposition(delivery)
             case ProducerLink() if link.second and link.settled_by_sender(delivery):
                 pass
             case ProducerLink() | ManagementLink():
                 link.take()
+            case _ if lib.pn_link_is_sender(pointer) and lib.pn_link_current(pointer):
+                # Whatever we send is complete by now: this one came in, against the direction of its link, with a tag of the peer's.
+                self._engine.close(PeerError(names.ILLEGAL_STATE, "a transfer on a link that this node sends on"))
             case _ if lib.pn_link_is_sender(pointer):
                 transfers.settle_outgoing(delivery)
             case _:
@@ -229,14 +232,14 @@ class Dispatch:
         self.links[link.pointer] = link
         self._owner.account.links += 1
         self._service.effects.attached(link)
-        self.look_at_links()
+        self._look_at_links()
 
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
         """A refused link is there until its peer detaches, and the peer may send on it."""
         self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
         refuse_link(pointer, error)
         self._refused[pointer] = lib.pn_link_session(pointer)
-        self.look_at_links()
+        self._look_at_links()
 
     def _link(self, pointer: Pointer, name: str, grant: Grant) -> AnyLink:
         service, owner = self._service, self._owner
@@ -250,6 +253,8 @@ class Dispatch:
                 presettled = lib.pn_link_snd_settle_mode(pointer) == lib.PN_SND_SETTLED
                 consumer = ConsumerLink(service, owner, pointer, name, grant, container=self.container, presettled=presettled)
                 self.consumers.add(consumer)
+                if consumer.watched:
+                    self._watched.append(consumer)
                 return consumer
             case Informing():
                 return InfoLink(service, owner, pointer, name, grant)
@@ -275,7 +280,7 @@ class Dispatch:
                 "link_detached", peer=self.peer, link=link.name, reason=condition_text(lib.pn_link_remote_condition(pointer))
             )
         self._refused.pop(pointer, None)
-        self.look_at_links()
+        self._look_at_links()
         lib.pn_link_close(pointer)
         lib.pn_link_free(pointer)
         self._service.effects.carry_out()
@@ -283,7 +288,7 @@ class Dispatch:
     def _on_end(self, session: Pointer) -> None:
         self._forget_all([link for link in self.links.values() if link.session == session])
         self._refused = {pointer: owner for pointer, owner in self._refused.items() if owner != session}
-        self.look_at_links()
+        self._look_at_links()
         lib.pn_session_close(session)
         lib.pn_session_free(session)
         self._service.effects.carry_out()
@@ -315,14 +320,20 @@ class Dispatch:
             case ConsumerLink():
                 link.tell()
                 self._service.confirming.forget(link)
+                if link.watched:
+                    self._watched = [consumer for consumer in self._watched if consumer is not link]
                 account.forget(link)
                 self.consumers.discard(link)
         self._service.effects.detached(link, closed=closed)
 
-    def look_at_links(self) -> None:
+    def watch(self) -> None:
+        """Look which consumers' settlements matter to somebody now."""
+        self._watched = [consumer for consumer in self.consumers if consumer.watched]
+        self._look_at_links()
+
+    def _look_at_links(self) -> None:
         """Whether this connection is of a common kind: only ordinary consumers, or only a few producers that settle first."""
         links = len(self.links) + len(self._refused)
-        self._watched = [consumer for consumer in self.consumers if consumer.watched]
         self._only_consumers = bool(self.consumers) and len(self.consumers) == links and not self._watched
         few = len(self._producers) == links <= _FEW_PRODUCERS
         self._few_producers = few and not any(producer.second for producer in self._producers)

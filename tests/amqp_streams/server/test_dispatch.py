@@ -1,5 +1,7 @@
 """Endpoints come and go in every order, and no peer's bytes raise, crash or disturb a neighbour."""
 
+import struct
+
 import proton
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -219,6 +221,23 @@ def test_dispositions_and_flows_of_every_kind_of_link_are_borne() -> None:
             peer.send("disposition", role=role, first=UInt(0), last=UInt(20), settled=False, state=Described(ULong(state), []))
     peer.send("disposition", role=True, first=UInt(0), last=UInt(20), settled=True)
     assert not peer.lost
+
+
+@pytest.mark.parametrize(("source", "beside"), [("temps", False), ("temps", True), ("temps/$info", True), ("nowhere", False)])
+@pytest.mark.parametrize("settled", [None, True])
+@pytest.mark.parametrize("tag", [b"x", struct.pack(">BBHQ", 0, 0, 60_000, 1 << 62)])
+def test_a_transfer_against_the_direction_of_its_link_closes_the_connection(
+    source: str, beside: bool, settled: bool | None, tag: bytes
+) -> None:
+    """AMQP 2.6: only the sender transfers. The engine takes it for one of the sender's own, with a tag that a peer made up."""
+    peer = opened()
+    if beside:
+        peer.attach(1, target="temps")
+    peer.attach(0, source=source)
+    peer.flow(0, credit=10)
+    peer.transfer(0, 0, b"\x00\x53\x77\x40", delivery_tag=tag, settled=settled)
+    (closed,) = peer.take("close")
+    assert condition(closed) == names.ILLEGAL_STATE
 
 
 def test_a_consumer_beside_other_links_gets_back_what_it_gave_back() -> None:
