@@ -16,7 +16,7 @@ from tests.simulation.stage import Stage
 
 STORM_MS = 60_000
 CALM_MS = 60_000
-SEEDS = [int(os.environ["SIM_SEED"])] if os.environ.get("SIM_SEED") else range(int(os.environ.get("SIM_SEEDS") or 4))
+SEEDS = [int(os.environ["SIM_SEED"])] if os.environ.get("SIM_SEED") else range(int(os.environ.get("SIM_SEEDS") or 3))
 
 
 class World:
