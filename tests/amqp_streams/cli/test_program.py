@@ -30,8 +30,12 @@ COMMANDS = dict(commands(main))
 
 
 def test_all_commands_are_there() -> None:
-    assert {words[0] for words in COMMANDS} == {"serve", "log", "send", "receive", "info", "verify", "dump", "user", "bench"}
+    assert {words[0] for words in COMMANDS} == {
+        "serve", "log", "send", "receive", "info", "cursor", "group", "verify", "dump", "user", "bench",
+    }  # fmt: skip
     assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {"create", "list", "describe", "update", "delete"}
+    assert {words[1] for words in COMMANDS if words[0] == "cursor" and len(words) > 1} == {"list", "reset", "remove"}
+    assert {words[1] for words in COMMANDS if words[0] == "group" and len(words) > 1} == {"list", "describe", "reset", "remove"}
     assert {words[1] for words in COMMANDS if words[0] == "user" and len(words) > 1} == {"add", "remove", "list"}
     assert {words[1] for words in COMMANDS if words[0] == "bench" and len(words) > 1} == {"produce", "consume", "latency"}
 
