@@ -83,6 +83,7 @@ class ManagementLink(IncomingLink[Managing]):
             transfers.reject(delivery, names.PRECONDITION_FAILED, description)
             return
         answer = self.service.node.manage(request, self.owner.user, self.owner.user_groups)
+        self.service.audit.managed(self.owner.user, request, answer)
         transfers.accept([delivery])
         carrier.post(management.answer_message(request, answer))
         self.service.effects.carry_out()

@@ -237,6 +237,8 @@ class Dispatch:
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
         """A refused link is there until its peer detaches, and the peer may send on it."""
         self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
+        if error.condition == names.UNAUTHORIZED_ACCESS:
+            self._service.audit.refused(self._owner.user, error.description)
         refuse_link(pointer, error)
         self._refused[pointer] = lib.pn_link_session(pointer)
         self._look_at_links()

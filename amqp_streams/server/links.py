@@ -14,6 +14,7 @@ from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
 from amqp_streams.server import transfers
+from amqp_streams.server.audit import Audit
 from amqp_streams.server.engine import Pointer, close_link
 from amqp_streams.server.quotas import Account
 from amqp_streams.streams.attach import Grant, Pending
@@ -35,6 +36,7 @@ class Service(Protocol):
     node: Node
     effects: "Effects"
     confirming: "Confirming"
+    audit: Audit
     limits: Limits
     container_id: str
 

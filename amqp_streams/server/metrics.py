@@ -122,6 +122,7 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     yield from _partition_metrics(status.logs)
     yield from _consumer_metrics(status.consumers)
     yield from _quota_metrics(status.quotas)
+    yield CounterMetricFamily(f"{_PREFIX}access_refused", "Refused for want of a right.", value=status.access_refused)
     yield from _group_metrics(status.groups)
 
 

@@ -106,6 +106,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
 
     def _refuse(self, delivery: Pointer, reason: PeerError | StorageError) -> None:
         error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
+        if error.condition == names.UNAUTHORIZED_ACCESS:
+            self.service.audit.refused(self.owner.user, error.description)
         if lib.pn_delivery_settled(delivery):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
             lib.pn_delivery_settle(delivery)
             self.close(error)

@@ -18,6 +18,7 @@ import structlog
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
+from amqp_streams.server.audit import Audit
 from amqp_streams.server.channel import ByteChannel
 from amqp_streams.server.confirming import Confirming
 from amqp_streams.server.consumer import ConsumerLink
@@ -107,6 +108,7 @@ class EventService:
         )
         self.effects = Effects(self.node, loop, self.monotonic_ms)
         self.confirming = Confirming(self.cursors_moved)
+        self.audit = Audit(self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.ready = False
         self.connections: set[LiveConnection] = set()
@@ -336,4 +338,5 @@ class EventService:
             consumers=consumer_statuses(self.node),
             groups=group_statuses(self.node, self.effects.moves),
             quotas=tuple(self.quotas.status()),
+            access_refused=self.audit.refused_count,
         )

@@ -89,6 +89,7 @@ class NodeStatus:
     logs: tuple[LogStatus, ...]
     consumers: tuple[ConsumerStatus, ...]
     quotas: tuple[QuotaStatus, ...] = ()
+    access_refused: int = 0
     groups: tuple[GroupStatus, ...] = ()
 
 

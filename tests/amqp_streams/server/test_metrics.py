@@ -23,6 +23,7 @@ STATUS = NodeStatus(
     logs=(LogStatus("temps", (GOOD, EMPTY), events_in=100, bytes_in=1000, events_out=300, bytes_out=3000),),
     consumers=(ConsumerStatus("temps", 0, "container", "link", position=30, lag=5),),
     groups=(GroupStatus("temps", "g", members=2, waiting=1, moves=4, lags={0: 5, 1: 0}),),
+    access_refused=7,
     quotas=(QuotaStatus("alice", 1, 1500, 2, 2500, connections_refused=3, links_refused=4),),
 )
 
@@ -86,6 +87,7 @@ def test_every_figure_of_the_node_is_there() -> None:
         "group_lag_events{group=g,log=temps,partition=0}": 5,
         "group_lag_events{group=g,log=temps,partition=1}": 0,
         "groups_not_shown": 0,
+        "access_refused_total": 7,
         "quota_waits_total{direction=in,user=alice}": 1,
         "quota_wait_seconds_total{direction=in,user=alice}": 1.5,
         "quota_waits_total{direction=out,user=alice}": 2,

@@ -1,0 +1,57 @@
+"""Who did what, and who may not: log lines for operators, and how often it happened.
+
+Law: what a user does again and again does not fill the log; it is counted all the same.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from amqp_streams.streams.management import FORBIDDEN, Answer, Request
+
+LINES_MAX: Final = 20
+"""Lines about refusals in WINDOW_MS; the first of the next window tells how many were left out."""
+WINDOW_MS: Final = 10_000
+_SHOWN_MAX: Final = 128
+_READING: Final = frozenset({"READ", "QUERY"})
+
+log = structlog.get_logger("amqp_streams")
+
+
+class Audit:
+    """One node's. `clock_ms` never goes back."""
+
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self.refused_count = 0
+        """Attaches, messages and requests that were refused for want of a right."""
+        self._clock_ms: Final = clock_ms
+        self._window_ends_ms = 0
+        self._lines = 0
+        self._left_out = 0
+
+    def refused(self, user: str | None, reason: str) -> None:
+        """Somebody asked for what it has no right to."""
+        self.refused_count += 1
+        now_ms = self._clock_ms()
+        if now_ms >= self._window_ends_ms:
+            self._window_ends_ms, self._lines = now_ms + WINDOW_MS, 0
+        if self._lines >= LINES_MAX:
+            self._left_out += 1
+            return
+        self._lines += 1
+        left_out, self._left_out = self._left_out, 0
+        log.warning("access_refused", user=_shown(user), reason=reason, left_out=left_out)
+
+    def managed(self, user: str | None, request: Request, answer: Answer) -> None:
+        """A request to `$management` was answered. Those that only look are not told."""
+        if answer.status == FORBIDDEN:
+            self.refused(user, answer.description)
+        elif request.operation not in _READING and answer.status < 300:
+            what = {"operation": request.operation, "type": request.type, "name": request.name[:_SHOWN_MAX]}
+            where = {"log": request.log[:_SHOWN_MAX]} if request.log else {}
+            log.info("managed", user=_shown(user), **what, **where, status=answer.status)
+
+
+def _shown(user: str | None) -> str:
+    return "" if user is None else user[:_SHOWN_MAX]
