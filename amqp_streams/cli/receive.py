@@ -123,6 +123,8 @@ def receive(
     resumes = group is not None or durable is not None
     if epoch is not None and partition is None:
         raise misuse("--epoch", "say of which partition: --partition")
+    if group is not None and durable is not None:
+        raise misuse("--durable", "a group keeps its place itself, under its own name")
     if resumes and until not in (None, "end"):
         raise misuse("--until", "with --group or --durable only 'end': what is received is settled, for whoever comes next")
     try:

@@ -131,6 +131,7 @@ def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: Fa
         (["--epoch", "-1", "--partition", "0"], "--epoch"),
         (["--epoch", "1"], "say of which partition"),
         (["--durable", "x", "--until", "5"], "only 'end'"),
+        (["--durable", "x", "--group", "y"], "keeps its place itself"),
         (["--group", "x", "--until", "-1h"], "only 'end'"),
     ],
 )
