@@ -159,7 +159,7 @@ class AmqpConnection:
     def links_changed(self) -> None:
         """A link needs another kind of attention than before."""
         if self._dispatch is not None:
-            self._dispatch.look_at_links()
+            self._dispatch.watch()
 
     def reply_link(self, address: str | None) -> ReplyLink | None:
         """The link of this connection that answers to this address travel on; without an address, the only one."""

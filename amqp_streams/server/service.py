@@ -298,7 +298,8 @@ class EventService:
         for connection in tuple(self.connections):
             connection.tick(now_ms)
         self.node.tick(now_ms)
-        self.cursors_moved()  # nothing may have, but then the node knows the date again
+        if self._cursor_flush is None:
+            self._flush_cursors()  # nothing may have moved, but then the node knows the date again
         self.effects.carry_out()
         for consumer in self.node.consumers():
             link = consumer.carrier
