@@ -166,3 +166,34 @@ def test_a_link_that_ends_while_it_waits_harms_nobody() -> None:
     alice.channel.abort()
     here.advance(20_000)
     assert len(again.arrived) == stored(here)
+
+
+def test_whatever_ends_how_nothing_stays_counted() -> None:
+    """Links that are refused, wait, end, are taken away; sessions and connections that end in order or not."""
+    here = node(alice=Quota(connections=3, links=8, bytes_in=RATE, bytes_out=RATE))
+    account = here.service.quotas.of("alice")
+    first, second, third = (pair(here, "alice") for _ in range(3))
+    assert closed_with(pair(here, "alice")) is not None
+    first.receiver("temps", group="g")
+    first.receiver("temps", group="g", name="waits")
+    second.receiver("temps", group="g", partition=0, epoch=5)  # takes the first one's
+    second.receiver("missing")
+    link = second.sender("temps")
+    second.send(link, MESSAGE)
+    second.detach(link)
+    second.receiver("temps/$info", credit=1)
+    third.sender("temps")
+    third.receiver("temps", credit=5, filters=filter_of("@earliest"))
+    while third.receiver("temps").refused is None:
+        pass
+    assert (account.connections, account.links) == (3, 8)
+    third.session.close()
+    here.run()
+    second.channel.abort()
+    here.run()
+    first.connection.close()
+    third.connection.close()
+    here.run()
+    assert (account.connections, account.links) == (0, 0)
+    here.advance(5000)
+    assert account.idle
