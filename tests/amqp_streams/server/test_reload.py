@@ -5,15 +5,18 @@ from typing import Any, cast
 
 import proton
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from amqp_streams import names
 from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
-from amqp_streams.policy import AccessRule, Quota, Redirect
+from amqp_streams.policy import AccessRule, Quota, Redirect, Right
 from amqp_streams.server.guard import Guard, Login
 from amqp_streams.server.reload import differences, reload_certificates, reload_settings, reload_users, warn_if_open
 from amqp_streams.server.users import UsersFile
+from amqp_streams.streams.access import Access, Identity
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 from amqp_streams.wire.types import Symbol
 
@@ -114,6 +117,37 @@ def test_a_node_that_strangers_reach_says_that_it_has_no_rules(tmp_path: Path, h
         warn_if_open(settings)
         warn_if_open(settings.model_copy(update={"access": (rule("*", "*", "send"),)}))
     assert [line["event"] for line in lines] == ["no_access_rules"] * warned
+
+
+_RULES = st.lists(
+    st.builds(
+        rule,
+        st.sampled_from(["alice", "bob", "*", "group:ops", "anonymous"]),
+        st.sampled_from(["temps", "other", "t*", "*"]),
+        st.sampled_from(["send", "receive", "info", "send receive", "manage"]),
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(_RULES, min_size=1, max_size=4))
+def test_a_link_is_there_as_long_as_every_set_of_rules_since_its_attach_allows_it(history: list[list[AccessRule]]) -> None:
+    """And no longer, whatever the rules were before: what is asked of the node is what is asked of the rules."""
+    bench = Bench(user_groups={"ops": ["bob"]})
+    asked = [
+        (user, right, log, made)
+        for user in ("alice", "bob", None)
+        for log in ("temps", "other")
+        for right, made in (("send", bench.pair(user).sender(log)), ("receive", bench.pair(user).receiver(log)))
+    ]
+    open_links = set(range(len(asked)))
+    for rules in history:
+        bench.reload(access=rules)
+        access = Access(rules, {"ops": ["bob"]})
+        allowed = [access.allows(Identity(user), Right(right), log) for user, right, log, _ in asked]
+        open_links = {index for index in open_links if allowed[index]}
+        assert {index for index, (_, _, _, link) in enumerate(asked) if link.refused is None} == open_links
 
 
 # -- quotas
