@@ -7,6 +7,7 @@ from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams.ownership import Assigned, Change, Claim, HoldState
 from amqp_streams.streams.redirects import NOWHERE
 from amqp_streams.testing import MemoryStore
+from tests.amqp_streams.node.bench import Bench, attach, member
 
 
 class Node:
@@ -75,3 +76,23 @@ def test_nothing_more_is_told_of_a_log_that_is_gone() -> None:
     assert node.hold.state is HoldState.RECORDING
     assert store.states.items("") == []
     assert node.groups.of(two).groups() == []
+
+
+def test_what_a_crash_left_of_a_deleted_log_is_forgotten_at_the_next_start() -> None:
+    """The log's end is on the disk before that of its groups and places."""
+    bench = Bench()
+    bench.consume(member(partition=0, epoch=4, durable=True))
+    bench.complete()
+    kept = bench.node.create("other", LogSettings(partitions=1))
+    there = member(partition=0, epoch=2).properties
+    bench.consume(attach("other", consumer=True, durable=True, properties=there))
+    bench.complete()
+    bench.store.delete("temps")
+    bench.restart()
+    bench.complete()
+    assert {key.split("/")[1] for key, _ in bench.store.states.items("")} == {kept.incarnation}
+    assert len(bench.store.states.durable) == 2
+    bench.store.delete("other")
+    bench.restart()
+    bench.complete()
+    assert bench.store.states.durable == {}

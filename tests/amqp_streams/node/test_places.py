@@ -10,7 +10,7 @@ from amqp_streams import names
 from amqp_streams.config import Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.policy import Redirect
-from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Kept, Leave, Pending
+from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Leave, Pending
 from amqp_streams.streams.reader import Run
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.types import Symbol, Value
@@ -327,48 +327,6 @@ def test_a_group_whose_place_cannot_be_kept_frees_the_partition(bench: Bench) ->
     assert bench.consume(member(partition=0, durable=True))
     bench.refusal(member(partition=1, durable=True, user="bob"))
     assert bench.consume(member(partition=1))
-
-
-# -- ending it: AMQP 2.6.3
-
-
-def unsubscribe(link: str = "s") -> AttachRequest:
-    return attach(None, consumer=True, no_source=True, link=link)
-
-
-def test_a_receiver_without_a_source_is_told_what_is_kept_and_closing_it_ends_that(bench: Bench) -> None:
-    """2.6.3: a link is resumed by its name; clients that end a durable subscription attach so, and close what they are answered."""
-    bench.detach(bench.consume(durable()))
-    kept = bench.attach(unsubscribe())
-    assert isinstance(kept, Kept)
-    assert kept.address == "temps"
-    bench.detach(kept)
-    assert isinstance(bench.attach(unsubscribe()), Kept), "a connection that was lost ends nothing"
-    kept = bench.attach(unsubscribe())
-    bench.detach(kept, closed=True)
-    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
-    bench.complete()
-    assert bench.store.states.items("") == []
-    bench.append(0)
-    assert bench.read(bench.consume(durable())) == []
-
-
-def test_unsubscribing_ends_the_link_that_is_still_there(bench: Bench) -> None:
-    consumer = bench.consume(durable())
-    kept = bench.attach(unsubscribe())
-    assert [each.grant for each in bench.node.take_effects() if isinstance(each, Closed)] == [consumer]
-    bench.detach(kept, closed=True)
-    bench.detach(kept, closed=True)
-    bench.settle(consumer, (0, 0))
-    bench.flush()
-    assert bench.store.states.items("") == []
-
-
-def test_a_receiver_without_a_source_and_without_a_place_is_refused(bench: Bench) -> None:
-    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND
-    assert bench.refusal(attach(None, consumer=True, no_source=True, container="")).condition == names.INVALID_FIELD
-    bench.consume(member(durable=True, partition=0, link="s"))
-    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND, "a group's place is the group's"
 
 
 # -- logs and partitions that come and go
