@@ -164,13 +164,18 @@ class ConsumerLink(Link[Consuming]):
             self.service.effects.detached(self)
             self.service.effects.soon()
 
-    def evict(self, error: PeerError) -> None:
-        """Close now: another link has its place. A peer that does not take what was sent before is cut off, or it would get that later."""
+    def evict(self, error: PeerError, by: Owner | None = None) -> None:
+        """Close now: another link has its place. A peer that does not take what was sent before is cut off, or it would get that later.
+
+        On one connection things keep their order, and of a log that was deleted there is no successor.
+        """
         self.close(error)
-        if self.alive and (self.keeps or self.grant.group is not None):
-            self.owner.flush()
-            if lib.pn_link_queued(self.pointer) or self.owner.blocked():
-                self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
+        owned = self.keeps or self.grant.group is not None
+        if not self.alive or not owned or by is self.owner or error.condition == names.RESOURCE_DELETED:
+            return
+        self.owner.flush()
+        if lib.pn_link_queued(self.pointer) or self.owner.blocked():
+            self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
 
     def leave(self, error: PeerError, within_ms: int) -> None:
         """Send nothing more, and close with this error when all is settled, or after so long."""

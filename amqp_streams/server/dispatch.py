@@ -204,7 +204,7 @@ class Dispatch:
                 self._add(PendingLink(service, owner, pointer, grant, partial(self._on_answer, pointer, request)))
             else:
                 self._grant(pointer, request, grant)
-        service.effects.carry_out()
+        service.effects.carry_out(owner)
 
     def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
         """A pending attach is granted or denied."""

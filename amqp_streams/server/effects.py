@@ -53,8 +53,8 @@ class Effects:
         self._scheduled = False
         self.carry_out()
 
-    def carry_out(self) -> None:
-        """Do all that the node wants done, and what that brings."""
+    def carry_out(self, by: Owner | None = None) -> None:
+        """Do all that the node wants done, and what that brings. `by`: the connection whose attach brought it."""
         if self._at_work:
             return  # whoever called is part of it; the loop below takes what has come
         self._at_work = True
@@ -62,7 +62,7 @@ class Effects:
         try:
             while effects := self._node.take_effects():
                 for effect in effects:
-                    link = self._perform(effect)
+                    link = self._perform(effect, by)
                     if link is not None:
                         touched.add(link.owner)
         finally:
@@ -70,7 +70,7 @@ class Effects:
         for owner in touched:
             owner.flush()
 
-    def _perform(self, effect: Effect) -> AnyLink | None:
+    def _perform(self, effect: Effect, by: Owner | None) -> AnyLink | None:
         """Carry out one; the link that it was about, if that is still there."""
         match effect:
             case Granted(pending, grant):
@@ -80,7 +80,7 @@ class Effects:
             case Closed(grant, error):
                 link = self._links.pop(grant, None)  # the node has forgotten it
                 if link is not None:
-                    link.evict(error)
+                    link.evict(error, by)
                 return link
             case Leave(grant, error, within_ms):
                 link = self._links.get(grant)

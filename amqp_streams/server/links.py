@@ -128,8 +128,8 @@ class Link(Generic[G_co]):
             self.closing = True
             close_link(self.pointer, error)
 
-    def evict(self, error: PeerError) -> None:
-        """Close, for the node has taken the link away: it has forgotten it already."""
+    def evict(self, error: PeerError, by: Owner | None) -> None:  # noqa: ARG002  consumers look at it
+        """Close, for the node has taken the link away: it has forgotten it already. `by`: the connection that attached meanwhile."""
         self.close(error)
 
 

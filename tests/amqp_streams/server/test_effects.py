@@ -84,6 +84,31 @@ def test_what_an_evicted_peer_s_session_had_no_room_for_never_reaches_it() -> No
     assert old.take("transfer") == []
 
 
+def test_a_peer_that_takes_its_own_partition_over_gets_what_was_sent_before_first() -> None:
+    """On one connection order is kept, so nothing need be cut."""
+    node = grouped()
+    peer = epoch_script(node, window=2)
+    offset: Value = {Symbol(names.OFFSET): Symbol("@earliest")}
+    peer.attach(
+        1,
+        source="temps",
+        properties={Symbol(names.PARTITION): Symbol("0"), Symbol(names.EPOCH): ULong(2)},
+        filters={Symbol("start"): Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), offset)},
+    )
+    peer.flow(1, 100)
+    assert not peer.lost
+    handles = [transfer.fields["handle"] for transfer in peer.take("transfer")]
+    assert handles == [UInt(0)] * 10 + [UInt(1)] * 10
+
+
+def test_a_log_that_is_deleted_cuts_nobody() -> None:
+    node = grouped()
+    peer = epoch_script(node, window=2)
+    node.delete("temps")
+    node.run()
+    assert not peer.lost
+
+
 @pytest.mark.parametrize("settle", [None, PRESETTLED])
 def test_what_an_evicted_peer_did_not_read_never_reaches_it(settle: tuple[int, int] | None) -> None:
     """A process that was stopped, and continues when another has taken over."""
