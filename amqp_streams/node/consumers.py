@@ -6,7 +6,7 @@ Laws: a link in a group is granted only when its partition is its own and its ep
 before its link is granted; what a link does after its end changes nothing.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, assert_never
@@ -137,6 +137,11 @@ class Consumers:
         consumer.partitions, consumer.announce = partitions, True
         consumer.reader.associate(_positions(course.filters, partitions, consumer.place))
         return True
+
+    def keep_logs(self, incarnations: Collection[str]) -> None:
+        """Forget the groups and places of logs that are no more."""
+        self.groups.keep_logs(incarnations)
+        self.places.keep_logs(incarnations)
 
     def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
         """A log is gone: its consumers go with `error`, those that wait among them, and so do its groups and places."""

@@ -84,6 +84,7 @@ class Node:
             tell=self._effects.append,
             steal=self._steal,
         )
+        self._consumers.keep_logs({log.incarnation for log in store.logs.values()})
         self._now_ms = 0
         kept = store.logs, self._consumers.groups, self._consumers.places
         self._types: dict[str, Operations] = {

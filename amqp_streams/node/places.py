@@ -188,6 +188,10 @@ class Places:
         self._cursors.reset(cursor, positions)
         self._write(self._cursors.take_moved(self._now_ms))
 
+    def keep_logs(self, incarnations: Collection[str]) -> None:
+        """Forget what is kept in logs that are no more: a crash came between their end and that of their places."""
+        self._write(self._cursors.keep_logs(incarnations))
+
     def remove(self, cursors: Collection[Cursor]) -> None:
         """Forget these; what links do to them from now on changes nothing."""
         for cursor in cursors:
