@@ -5,10 +5,11 @@ Why: a partition moves to another consumer only when all that was sent is settle
 
 from typing import Final
 
-FIRST: Final = 8
+FIRST: Final = 2
 """Events fetched ahead for a partition before anything is known of the application."""
 _MEMORY: Final = 64
 """Events after which what was measured counts half and less."""
+_STEP: Final = 4
 
 
 class Pace:
@@ -32,8 +33,8 @@ class Pace:
             self._busy_s = self._busy_s * keep + max(0.0, now_s - self._given_s)
             self._done = self._done * keep + self._given
             self._given = 0
-            # At most twice as many as before: a few quick events tell little about those that follow.
-            self._bound = max(1, min(self._in_time(), 2 * self._bound))
+            # In steps: a few quick events tell little about those that follow.
+            self._bound = max(1, min(self._in_time(), _STEP * self._bound))
 
     def gave(self, count: int, now_s: float) -> None:
         """It goes away with `count` events."""
