@@ -2,7 +2,7 @@
 
 Over any order of attaches, ends, steals, deliveries, settlements, writes and their failures, rebalances and crashes: one owner a partition
 and group; epochs never fall; an old owner gets nothing once a new one is there; no place passes what is unsettled, and none goes back by
-more than what was not on the disk. Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
+more than what was not on the disk, or was asked for. Spec: Event Streams 3.2, 4.5; AMQP 2.6.1.
 """
 
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from amqp_streams.node import Node
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Grant, Granted, Leave, Pending
 from amqp_streams.streams.cursors import Cursor, CursorKey, group_key, link_key
+from amqp_streams.streams.management import Request
 from amqp_streams.streams.reader import Run
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, ULong, Value
@@ -161,6 +162,46 @@ class Crashing(RuleBasedStateMachine):
             self.node.settled(link.grant, index, number)
             if link.alive and link.request.durable:
                 self.settled[key_of(link), index].add(number)
+
+    # -- what people do
+
+    @precondition(lambda self: self.settled)
+    @rule(data=st.data())
+    def reset(self, data: st.DataObject) -> None:
+        """A place goes back to the earliest event, unless a link is moving it."""
+        key, index = data.draw(st.sampled_from(sorted(self.settled, key=str)))
+        done = self.manage("UPDATE", names.CURSOR_TYPE, key.id, {"partition": str(index), "position": names.OFFSET_EARLIEST})
+        if done:
+            self.settled[key, index] = set()
+            self.floor[key, index] = 0
+            self.rising.pop((key, index), None)
+            self.crashed.discard((key, index))
+        else:
+            assert any(link.alive and link.grant and link.request.durable and key_of(link) == key for link in self.links)
+
+    @rule(group=st.sampled_from("gh"))
+    def remove_group(self, group: str) -> None:
+        """A group goes, with its epochs and its place, unless it has links."""
+        used = any(link.alive and link.request.properties.get(names.CONSUMER_GROUP) == group for link in self.links)
+        done = self.manage("DELETE", names.GROUP_TYPE, group, {})
+        assert not (used and done)
+        if done:
+            self.told = {owned: epoch for owned, epoch in self.told.items() if owned[0] != group}
+            gone = [spot for spot in self.settled if spot[0].group == group]
+            for spot in gone:
+                del self.settled[spot], self.floor[spot]
+                self.rising.pop(spot, None)
+                self.crashed.discard(spot)
+
+    def manage(self, operation: str, type_: str, name: str, body: dict[Value, Value]) -> bool:
+        """Whether it was done; what was is on the disk."""
+        answer = self.node.manage(Request(operation, type_, name, body, "me", 1, log="log"))
+        assert answer.status in {200, 204, 404, 409}, answer
+        self.store.states.complete()
+        self.follow()
+        self.floor.update(self.rising)
+        self.rising.clear()
+        return answer.status < 300
 
     # -- what time, disk and fate do
 
