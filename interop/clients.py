@@ -29,16 +29,16 @@ class Command:
     arguments: list[str]
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def run(self, *arguments: str, lines: str = "", seconds_max: float = 120) -> str:
+    def run(self, *arguments: str, lines: str = "", seconds_max: float = 120, environment: Mapping[str, str] | None = None) -> str:
         """What it prints.
 
         Raises:
             RuntimeError: it failed or did not end; with its words.
         """
         command = [*self.arguments, *arguments]
-        environment = {**os.environ, **self.environment}
+        around = {**os.environ, **self.environment, **(environment or {})}
         try:
-            done = subprocess.run(command, input=lines, capture_output=True, text=True, env=environment, timeout=seconds_max, check=False)
+            done = subprocess.run(command, input=lines, capture_output=True, text=True, env=around, timeout=seconds_max, check=False)
         except subprocess.TimeoutExpired as error:
             message = f"{' '.join(arguments[:1])} did not end within {seconds_max} s: {error.stderr!r}"
             raise RuntimeError(message) from error
@@ -55,6 +55,17 @@ def prepare(name: str) -> Command:
         MissingError: it cannot be had here, and why.
     """
     return CLIENTS[name]()
+
+
+def prepare_login(name: str) -> Command:
+    """The command of the client `name` that logs in: `login URL`, everything else in the environment.
+
+    Raises:
+        MissingError: it cannot be had here, and why.
+    """
+    made = prepare(name)
+    client, login = _LOGINS.get(name, ("", ""))
+    return Command([*made.arguments[:-1], made.arguments[-1].removesuffix(client) + login], made.environment)
 
 
 def _rhea() -> Command:
@@ -83,11 +94,13 @@ def _go_amqp() -> Command:
 def _protonj2() -> Command:
     java, maven = _tool("java", "default-jre"), _tool("mvn", "maven")
     folder = BUILD / "protonj2"
-    if not (folder / "classes").is_dir() or not (folder / "lib").is_dir():
+    if not (folder / "classes" / "LoginClient.class").exists() or not (folder / "lib").is_dir():
         _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "java", "protonj2 from Maven")
     return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "InteropClient"])
 
 
+# Programs of their own, where logging in is one.
+_LOGINS: Final = {"rhea": ("client.mjs", "login.mjs"), "proton": ("client.py", "login.py"), "protonj2": ("InteropClient", "LoginClient")}
 CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "protonj2": _protonj2}
 
 

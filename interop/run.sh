@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -x .venv/bin/amqp-streams ] || make setup
-exec .venv/bin/python -m interop.check "$@"
+.venv/bin/python -m interop.check "$@"
+exec .venv/bin/python -m interop.logins "$@"

@@ -1,4 +1,4 @@
-// send | receive | info with go-amqp. See ../README.md.
+// send | receive | info | login with go-amqp. See ../README.md.
 package main
 
 import (
@@ -104,6 +104,10 @@ func info(ctx context.Context, session *amqp.Session, log string) {
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
+	if os.Args[1] == "login" {
+		login(ctx, os.Args[2])
+		return
+	}
 	connection := must(amqp.Dial(ctx, os.Args[2], nil))
 	defer connection.Close()
 	session := must(connection.NewSession(ctx, nil))
