@@ -7,9 +7,10 @@ before its link is granted; what a link does after its end changes nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError, StorageError
@@ -29,6 +30,8 @@ from amqp_streams.streams.redirects import Places as Elsewhere
 from amqp_streams.streams.redirects import require_here
 from amqp_streams.streams.start import resumed_filters, resumed_position, source_filters, start_position
 
+ENDING: Final = "ending/"
+"""Keys of states that are this and an incarnation say that its log is being deleted: what is left of it goes at the next start."""
 Steal: TypeAlias = Callable[[AttachRequest, int], None]
 
 
@@ -72,6 +75,7 @@ class Consumers:
         steal: Steal,
     ) -> None:
         self.writes = Writes(states)
+        self._states = states
         self.groups = Groups(states, self.writes, settings, limits, elsewhere, self._changed)
         self.places = Places(states, self.writes, limits.cursors)
         self.reading = Reading()
@@ -138,17 +142,33 @@ class Consumers:
         consumer.reader.associate(_positions(course.filters, partitions, consumer.place))
         return True
 
-    def keep_logs(self, incarnations: Collection[str]) -> None:
-        """Forget the groups and places of logs that are no more."""
-        self.groups.keep_logs(incarnations)
-        self.places.keep_logs(incarnations)
+    def begin(self, incarnations: Collection[str]) -> None:
+        """The process starts with logs of these incarnations: make up for a crash between the end of one and that of its groups and places.
+
+        A log that is missing for another reason may come back from a backup, and finds its places again.
+        """
+        for key, _ in self._states.items(ENDING):
+            incarnation = key.removeprefix(ENDING)
+            if incarnation not in incarnations:
+                self._forget(incarnation)
+            self.writes.write({key: None})
+
+    def ending(self, log: StoredLog) -> None:
+        """A log is about to be deleted."""
+        with suppress(StorageError):  # no room for a note: its places may be left over after a crash
+            self.writes.write({ENDING + log.incarnation: b""})
 
     def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
         """A log is gone: its consumers go with `error`, those that wait among them, and so do its groups and places."""
-        self.groups.forget(log)
+        self.groups.leave(log)
         for course in [course for course in self._courses.values() if course.log.incarnation == log.incarnation]:
             self._end(course, now_ms, error)
-        self.places.remove(self.places.of_log(log))
+        self._forget(log.incarnation)
+        self.writes.write({ENDING + log.incarnation: None})
+
+    def _forget(self, incarnation: str) -> None:
+        self.groups.forget(incarnation)
+        self.places.forget(incarnation)
 
     # -- towards the grant
 

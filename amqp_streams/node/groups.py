@@ -3,7 +3,7 @@
 Law: what an ownership wants done about links is told to `changed`, in order, and nothing of a log that is gone.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import StorageError
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import States, StoredLog
-from amqp_streams.streams.epochs import PREFIX, epoch_change, epochs_prefix, lost_epochs, read_epochs
+from amqp_streams.streams.epochs import epoch_change, epochs_prefix, read_epochs
 from amqp_streams.streams.ownership import Change, Claim, Hold, Ownership, Record
 from amqp_streams.streams.redirects import Places
 
@@ -76,10 +76,13 @@ class Groups:
         epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
         self._erase(key for name, index in epochs if name == group for key in epoch_change(log.incarnation, group, index, 0))
 
-    def forget(self, log: StoredLog) -> None:
-        """The log is gone, and with it its groups and their epochs."""
+    def leave(self, log: StoredLog) -> None:
+        """The log is gone, and with it its groups: nothing more is told of them."""
         self._owned.pop(log.incarnation, None)
-        self._erase(key for key, _ in self._states.items(epochs_prefix(log.incarnation)))
+
+    def forget(self, incarnation: str) -> None:
+        """Of a log that is gone: its epochs go."""
+        self._erase(key for key, _ in self._states.items(epochs_prefix(incarnation)))
 
     def _known(self, log: StoredLog) -> Ownership | None:
         found = self._owned.get(log.incarnation)
@@ -87,10 +90,6 @@ class Groups:
             return None
         found[1].elsewhere = self._elsewhere(log).keys()
         return found[1]
-
-    def keep_logs(self, incarnations: Collection[str]) -> None:
-        """Forget the epochs of logs that are no more: a crash came between their end and that of their groups."""
-        self._erase(lost_epochs((key for key, _ in self._states.items(PREFIX)), incarnations))
 
     def _erase(self, keys: Iterable[str]) -> None:
         changes = dict.fromkeys(keys)

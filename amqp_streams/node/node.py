@@ -84,11 +84,11 @@ class Node:
             tell=self._effects.append,
             steal=self._steal,
         )
-        self._consumers.keep_logs({log.incarnation for log in store.logs.values()})
+        self._consumers.begin({log.incarnation for log in store.logs.values()})
         self._now_ms = 0
         kept = store.logs, self._consumers.groups, self._consumers.places
         self._types: dict[str, Operations] = {
-            names.LOG_TYPE: LogRequests(store, self._logs, sync, self._deleted, self._elsewhere).operations(),
+            names.LOG_TYPE: LogRequests(store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere).operations(),
             names.CURSOR_TYPE: CursorRequests(*kept).operations(),
             names.GROUP_TYPE: GroupRequests(*kept).operations(),
         }

@@ -188,9 +188,9 @@ class Places:
         self._cursors.reset(cursor, positions)
         self._write(self._cursors.take_moved(self._now_ms))
 
-    def keep_logs(self, incarnations: Collection[str]) -> None:
-        """Forget what is kept in logs that are no more: a crash came between their end and that of their places."""
-        self._write(self._cursors.keep_logs(incarnations))
+    def forget(self, incarnation: str) -> None:
+        """Of a log that is gone: its places go."""
+        self.remove(self._cursors.of_log(incarnation))
 
     def remove(self, cursors: Collection[Cursor]) -> None:
         """Forget these; what links do to them from now on changes nothing."""

@@ -40,11 +40,15 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class LogRequests:
-    """Operations on logs. `deleted` is told of a log that is gone; `elsewhere` tells which partitions another container serves."""
+    """Operations on logs. `ending` is told of a log that is to go, `deleted` of one that is gone.
+
+    `elsewhere` tells which partitions another container serves.
+    """
 
     store: Store
     logs: Logs
     sync: str
+    ending: Callable[[StoredLog], None]
     deleted: Callable[[StoredLog], None]
     elsewhere: Callable[[StoredLog], Places]
 
@@ -85,6 +89,7 @@ class LogRequests:
     def delete(self, request: Request) -> Answer:
         """Remove a log, its events and what is kept about them."""
         log = self._managed(request)
+        self.ending(log)
         self.logs.delete(log.name)
         self.deleted(log)
         return Answer(management.NO_CONTENT, "deleted", {})

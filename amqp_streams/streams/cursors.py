@@ -170,10 +170,6 @@ class Cursors:
                 del self._of_log[cursor.key.incarnation]
         return dict.fromkeys(cursor.key.state for cursor in gone)
 
-    def keep_logs(self, incarnations: Collection[str]) -> Changes:
-        """Forget those of logs that are no more."""
-        return self.remove([cursor for cursor in self._cursors.values() if cursor.key.incarnation not in incarnations])
-
     def find(self, key: CursorKey) -> Cursor | None:
         """The cursor of this key."""
         return self._cursors.get(key)

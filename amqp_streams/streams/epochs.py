@@ -5,7 +5,7 @@ only with the group or the log.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from amqp_streams.errors import StorageError
@@ -37,11 +37,6 @@ def read_epochs(incarnation: str, items: Iterable[tuple[str, bytes]]) -> Mapping
         partition, _, group = key.removeprefix(epochs_prefix(incarnation)).partition("/")
         found[group, int(partition)] = _decoded(key, value)
     return found
-
-
-def lost_epochs(keys: Iterable[str], incarnations: Collection[str]) -> dict[str, None]:
-    """What to write so that epochs of logs that are no more are forgotten. `keys`: those of all epochs."""
-    return dict.fromkeys(key for key in keys if key.removeprefix(PREFIX).partition("/")[0] not in incarnations)
 
 
 def _decoded(key: str, value: bytes) -> int:

@@ -13,6 +13,7 @@ from amqp_streams.policy import Redirect
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Leave, Pending
 from amqp_streams.streams.reader import Run
 from amqp_streams.streams.redirects import Redirects
+from amqp_streams.testing.memory_states import MemoryStates
 from amqp_streams.wire.types import Symbol, Value
 from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach, member
 
@@ -343,6 +344,32 @@ def test_a_deleted_log_takes_its_places_with_it(bench: Bench) -> None:
     bench.log = bench.node.create("temps", LogSettings(partitions=2))
     bench.append(0)
     assert bench.read(bench.consume(durable(filters=EARLIEST))) == [(0, 0)], "a namesake begins anew"
+
+
+def test_what_a_crash_left_of_a_deleted_log_goes_at_the_next_start(bench: Bench) -> None:
+    bench.consume(durable())
+    bench.consume(member(partition=0, epoch=3))
+    kept = dict(bench.store.states.durable)
+    bench.manage("DELETE", "temps")
+    bench.store.states = MemoryStates(kept | {f"ending/{bench.log.incarnation}": b""})  # type: ignore[misc]  # as after a crash between the two
+    bench.restart()
+    assert bench.store.states.items("") == []
+
+
+def test_a_log_that_is_missing_finds_its_places_again_when_it_is_back(bench: Bench) -> None:
+    """Somebody may bring it back from a backup; and a log whose end failed is still there."""
+    bench.detach(bench.consume(durable()))
+    bench.append(0)
+    logs = bench.store._logs
+    away = dict(logs)
+    logs.clear()
+    bench.restart()
+    logs.update(away)
+    bench.store.states.write({f"ending/{bench.log.incarnation}": b""})
+    bench.complete()
+    bench.restart()
+    assert bench.read(bench.consume(durable())) == [(0, 0)]
+    assert bench.store.states.items("ending/") == []
 
 
 def test_a_place_waits_for_partitions_that_come_back(bench: Bench) -> None:

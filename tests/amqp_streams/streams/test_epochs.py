@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import STATE_KEY_BYTES_MAX
 from amqp_streams.streams.claims import GROUP_CHARACTERS_MAX
-from amqp_streams.streams.epochs import epoch_change, epochs_prefix, lost_epochs, read_epochs
+from amqp_streams.streams.epochs import epoch_change, epochs_prefix, read_epochs
 from amqp_streams.testing.memory_states import MemoryStates
 
 group_names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20)
@@ -25,11 +25,6 @@ def test_what_was_recorded_is_read_back_for_its_log_alone(epochs: dict[tuple[str
 def test_the_longest_name_makes_a_key_that_the_states_take() -> None:
     (key,) = epoch_change("x" * 64, "\U0001f600" * GROUP_CHARACTERS_MAX, 1023, 1)
     assert len(key.encode()) <= STATE_KEY_BYTES_MAX
-
-
-def test_epochs_of_logs_that_are_no_more_are_lost() -> None:
-    keys = [*epoch_change("a", "g", 0, 1), *epoch_change("b", "g/h", 3, 1)]
-    assert lost_epochs(keys, {"a", "c"}) == {keys[1]: None}
 
 
 @pytest.mark.parametrize("value", [b'{"v":2,"epoch":7}', b"{}", b"\xff", b'{"v":1,"epoch":null}', b"7"])
