@@ -31,7 +31,7 @@ def test_user_password_and_way_stay_and_the_name_is_what_the_peer_is_called() ->
     assert target({**INFO, "network-host": "::1"}, HOME).host == "::1"
     assert target({**INFO, "network-host": "bob:x@evil/"}, HOME).host == "bob:x@evil/"
     assert target({**INFO, "port": "5700"}, HOME).port == 5700
-    assert target({**INFO, "scheme": Symbol("wss")}, Address.parse("ws://home/amqp")) == Address(
+    assert target({**INFO, "scheme": Symbol("wss")}, Address.parse("ws://first/amqp")) == Address(
         "wss", "10.0.0.2", 5699, "/amqp", hostname="beta"
     )
 
