@@ -73,6 +73,7 @@ def test_no_command_takes_a_password_as_an_argument() -> None:
         return own.union(*(flags(one) for one in inner if one is not None))
 
     assert {flag for flag in flags(main) if "password" in flag} == {"--password-stdin"}
+    assert {flag for flag in flags(main) if "token" in flag} == {"--token-file"}
 
 
 def test_tls_is_checked_unless_told_not_to(node: FakeNode, run: Run, tmp_path: Path) -> None:
@@ -95,3 +96,32 @@ def test_the_asynchronous_part_is_run_to_its_result() -> None:
         return 42
 
     assert run(answer()) == 42
+
+
+def test_a_token_comes_from_a_file_that_is_read_for_each_connection(node: FakeNode, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first\n")
+    run("info", "temps", "--token-file", str(file), environment={"AMQP_STREAMS_TOKEN": "from-environment"})
+    (endpoint,) = node.endpoints
+    assert endpoint.sasl is not None
+    assert callable(endpoint.sasl.token)
+    assert endpoint.sasl.token() == "first"
+    file.write_text("second")
+    assert endpoint.sasl.token() == "second"
+
+
+def test_a_token_comes_from_the_environment_and_is_not_shown(node: FakeNode, run: Run) -> None:
+    run("info", "temps", environment={"AMQP_STREAMS_TOKEN": "t.o.k"})
+    run("info", "temps", environment={"AMQP_STREAMS_TOKEN": ""})
+    assert [endpoint.sasl.token for endpoint in node.endpoints if endpoint.sasl] == ["t.o.k", None]
+    assert "t.o.k" not in repr(node.endpoints[0])
+
+
+def test_the_mechanism_and_the_risk_are_chosen(node: FakeNode, run: Run) -> None:
+    run("info", "temps", "--sasl-mechanism", "plain", "--plain-without-tls")
+    run("info", "temps")
+    first, second = [endpoint.sasl for endpoint in node.endpoints]
+    assert first is not None
+    assert second is not None
+    assert (first.mechanisms, first.plain_without_tls) == (("PLAIN",), True)
+    assert (second.mechanisms, second.plain_without_tls) == (None, False)

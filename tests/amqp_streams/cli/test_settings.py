@@ -265,6 +265,24 @@ def test_groups_come_from_the_file_and_from_variables(tmp_path: Path) -> None:
     assert node_settings({}, environment, path).groups == GroupSettings(only=("billing", "audit-*"), pause_ms=1000, wait_ms=0)
 
 
+def test_keys_and_rules_for_other_logins_come_from_the_file_and_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "node.toml"
+    path.write_text(
+        'data_dir = "d"\n[tls]\ncertificate = "c"\nkey = "k"\nclient_ca = "ca"\nclient_certificates = "optional"\n'
+        '[[external]]\nname = "cn"\npattern = "(.+)"\nuser = "{1}"\n'
+        '[oauth]\nissuer = "i"\naudience = ["a", "b"]\nkeys = ["one.json", "/two.pem"]\nleeway = "1m"\n'
+    )
+    settings = node_settings({}, {"AMQP_STREAMS_OAUTH_ALGORITHMS": "RS256,ES256"}, path)
+    assert settings.external[0].user_of("x") == "x"
+    assert settings.oauth is not None
+    assert settings.oauth.keys == (tmp_path / "one.json", Path("/two.pem"))
+    assert [str(algorithm) for algorithm in settings.oauth.algorithms] == ["RS256", "ES256"]
+    assert settings.tls is not None
+    assert settings.tls.client_certificates == "optional"
+    with pytest.raises(ConfigError, match="AMQP_STREAMS_OAUTH_ALGORITHMS"):
+        node_settings({}, {"AMQP_STREAMS_OAUTH_ALGORITHMS": "none"}, path)
+
+
 def test_every_setting_and_its_variable_is_in_the_reference() -> None:
     text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("| `")]

@@ -196,6 +196,24 @@ def test_a_peer_that_wants_none_gets_no_heartbeats() -> None:
     assert peer.heartbeats == 0
 
 
+def test_a_connection_ends_soon_after_its_credentials() -> None:
+    node = InMemoryNode({"temps": 1})
+    peer = ScriptedPeer(node)
+    (connection,) = node.service.connections
+    assert isinstance(connection, AmqpConnection)
+    peer.open()
+    peer.attach(0, target="temps")
+    connection.expires_ms = node.clock.now_ms + 5000
+    node.advance(4900)
+    assert peer.take("close") == []
+    node.advance(600)
+    (close,) = peer.take("close")
+    error = close.fields["error"]
+    assert isinstance(error, Described)
+    assert error.value == [names.UNAUTHORIZED_ACCESS, "the token expired"]
+    assert peer.lost
+
+
 # -- close
 
 

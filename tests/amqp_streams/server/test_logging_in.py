@@ -167,6 +167,8 @@ async def test_a_failed_login_is_told_with_user_mechanism_address_and_reason(doo
         ("bob", "PLAIN", "wrong user or password", "warning"),
         ("", "OAUTHBEARER", "token: it is expired", "warning"),
     ]
+    figures = (await doors.server._metrics.text()).decode()  # type: ignore[union-attr]  # it ran
+    assert 'amqp_streams_logins_total{mechanism="PLAIN",result="failed"} 1.0' in figures
     assert all(line["peer"].startswith("127.0.0.1:") for line in failed)
 
 

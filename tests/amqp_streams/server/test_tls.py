@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
+from amqp_streams.authentication import ClientCertificates
 from amqp_streams.config import TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.tls import TlsContext, server_context
@@ -29,6 +30,11 @@ def test_nothing_below_tls_1_2_and_nothing_without_forward_secrecy(good: TlsSett
 
 def test_a_client_authority_makes_client_certificates_obligatory(good: TlsSettings, authority: Authority) -> None:
     assert server_context(good.model_copy(update={"client_ca": authority.ca})).verify_mode is ssl.CERT_REQUIRED
+
+
+def test_client_certificates_may_be_left_to_the_clients(good: TlsSettings, authority: Authority) -> None:
+    optional = good.model_copy(update={"client_ca": authority.ca, "client_certificates": ClientCertificates.OPTIONAL})
+    assert server_context(optional).verify_mode is ssl.CERT_OPTIONAL
 
 
 def _missing(good: TlsSettings, folder: Path) -> TlsSettings:

@@ -1,16 +1,31 @@
 """The SASL layer: every way through it, and bytes one by one as all at once."""
 
-from collections.abc import Iterator, Mapping
+import base64
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from proton import SASL, Connection, Transport
 
+from amqp_streams.wire.bearer import BearerServer, oauthbearer_message
 from amqp_streams.wire.codec import Array, Described, Symbol, ULong, encode
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.frames import frame, read_frames, read_performative
-from amqp_streams.wire.mechanisms import Anonymous, Answer, Challenge, Failure, Mechanism, Plain, Step, Success, VerifyPlain
+from amqp_streams.wire.mechanisms import (
+    Anonymous,
+    Answer,
+    Challenge,
+    Failure,
+    FindKeys,
+    Mechanism,
+    Plain,
+    ScramAlgorithm,
+    Step,
+    Success,
+    VerifyPlain,
+    VerifyToken,
+)
 from amqp_streams.wire.sasl import (
     AMQP_HEADER,
     FRAME_MAX,
@@ -24,6 +39,7 @@ from amqp_streams.wire.sasl import (
     SaslServer,
     Send,
 )
+from amqp_streams.wire.scram import ScramServer, make_keys, unmeetable_keys
 
 BOTH = {"PLAIN": Plain, "ANONYMOUS": Anonymous}
 USERS = {"alice": "secret", "böb": "pässwörd"}
@@ -54,7 +70,9 @@ def init(mechanism: str, initial: bytes | None = None, hostname: str | None = No
     return sasl(0x41, Symbol(mechanism), initial, hostname)
 
 
-def run(pieces: Iterator[bytes] | list[bytes], mechanisms: Mapping[str, type[Mechanism]] = BOTH) -> tuple[bytes, list[Event], bytes]:
+def run(
+    pieces: Iterator[bytes] | list[bytes], mechanisms: Mapping[str, Callable[[], Mechanism]] = BOTH
+) -> tuple[bytes, list[Event], bytes]:
     """A shell: what was sent, the other events, and the bytes behind the layer (handed out or never fed)."""
     server = SaslServer(mechanisms)
     sent, others, behind = b"", [], b""
@@ -69,6 +87,12 @@ def run(pieces: Iterator[bytes] | list[bytes], mechanisms: Mapping[str, type[Mec
                 case VerifyPlain(user, password):
                     others.append(event)
                     todo += server.answer(Success(user) if USERS.get(user) == password else Failure("wrong user or password"))
+                case FindKeys(user, algorithm):
+                    others.append(event)
+                    todo += server.answer(KEYS if user == "user" else unmeetable_keys(algorithm, user, secret=b"", iterations=4096))
+                case VerifyToken(token):
+                    others.append(event)
+                    todo += server.answer(Success("alice") if token == "good" else Failure("expired"))
                 case Authenticated(leftover=leftover) | NoSasl(leftover=leftover):
                     behind += leftover
                     others.append(event)
@@ -83,6 +107,16 @@ def read(sent: bytes) -> list[tuple[int, list[object]]]:
     return [(int(value.descriptor), value.value) for value in described]
 
 
+# RFC 7677, section 3
+SCRAM = "SCRAM-SHA-256"
+FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+FINAL = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+KEYS = make_keys(ScramAlgorithm.SHA_256, "user", "pencil", salt=base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="), iterations=4096)
+EVERY: dict[str, Callable[[], Mechanism]] = {
+    **BOTH,
+    SCRAM: lambda: ScramServer(ScramAlgorithm.SHA_256, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"),
+    "OAUTHBEARER": lambda: BearerServer("OAUTHBEARER"),
+}
 OFFER = (0x40, [Array(Symbol, (Symbol("PLAIN"), Symbol("ANONYMOUS")))])
 
 
@@ -223,6 +257,9 @@ CONVERSATIONS = [
     SASL_HEADER + init("PLAIN") + sasl(0x43, b"\0alice\0wrong") + AMQP_HEADER,
     SASL_HEADER + init("ANONYMOUS") + AMQP_HEADER + b"rest",
     AMQP_HEADER + b"rest",
+    *(SASL_HEADER + init(SCRAM, first) + sasl(0x43, FINAL) + AMQP_HEADER + b"rest" for first in (FIRST, FIRST.replace(b"user", b"nobody"))),
+    SASL_HEADER + init("OAUTHBEARER", oauthbearer_message("good")) + AMQP_HEADER + b"rest",
+    SASL_HEADER + init("OAUTHBEARER", oauthbearer_message("bad")) + sasl(0x43, b"\x01") + AMQP_HEADER,
     SASL_HEADER + init("NTLM"),
     SASL_HEADER + sasl(0x43),
     b"AMQP\x02\x01\x00\x00rest",
@@ -245,7 +282,14 @@ def test_bytes_in_any_pieces_give_the_same(conversation: bytes, data: st.DataObj
     cuts = sorted(data.draw(st.lists(st.integers(0, len(conversation)), max_size=8)))
     pieces = [conversation[start:end] for start, end in zip([0, *cuts], [*cuts, len(conversation)], strict=True)]
     one_by_one = [conversation[at : at + 1] for at in range(len(conversation))]
-    assert told(run([conversation])) == told(run(pieces)) == told(run(one_by_one))
+    assert told(run([conversation], EVERY)) == told(run(pieces, EVERY)) == told(run(one_by_one, EVERY))
+
+
+def test_whole_conversations_of_several_rounds_let_the_right_peer_in() -> None:
+    for conversation in CONVERSATIONS:
+        events = run([conversation], EVERY)[1]
+        let_in = isinstance(events[-1], Authenticated | NoSasl)
+        assert let_in is (b"rest" in conversation and b"nobody" not in conversation and not conversation.startswith(b"AMQP\x02")), events
 
 
 @given(
