@@ -62,7 +62,7 @@ class ManagementLink(IncomingLink[Managing]):
         """Keep a small credit up: requests are few."""
         credit = lib.pn_link_credit(self.pointer)
         if self.alive and not self.closing and credit < REPLIES_MAX // 2:
-            lib.pn_link_flow(self.pointer, REPLIES_MAX - credit)
+            transfers.grant(self.pointer, REPLIES_MAX - credit)
 
     def take(self) -> None:
         """Carry out the requests that have arrived."""

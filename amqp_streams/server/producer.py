@@ -38,7 +38,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 return
         credit = lib.pn_link_credit(pointer)
         if credit <= wanted // 2:
-            lib.pn_link_flow(pointer, wanted - credit)
+            transfers.grant(pointer, wanted - credit)
 
     def go_on(self) -> None:
         """The quota of its user leaves room again."""

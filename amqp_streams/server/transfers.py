@@ -28,6 +28,7 @@ _TAG_NUMBER: Final = struct.Struct(">Q")
 _TAG_WHOLE: Final = struct.Struct(">HHQ")
 
 _ACCEPTED: Final = lib.PN_ACCEPTED
+_INT_MAX: Final = (1 << 31) - 1
 _RECEIVED: Final = lib.PN_RECEIVED
 _OUTCOMES: Final = {
     lib.PN_ACCEPTED: Outcome.ACCEPTED,
@@ -112,6 +113,11 @@ def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
         lib.pn_delivery_update(delivery, _ACCEPTED)
         if lib.pn_delivery_settled(delivery):
             lib.pn_delivery_settle(delivery)
+
+
+def grant(link: Pointer, count: int) -> None:
+    """Give the peer so much more credit; less if its delivery-count ran far ahead of what it had: the engine counts in 32 bits."""
+    lib.pn_link_flow(link, min(count, _INT_MAX))
 
 
 def discard(link: Pointer) -> None:

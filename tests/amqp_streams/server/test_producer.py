@@ -54,6 +54,23 @@ def test_a_producer_that_uses_all_its_credit_at_once_gets_new() -> None:
     assert outcomes(pair.send(pair.sender("temps"), *[EVENT] * 1000)) == ["accepted"] * 1000
 
 
+@pytest.mark.parametrize("target", ["temps", names.MANAGEMENT])
+@pytest.mark.parametrize("count", [1 << 31, (1 << 31) - 1, (1 << 31) + 3000, (1 << 32) - 1])
+def test_a_delivery_count_that_runs_ahead_of_the_credit_does_no_harm(target: str, count: int) -> None:
+    """AMQP 2.6.7: the sender tells its count; what it says lowers the credit, by more than there was if it says so."""
+    node = InMemoryNode({"temps": 1})
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target=target)
+    peer.send(
+        "flow", incoming_window=UInt(9), next_outgoing_id=UInt(0), outgoing_window=UInt(9), next_incoming_id=UInt(0), handle=UInt(0),
+        delivery_count=UInt(count), link_credit=UInt(0),
+    )  # fmt: skip
+    peer.transfer(0, 0, b"\x00\x53\x77\x40")
+    assert not peer.lost
+    assert EnginePair(node).receiver("temps").refused is None
+
+
 def test_nothing_is_accepted_before_it_is_durable() -> None:
     store = MemoryStore(auto=False)
     node = InMemoryNode({"temps": 1}, store=store)
