@@ -15,6 +15,8 @@ class Draw:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
+        self.handles: list[int] = []
+        """Those that the conversation that is being made has attached."""
 
     @property
     def left(self) -> int:

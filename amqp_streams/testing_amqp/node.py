@@ -239,10 +239,17 @@ class InMemoryNode:
         self.service.effects.carry_out()
 
     def connect(
-        self, peer: Peer, *, users: PasswordCheck | None = None, loopback: bool = True, login: Login | None = None
+        self,
+        peer: Peer,
+        *,
+        users: PasswordCheck | None = None,
+        loopback: bool = True,
+        login: Login | None = None,
+        certificate: dict[str, Any] | None = None,
     ) -> MemoryChannel:
-        """A new connection with this peer; with a `login` it is past the security layer already."""
+        """A new connection with this peer; with a `login` it is past the security layer already. `certificate`: as ssl tells it."""
         channel = MemoryChannel(f"127.0.0.1:{40_000 + len(self._wires)}", loopback=loopback)
+        channel.certificate = certificate
         keys = cast("KeyStore | None", users if hasattr(users, "keys") else None)
         guard = self._guards.get(id(users))
         if guard is None:

@@ -4,8 +4,11 @@ must be served as if nothing had happened, and time must be able to go on.
 
 from typing import Final
 
+from amqp_streams.errors import WireError
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from amqp_streams.testing_amqp.node import MemoryChannel
+from amqp_streams.wire.frames import read_frames, read_performative
+from amqp_streams.wire.types import Described
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.speech import conversation
@@ -14,11 +17,11 @@ _SECONDS_MAX: Final = 40
 
 
 class Speaker:
-    """Says its blocks and keeps nothing of the answers but their size."""
+    """Says its blocks and keeps the answers."""
 
     def __init__(self, node: InMemoryNode) -> None:
         self.node = node
-        self.got = 0
+        self.heard = bytearray()
         self.lost = False
         self._out = bytearray()
         self.channel: MemoryChannel = node.connect(self)
@@ -35,7 +38,7 @@ class Speaker:
 
     def input(self, data: bytes) -> None:
         """See `Peer`."""
-        self.got += len(data)
+        self.heard += data
 
     def closed(self) -> None:
         """See `Peer`."""
@@ -60,7 +63,21 @@ def run(data: bytes) -> str:
     serves_others(node)
     node.advance(200_000)
     serves_others(node)
-    return f"{said} said, {sum(peer.lost for peer in peers)} lost, {min(40, peers[0].got // 64)} got"
+    return f"{sum(peer.lost for peer in peers)} lost, {_gist(bytes(peers[0].heard))}"
+
+
+def _gist(heard: bytes) -> str:
+    """Which performatives came, and why the connection was closed."""
+    said = []
+    try:
+        for one in read_frames(heard[8:]):
+            performative = read_performative(one.body) if one.body else None
+            error = performative.fields.get("error") if performative else None
+            condition = error.value[0] if isinstance(error, Described) and isinstance(error.value, list) else ""
+            said.append(f"{performative.name if performative else '-'} {condition}")
+    except WireError:
+        said.append("?")
+    return ", ".join(sorted(set(said)))
 
 
 def serves_others(node: InMemoryNode) -> None:

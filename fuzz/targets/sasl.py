@@ -1,25 +1,42 @@
-"""The security layer of a connection, whatever mechanisms it offers, in pieces of any size. Nobody gets in who is not let in."""
+"""The security layer of a connection, with every mechanism, in pieces of any size. Nobody gets in without the password, a certificate that
+a rule fits, or a good token: nobody at all, since nobody here has one.
+"""
 
-from typing import Final
+import base64
+import hashlib
+import hmac
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
 
-from amqp_streams.config import AnonymousAccess
+from argon2 import PasswordHasher
+
+from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings, TokenAlgorithm
+from amqp_streams.config import AnonymousAccess, TlsSettings
+from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.server.users import UsersFile
 from amqp_streams.testing_amqp import InMemoryNode
+from amqp_streams.wire.codec import decode
 from amqp_streams.wire.encoder import encode
-from amqp_streams.wire.frames import frame
+from amqp_streams.wire.frames import frame, read_frames
+from amqp_streams.wire.mechanisms import ScramAlgorithm
+from amqp_streams.wire.scram import ScramClient
 from amqp_streams.wire.types import Described, Symbol, ULong, Value
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.dialogue import Speaker
 from fuzz.targets.speech import conversation
-from fuzz.values import value
+from fuzz.values import mapping, value
 
 _HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _SASL: Final = 1
 _INIT, _RESPONSE = 0x41, 0x43
 _MECHANISMS: Final = (
-    "PLAIN", "ANONYMOUS", "EXTERNAL", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512", "SCRAM-SHA-256-PLUS", "XOAUTH2", "OAUTHBEARER",
-    "MSSBCBS", "", "plain", "X" * 300,
-)  # fmt: skip
+    *3 * ("PLAIN", "ANONYMOUS", "EXTERNAL", "SCRAM-SHA-256", "SCRAM-SHA-512", "XOAUTH2", "OAUTHBEARER"),
+    *("SCRAM-SHA-1", "SCRAM-SHA-256-PLUS", "MSSBCBS", "", "plain", "X" * 300),
+)
 _RESPONSES: Final = (
     b"\x00user\x00wrong", b"user\x00user\x00wrong", b"\x00\x00", b"\x00user", b"", b"n,,n=user,r=nonce", b"y,,n=user,r=nonce",
     b"n,a=other,n=user,r=nonce", b"p=tls-unique,,n=user,r=nonce", b"n,,n=us=2Cer,r=nonce", b"n,,n=us=er,r=nonce", b"n,,m=x,n=user,r=n",
@@ -28,35 +45,138 @@ _RESPONSES: Final = (
 )  # fmt: skip
 
 
-class _Nobody:
-    """No password is right."""
+_BEARERS: Final = ("OAUTHBEARER", "XOAUTH2")
+_CERTIFICATES: Final[tuple[dict[str, Any] | None, ...]] = (
+    None,
+    {"subject": ((("commonName", "other"),),), "subjectAltName": (("DNS", "other.example"), ("email", "x@y"))},
+    {"subject": ((("commonName", "user\nfake"),),)},
+    {},
+)
+_ISSUER, _AUDIENCE = "https://issuer.example", "node"
+_SECRET: Final = b"0123456789abcdef0123456789abcdef"
 
-    def verify(self, _name: str, _password: str) -> bool:
-        return False
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="fuzz-sasl-"))
+
+
+@cache
+def _users() -> UsersFile:
+    users = UsersFile.load(
+        _folder() / "users.json", hasher=PasswordHasher(time_cost=1, memory_cost=8, parallelism=1), scram_iterations=4096
+    )
+    users.add("user", "the password")
+    return users
+
+
+@cache
+def _settings() -> dict[str, Any]:
+    secret = _folder() / "secret"
+    secret.write_bytes(_SECRET)
+    secret.chmod(0o600)
+    return {
+        "anonymous": AnonymousAccess.NEVER,
+        "tls": TlsSettings(certificate=secret, key=secret, client_ca=secret),
+        "external": (ExternalRule(name=CertificateName.CN, pattern="user", user="user"),),
+        "oauth": OAuthSettings(issuer=_ISSUER, audience=(_AUDIENCE,), secret_file=secret, algorithms=(TokenAlgorithm.HS256,)),
+    }
+
+
+class _Stranger(Speaker):
+    """Keeps what it hears."""
+
+    def __init__(self, node: InMemoryNode, certificate: dict[str, Any] | None) -> None:
+        self.node = node
+        self.heard = bytearray()
+        self.lost = False
+        self._out = bytearray()
+        self.channel = node.connect(self, users=_users(), certificate=certificate)
+
+    def challenge(self) -> bytes:
+        """The last challenge."""
+        for one in reversed(list(read_frames(bytes(self.heard[8:])))):
+            said, _ = decode(one.body)
+            if isinstance(said, Described) and said.descriptor == 0x42 and isinstance(said.value, list):
+                return bytes(said.value[0])  # type: ignore[arg-type]  # binary by the node's own hand
+        return b""
 
 
 def run(data: bytes) -> str:
-    """One log-in of somebody who has no password."""
+    """One log-in of somebody who has nothing to show."""
     draw = Draw(data)
-    node = InMemoryNode({"events": 1, "single": 1}, anonymous=AnonymousAccess.NEVER)
-    speaker = Speaker.__new__(Speaker)
-    speaker.node, speaker.got, speaker.lost, speaker._out = node, 0, False, bytearray()
-    heard = bytearray()
-    speaker.input = heard.extend  # type: ignore[method-assign]  # what came back is looked at here
-    speaker.channel = node.connect(speaker, users=_Nobody())
+    node = InMemoryNode({"events": 1, "single": 1}, **_settings())
+    stranger = _Stranger(node, draw.pick(_CERTIFICATES))
+    match draw.below(4):
+        case 0:
+            _scram(draw, stranger)
+        case 1:
+            stranger.say(_HEADER + _frame(draw, _INIT, [Symbol(draw.pick(_BEARERS)), _token(draw), None]))
+        case _:
+            pass
     said = b"".join(login(draw))
     while said:
         size = len(said) if draw.chance(2) else 1 + draw.below(40)
-        speaker.say(said[:size])
+        stranger.say(said[:size])
         said = said[size:]
-    if b"AMQP\x00\x01\x00\x00" in heard:
-        message = f"somebody without a password was let in: {bytes(heard)!r}"
+    if b"AMQP\x00\x01\x00\x00" in stranger.heard:
+        message = f"somebody was let in: {bytes(stranger.heard)!r}"
         raise WrongError(message)
     node.advance(60_000)
-    if not speaker.lost:
+    if not stranger.lost:
         message = "a connection that did not log in is open after a minute"
         raise WrongError(message)
-    return f"{len(heard)} heard, {bytes(heard[8:12]).hex()}"
+    return f"{len(stranger.heard)} heard"
+
+
+def _scram(draw: Draw, stranger: _Stranger) -> None:
+    """SCRAM as it should be, but for the password, and perhaps for what is changed on the way."""
+    algorithm = draw.pick(tuple(ScramAlgorithm))
+    client = ScramClient(algorithm, draw.pick(("user", "nobody", "us,er=")), "a wrong password", nonce="nonce")
+    stranger.say(_HEADER + _frame(draw, _INIT, [Symbol(algorithm), _changed(draw, client.first()), None]))
+    try:
+        final = client.final(stranger.challenge())
+    except AmqpStreamsError:
+        return
+    stranger.say(_frame(draw, _RESPONSE, [_changed(draw, final)]))
+    if draw.chance(2):
+        stranger.say(_frame(draw, _RESPONSE, [b""]))
+
+
+def _token(draw: Draw) -> bytes:
+    """A token with something wrong: its signature, its time, its issuer, its audience, or all of it."""
+    claims: dict[str, Any] = {"iss": _ISSUER, "aud": _AUDIENCE, "sub": "user", "exp": 1 << 40}
+    header: dict[str, Any] = {"alg": draw.pick(("HS256", "HS256", "HS256", "HS256", "none", "HS512", "RS256", "", None, 5)), "typ": "JWT"}
+    secret = _SECRET
+    match draw.below(6):
+        case 0:
+            secret = b"another secret of thirty-two byte"
+        case 1:
+            claims["exp"] = draw.pick((0, -1, "soon", None, 1.5, {}))
+        case 2:
+            claims["iss"] = draw.pick(("other", None, 5, [_ISSUER]))
+        case 3:
+            claims["aud"] = draw.pick(("other", None, 5, [], {"node": 1}))
+        case 4:
+            claims["sub"] = draw.pick((None, 5, "", "a\0b", [], "x" * 5000))
+        case _:
+            secret = b""
+            claims |= {str(key): str(inner) for key, inner in mapping(draw).items()}
+    parts = b".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims))
+    signature = base64.urlsafe_b64encode(hmac.new(secret, parts, hashlib.sha256).digest()).rstrip(b"=")
+    token = _changed(draw, parts) + b"." + signature if draw.chance(4) else parts + b"." + signature
+    if draw.chance(2):
+        return b"n,a=user,\x01host=h\x01auth=Bearer " + token + b"\x01\x01"
+    return b"user=user\x01auth=Bearer " + token + b"\x01\x01"
+
+
+def _changed(draw: Draw, data: bytes) -> bytes:
+    if not draw.chance(4):
+        return data
+    changed = bytearray(data)
+    at = draw.below(len(changed) + 1)
+    changed[at : at + draw.below(3)] = draw.raw(6)
+    return bytes(changed)
 
 
 def login(draw: Draw) -> list[bytes]:
@@ -72,7 +192,7 @@ def login(draw: Draw) -> list[bytes]:
 def _response(draw: Draw) -> bytes | None:
     if draw.chance(8):
         return None
-    made = bytearray(draw.pick(_RESPONSES))
+    made = bytearray(_token(draw) if draw.chance(4) else draw.pick(_RESPONSES))
     for _ in range(draw.below(3)):
         at = draw.below(len(made) + 1)
         made[at : at + draw.below(3)] = draw.raw(6)

@@ -12,8 +12,20 @@ from fuzz.draw import Draw
 from fuzz.values import mapping, text, value
 
 STEPS_MAX: Final = 24
-ADDRESSES: Final = ("events", "events", "single", "events/$info", "$management", "nowhere", None, "", "$cbs", "events/$x", "e" * 300)
-_FILTERS: Final = (names.FILTER_DELIVERY_ANNOTATIONS, names.FILTER_SQL, names.FILTEX_SQL, names.FILTEX_PROPERTIES, names.SELECTOR)
+ADDRESSES: Final = (
+    *4 * ("events",),
+    "single",
+    "single",
+    "events/$info",
+    "$management",
+    "nowhere",
+    None,
+    "",
+    "$cbs",
+    "events/$x",
+    "e" * 300,
+)
+_FILTERS: Final = (*3 * (names.FILTER_DELIVERY_ANNOTATIONS,), names.FILTER_SQL, names.FILTEX_SQL, names.FILTEX_PROPERTIES, names.SELECTOR)
 
 
 def conversation(draw: Draw) -> list[bytes]:
@@ -21,9 +33,65 @@ def conversation(draw: Draw) -> list[bytes]:
     blocks = [AMQP_HEADER if not draw.chance(16) else draw.raw(12)]
     if not draw.chance(16):
         blocks.append(_open(draw) + _begin(draw))
-        blocks += [_ATTACHES[draw.below(len(_ATTACHES))](draw) for _ in range(draw.below(4))]
+        for _ in range(draw.below(5)):
+            blocks += draw.pick((_reads, _reads, _writes, _loosely))(draw)
     blocks += frames_of(draw)
     return blocks
+
+
+def _reads(draw: Draw) -> list[bytes]:
+    """A consumer as it should be, and what it says of what it gets."""
+    handle = _new_handle(draw)
+    start = Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol("@earliest")})
+    filters: Value = {Symbol("start"): start} if not draw.chance(3) else _filter(draw)
+    more: dict[str, Value] = {"durable": UInt(2), "expiry_policy": Symbol("never")} if draw.chance(3) else {}
+    source = terminus(0x28, draw.pick(("events", "single", "events/$info")), filter=filters, **more)
+    attach = frame_of(
+        "attach",
+        name=f"reads-{handle}",
+        handle=UInt(handle),
+        role=True,
+        rcv_settle_mode=UByte(1) if draw.chance(4) else None,
+        source=source,
+        target=terminus(0x29, None),
+        properties=_properties(draw),
+    )
+    credit = {"handle": UInt(handle), "delivery_count": UInt(0), "link_credit": UInt(draw.pick((1, 10, 100)))}
+    window = {"incoming_window": UInt(1 << 20), "next_outgoing_id": UInt(0), "outgoing_window": UInt(1 << 20)}
+    flow = frame_of("flow", next_incoming_id=UInt(0), **window, **credit)
+    return [attach, flow, *(_disposition(draw) for _ in range(draw.below(4)))]
+
+
+def _writes(draw: Draw) -> list[bytes]:
+    """A producer as it should be, and what it sends."""
+    handle = _new_handle(draw)
+    target = terminus(0x29, draw.pick(("events", "events", "single", "$management", None)))
+    attach = frame_of(
+        "attach",
+        name=f"writes-{handle}",
+        handle=UInt(handle),
+        role=False,
+        source=terminus(0x28, "here"),
+        target=target,
+        initial_delivery_count=UInt(0),
+        properties=_properties(draw),
+    )
+    sent = [
+        frame_of(
+            "transfer",
+            message(draw),
+            handle=UInt(handle),
+            delivery_id=UInt(number),
+            delivery_tag=b"%d" % number,
+            settled=draw.chance(4) or None,
+        )
+        for number in range(draw.below(4))
+    ]
+    return [attach, *sent]
+
+
+def _loosely(draw: Draw) -> list[bytes]:
+    return [draw.pick(_ATTACHES)(draw), draw.pick(_USES)(draw)]
 
 
 def frames_of(draw: Draw) -> list[bytes]:
@@ -51,17 +119,17 @@ def flows(draw: Draw) -> list[bytes]:
 
 def _damaged(draw: Draw, data: bytes) -> bytes:
     match draw.byte():
-        case damage if damage < 0xE8:
+        case damage if damage < 0xF4:
             return data
-        case damage if damage < 0xF0:
+        case damage if damage < 0xF7:
             changed = bytearray(data)
             changed[draw.below(len(changed))] ^= 1 << draw.below(8)
             return bytes(changed)
-        case damage if damage < 0xF4:
+        case damage if damage < 0xF9:
             return data[: draw.below(len(data) + 1)]
-        case damage if damage < 0xF8:
+        case damage if damage < 0xFB:
             return data + data
-        case damage if damage < 0xFC:
+        case damage if damage < 0xFD:
             return data + draw.raw(16)
         case _:
             return draw.raw(32)
@@ -69,9 +137,9 @@ def _damaged(draw: Draw, data: bytes) -> bytes:
 
 def _with(draw: Draw, frame_name: str, payload: bytes = b"", /, **fields: Any) -> bytes:
     """A frame in which now and then a field is anything at all."""
-    if draw.chance(8):
+    if draw.chance(24):
         fields[draw.pick(tuple(fields))] = value(draw)
-    channel = draw.below(3) if draw.chance(8) else 0
+    channel = draw.below(3) if draw.chance(24) else 0
     try:
         return frame_of(frame_name, payload, channel=channel, **fields)
     except ValueError:
@@ -82,7 +150,21 @@ def _uint(draw: Draw) -> UInt:
     return UInt(draw.pick((0, 1, 2, 3, 7, 1000, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)))
 
 
+def _new_handle(draw: Draw) -> int:
+    """One that is free, mostly."""
+    handle = len(draw.handles) if not draw.chance(16) else draw.below(6)
+    draw.handles.append(handle)
+    return handle
+
+
+def _handle(draw: Draw) -> int:
+    """One that is attached, mostly."""
+    return draw.pick(draw.handles) if draw.handles and not draw.chance(16) else draw.below(6)
+
+
 def _open(draw: Draw) -> bytes:
+    if not draw.chance(4):
+        return frame_of("open", container_id="peer", max_frame_size=UInt(4096))
     return _with(
         draw,
         "open",
@@ -122,8 +204,8 @@ def _filter(draw: Draw) -> Value:
     kind = draw.pick(_FILTERS)
     content: Value = draw.pick(("a = 1", "d.event-streams-offset > '@earliest'", "NOT", "a.x LIKE '%y%'"))
     if kind == names.FILTER_DELIVERY_ANNOTATIONS:
-        content = {Symbol(names.OFFSET): Symbol(draw.pick(("@earliest", "@latest", "0000000000000001", "x")))}
-    return {Symbol("f"): Described(Symbol(kind), value(draw) if draw.chance(4) else content)}
+        content = {Symbol(names.OFFSET): Symbol(draw.pick(("@earliest", "@earliest", "@latest", "0000000000000001", "x")))}
+    return {Symbol("f"): Described(Symbol(kind), value(draw) if draw.chance(8) else content)}
 
 
 def _producer(draw: Draw) -> bytes:
@@ -141,7 +223,7 @@ def _consumer(draw: Draw) -> bytes:
 
 
 def _attach(draw: Draw, *, receiver: bool, source: Value, target: Value) -> bytes:
-    handle = draw.pick((0, 1, 2, 3, 4, 5, 1024, (1 << 32) - 1))
+    handle = _new_handle(draw) if not draw.chance(16) else draw.pick((1024, (1 << 31) - 1, (1 << 32) - 1))
     return _with(
         draw,
         "attach",
@@ -167,7 +249,7 @@ def _flow(draw: Draw) -> bytes:
         incoming_window=UInt(draw.pick((1 << 20, 0, 1))),
         next_outgoing_id=draw.pick((UInt(0), _uint(draw))),
         outgoing_window=UInt(1 << 20),
-        handle=UInt(draw.below(6)) if linked else None,
+        handle=UInt(_handle(draw)) if linked else None,
         delivery_count=draw.pick((UInt(0), None, _uint(draw))) if linked else None,
         link_credit=draw.pick((UInt(10), UInt(1), _uint(draw))) if linked else None,
         drain=draw.chance(4) or None,
@@ -215,7 +297,7 @@ def _transfer(draw: Draw) -> bytes:
         draw,
         "transfer",
         message(draw),
-        handle=UInt(draw.below(6)),
+        handle=UInt(_handle(draw)),
         delivery_id=draw.pick((UInt(number), UInt(number), None, _uint(draw))),
         delivery_tag=draw.pick((b"%d" % number, b"", b"\xff\xfe", draw.raw(40), None)),
         message_format=draw.pick((UInt(0), None, UInt(0x80013700))),
@@ -234,7 +316,7 @@ def _disposition(draw: Draw) -> bytes:
         Described(ULong(0x27), [True, True, {Symbol("x"): 1}]),
         None,
     )
-    first = draw.pick((0, 0, 1, 5, 1000, (1 << 32) - 1))
+    first = draw.pick((0, 0, 0, 1, 2, 5, 1000, (1 << 32) - 1))
     return _with(
         draw,
         "disposition",
@@ -249,14 +331,15 @@ def _disposition(draw: Draw) -> bytes:
 
 def _detach(draw: Draw) -> bytes:
     error = Described(ULong(0x1D), [Symbol("amqp:not-found"), "gone"]) if draw.chance(4) else None
-    return _with(draw, "detach", handle=UInt(draw.below(6)), closed=draw.chance(2) or None, error=error)
+    return _with(draw, "detach", handle=UInt(_handle(draw)), closed=draw.chance(2) or None, error=error)
 
 
 def _any(draw: Draw) -> bytes:
     return frame(draw.below(3), encode(Described(ULong(draw.pick(range(0x0F, 0x1A))), [value(draw) for _ in range(draw.below(15))])))
 
 
-_ATTACHES: Final = (_producer, _consumer)
+_ATTACHES: Final = (_producer, _consumer, _consumer)
+_USES: Final = (_transfer, _flow, _flow)
 _FRAMES: Final[tuple[Callable[[Draw], bytes], ...]] = (
     *(3 * (_producer, _consumer, _flow, _transfer)),
     _transfer,

@@ -8,9 +8,9 @@ import pytest
 import structlog
 
 from amqp_streams.filters import functions, kinds, matching
-from amqp_streams.server import control, dispatch
+from amqp_streams.server import control, dispatch, guard, tokens
 from amqp_streams.streams import management
-from amqp_streams.wire import decoder, frames, sasl, sections
+from amqp_streams.wire import decoder, frames, sasl, scram, sections
 from fuzz import campaign
 from fuzz.__main__ import main
 from fuzz.campaign import Campaign
@@ -56,6 +56,9 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("wire", decoder, "_check_count", 500),
     ("frames", frames, "_across", 300),
     ("sasl", sasl, "_outcome", 100),
+    ("sasl", scram, "_decoded", 100),
+    ("sasl", tokens, "_claim", 300),
+    ("sasl", guard, "user_of", 100),
     ("dialogue", dispatch, "attach_request", 10),
     ("dialogue", dispatch.transfers, "settle_outgoing", 100),
     ("management", control.management, "answer_message", 10),
