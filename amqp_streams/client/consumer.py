@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Self
 from uuid import uuid4
 
@@ -18,19 +19,22 @@ from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, OwnershipLostError, TimedOutError
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
+from amqp_streams.client.message import associated_of
 from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Attachment, Wire
-from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.errors import AmqpStreamsError, WireError
 from amqp_streams.wire.codec import Symbol, ULong
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 _ITERATION_MAX: Final = 256
 """Events that `async for` takes at a time."""
-_ASSOCIATED: Final = names.ASSOCIATED_PARTITIONS.encode()
-_ANNOTATIONS_END: Final = 1024
-"""Annotations stand in front: further on is the event."""
+_HEAD_BYTES: Final = 6
+_PLAIN_HEAD: Final = b"\x00\x53\x71\xc1"
+_PLAIN_COUNT: Final = 2 * 3
+"""Of a delivery annotations section with place, time and partition alone: its code, a short map of some size, and its count."""
+_HEADS_MAX: Final = 64
 
 
 class Consumer(Endpoint):
@@ -78,6 +82,7 @@ class Consumer(Endpoint):
         self._from_now: Final = isinstance(start, Latest) and not self._durable
         self._partitions: tuple[str, ...] = ()
         self._agnostic = True
+        self._heads: set[bytes] = set()
         self._drained_link: ReceiverLink | None = None
         self._link: ReceiverLink | None = None
         self._asked: frozenset[str] = frozenset()
@@ -249,10 +254,16 @@ class Consumer(Endpoint):
         return False
 
     def _note_associated(self, messages: Sequence[bytes]) -> None:
-        """A link that is bound to no partition tells with an event which ones it brings from there on."""
+        """A link that is bound to no partition tells with an event which ones it brings from there on. Nearly all say nothing new."""
+        if {message[:_HEAD_BYTES] for message in messages} <= self._heads:
+            return
         for message in messages:
-            if message.find(_ASSOCIATED, 0, _ANNOTATIONS_END) >= 0:
-                self._partitions = ReceivedEvent(message).associated_partitions or self._partitions
+            head = message[:_HEAD_BYTES]
+            if head not in self._heads:
+                with suppress(WireError):  # whoever looks at the event is told
+                    self._partitions = associated_of(message) or self._partitions
+                if head[:-1].startswith(_PLAIN_HEAD) and head[-1] == _PLAIN_COUNT and len(self._heads) < _HEADS_MAX:
+                    self._heads.add(head)
 
     def _settle_taken(self) -> None:
         if self._unsettled and self._link is not None:

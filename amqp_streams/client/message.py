@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from amqp_streams import names
 from amqp_streams.wire.annotations import section
-from amqp_streams.wire.codec import Described, Symbol, Timestamp, decode, encode
+from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, decode, encode
 from amqp_streams.wire.sections import delivery_annotations, strip
 
 _KEY_BYTES: Final = 9
@@ -69,6 +69,13 @@ def _decode(message: bytes) -> Place:
     if isinstance(partition, Symbol) and isinstance(offset, Symbol) and isinstance(timestamp, Timestamp) and timestamp >= 0:
         _learn(message, partition, offset, timestamp)
     return place
+
+
+def associated_of(message: bytes) -> tuple[str, ...] | None:
+    """The partitions that a delivery says its link is associated with from now on. Spec: Event Streams 4.6.5."""
+    told = delivery_annotations(message).get(Symbol(names.ASSOCIATED_PARTITIONS))
+    items = told.items if isinstance(told, Array) else told
+    return tuple(str(item) for item in items) if isinstance(items, tuple | list) else None
 
 
 def _learn(message: bytes, partition: Symbol, offset: Symbol, timestamp: Timestamp) -> None:

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from amqp_streams import names
-from amqp_streams.client.message import Place, bare, decoded, place_of
+from amqp_streams.client.message import Place, associated_of, bare, decoded, place_of
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import Array, decode
+from amqp_streams.wire.codec import decode
 from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,
     DATA,
@@ -91,9 +90,7 @@ class ReceivedEvent:
     @property
     def associated_partitions(self) -> tuple[str, ...] | None:
         """The partitions that its link brings events of from now on; None: as before. Spec: Event Streams 4.6.5."""
-        names_of = self.delivery_annotations.get(names.ASSOCIATED_PARTITIONS)
-        items = names_of.items if isinstance(names_of, Array) else names_of
-        return tuple(str(item) for item in items) if isinstance(items, tuple | list) else None
+        return associated_of(self.message)
 
     @property
     def revoked(self) -> bool:

@@ -199,6 +199,14 @@ async def test_partitions_are_those_of_the_log_until_the_node_tells_others(node:
             assert consumer.partitions == ("0", "2")
 
 
+async def test_an_event_that_nobody_can_read_is_handed_out_all_the_same(node: MemoryNode) -> None:
+    broken = with_partitions(record(0), "5")[:-1] + b"\x00"
+    node.outgoing["log"].extend([record(0), broken, record(1)])
+    async with connect(URL) as client, client.consumer("log", start=EARLIEST) as consumer:
+        assert len(await consumer.receive_raw()) == 3
+        assert consumer.partitions == ("5",)
+
+
 async def test_all_that_is_retained_has_been_looked_at_when_the_node_gives_credit_back(node: MemoryNode) -> None:
     node.drains = True
     node.outgoing["log"].extend(records(0, 25))
