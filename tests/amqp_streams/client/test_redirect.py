@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams import names
-from amqp_streams.client import EARLIEST, Event, RedirectError, connect
+from amqp_streams.client import EARLIEST, Event, RedirectError, SaslOptions, connect
 from amqp_streams.client.address import Address
 from amqp_streams.client.redirect import address_there, target
 from amqp_streams.wire.codec import Symbol
@@ -78,7 +78,8 @@ def test_nothing_that_a_node_says_is_more_than_a_refusal(info: dict[str, object]
 async def test_a_consumer_attaches_where_it_is_sent(node: MemoryNode) -> None:
     node.refused["log"] = redirect(address="log@beta")
     node.outgoing["log@beta"].extend(records(0, 3))
-    async with connect("amqp://ann:secret@home") as client, client.consumer("log", partition=0, start=EARLIEST) as consumer:
+    openly = SaslOptions(plain_without_tls=True)
+    async with connect("amqp://ann:secret@home", sasl=openly) as client, client.consumer("log", partition=0, start=EARLIEST) as consumer:
         assert numbers(await consumer.receive()) == [0, 1, 2]
         assert [str(address) for address in node.asked] == ["amqp://home:5672", "amqp://10.0.0.2:5699"]
         assert (node.asked[1].user, node.asked[1].password) == ("ann", "secret")
