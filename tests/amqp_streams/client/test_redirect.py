@@ -87,6 +87,15 @@ async def test_a_consumer_attaches_where_it_is_sent(node: MemoryNode) -> None:
     assert all(stream.open is False for stream in node.streams)
 
 
+async def test_a_password_for_this_machine_is_not_shown_to_another_without_tls(node: MemoryNode) -> None:
+    node.refused["log"] = redirect()
+    node.mechanisms = ("PLAIN",)
+    async with connect("amqp://ann:secret@127.0.0.1") as client:
+        with pytest.raises(RedirectError, match="would show the password to the network"):
+            async with client.consumer("log", partition=0):
+                pass
+
+
 async def test_a_producer_attaches_where_it_is_sent(node: MemoryNode) -> None:
     node.refused["log"] = redirect(address="log@beta")
     async with connect("amqp://home") as client, client.producer("log", partition=1) as producer:
