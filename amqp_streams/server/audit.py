@@ -33,6 +33,13 @@ class Audit:
     def refused(self, user: str | None, reason: str) -> None:
         """Somebody asked for what it has no right to."""
         self.refused_count += 1
+        self._tell("access_refused", user, reason)
+
+    def filter_refused(self, user: str | None, reason: str) -> None:
+        """A source's filter is malformed, or asks for more than it may (FILTEX 7.1)."""
+        self._tell("filter_refused", user, reason)
+
+    def _tell(self, event: str, user: str | None, reason: str) -> None:
         now_ms = self._clock_ms()
         if now_ms >= self._window_ends_ms:
             self._window_ends_ms, self._lines = now_ms + WINDOW_MS, 0
@@ -41,7 +48,7 @@ class Audit:
             return
         self._lines += 1
         left_out, self._left_out = self._left_out, 0
-        log.warning("access_refused", user=_shown(user), reason=reason, left_out=left_out)
+        log.warning(event, user=_shown(user), reason=reason, left_out=left_out)
 
     def managed(self, user: str | None, request: Request, answer: Answer) -> None:
         """A request to `$management` was answered. Those that only look are not told."""

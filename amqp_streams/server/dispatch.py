@@ -239,6 +239,8 @@ class Dispatch:
         self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self._service.audit.refused(self._owner.user, error.description)
+        elif error.info.get("field") == "filter":
+            self._service.audit.filter_refused(self._owner.user, error.description)
         refuse_link(pointer, error)
         self._refused[pointer] = lib.pn_link_session(pointer)
         self._look_at_links()

@@ -29,6 +29,17 @@ def test_refusals_are_told_up_to_a_number_and_counted_beyond() -> None:
     assert audit.refused_count == LINES_MAX + 7
 
 
+def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> None:
+    client = EnginePair(InMemoryNode({"temps": 1}), login=Login("alice"))
+    with capture_logs() as lines:
+        for _ in range(LINES_MAX + 5):
+            client.receiver("temps", filters={"f": proton.Described(proton.symbol("amqp:sql-filter"), "a =")})
+    told = [line for line in lines if line["event"] == "filter_refused"]
+    assert len(told) == LINES_MAX
+    assert told[0] | {"log_level": "warning", "user": "alice", "left_out": 0} == told[0]
+    assert told[0]["reason"].startswith("filter f, position 4: the text ends")
+
+
 def test_who_changes_something_is_told_and_who_looks_is_not() -> None:
     audit = Audit(lambda: 0)
     with capture_logs() as lines:
