@@ -43,6 +43,8 @@ QUIET_MS: Final = 10_000
 OTHER: Final = "other"
 """Mechanisms that are not offered, in the figures."""
 
+WITHOUT_SCRAM_MAX: Final = 10_000
+"""Users that were told of once, and are not again."""
 _SHOWN_MAX: Final = 64
 
 log = structlog.get_logger("amqp_streams.server")
@@ -129,6 +131,7 @@ class Guard:
         self._logins: Final = Logins(
             address_burst=limits.login_failures, user_burst=limits.user_login_failures, interval_ms=limits.login_interval_ms
         )
+        self._without_scram: Final[set[str]] = set()
         self._quiet_until_ms = 0
         self._left_out = 0
 
@@ -196,8 +199,11 @@ class Guard:
     def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
         """The user's SCRAM keys, or ones that look alike. Says in the log what to do for a user that was added before there was SCRAM."""
         assert self._keys is not None, "SCRAM is offered where there are keys"
-        if self._keys.called(user) is not None and not self._keys.has_keys(user, algorithm):
-            log.warning("user_without_scram", user=user, mechanism=str(algorithm), do="give the password again: amqp-streams user add")
+        known = self._keys.called(user)
+        if known is not None and not self._keys.has_keys(user, algorithm) and known not in self._without_scram:
+            if len(self._without_scram) < WITHOUT_SCRAM_MAX:
+                self._without_scram.add(known)
+            log.warning("user_without_scram", user=known, mechanism=str(algorithm), do="give the password again: amqp-streams user add")
         return self._keys.keys(user, algorithm)
 
     def check_token(self, asked: VerifyToken) -> Answer:

@@ -123,11 +123,11 @@ def test_each_attempt_has_a_nonce_of_its_own(users: UsersFile) -> None:
     assert len(nonces) == 20
 
 
-def test_a_user_of_before_there_was_scram_is_named_in_the_log_with_what_to_do(users: UsersFile) -> None:
+def test_a_user_of_before_there_was_scram_is_named_once_in_the_log_with_what_to_do(users: UsersFile) -> None:
     users.add("old", "🙂")
     guard = guard_of(users)
     with structlog.testing.capture_logs() as lines:
-        for name in ("ann", "old", "nobody"):
+        for name in ("ann", "old", "nobody", "old"):
             guard.find_keys(name, ScramAlgorithm.SHA_256)
     assert [(line["event"], line["user"]) for line in lines] == [("user_without_scram", "old")]
     assert "user add" in lines[0]["do"]
