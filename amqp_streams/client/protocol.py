@@ -239,6 +239,7 @@ class ConnectionProtocol:
             if shared.links:
                 return
             shared.proton_session = None
+        lib.pn_session_set_incoming_capacity(link.session_pointer, 0)  # or what is unread asks for more when the session is over
         lib.pn_session_close(link.session_pointer)
         together = [other for other in self._detaching.values() if other.session_pointer == link.session_pointer]
         for other in together:

@@ -192,3 +192,18 @@ def test_garbage_from_a_peer_is_one_documented_error(garbage: bytes, after_open:
     assert all(isinstance(happening.error, ConnectError | ConnectionLostError) for happening in closed)
     pair.client.take_output()
     pair.client.end()
+
+
+def test_a_receiver_that_is_closed_while_much_is_on_its_way_leaves_the_connection_alone() -> None:
+    """Letting go of what still came, the engine would ask for more on a channel that has ended: the peer then ends the connection."""
+    pair = opened()
+    pair.node.outgoing["log"].extend(message(number) for number in range(1000))
+    link = receiver(pair, credit=0)
+    link.grant(1000)
+    pair.peer.receive(pair.client.take_output())
+    on_its_way = pair.peer.take_output()
+    pair.client.close_link(link)
+    pair.peer.receive(pair.client.take_output())
+    happenings = [*pair.client.receive(on_its_way), *pair.run()]
+    assert not any(isinstance(happening, Closed) for happening in happenings)
+    assert receiver(pair).alive
