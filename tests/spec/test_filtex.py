@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from amqp_streams import names
+from amqp_streams.filters import kinds
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from amqp_streams.wire.offsets import offset_text
 from tests.spec.reading import EARLIEST, bound
@@ -176,6 +177,39 @@ def test_a_filter_that_rejects_everything_does_not_spin(node: InMemoryNode, clie
     node.append("single", b"y")
     node.run()
     assert {at for at in reads if at < 2000} == set()
+
+
+def test_a_filter_that_rejects_everything_lets_a_kept_place_go_on(node: InMemoryNode) -> None:
+    """7.1: what a durable consumer's filter passed over is behind it for good: the next attach does not look at it again."""
+
+    def durable(link: Any) -> None:
+        link.source.durability, link.source.expiry_policy = proton.Terminus.DELIVERIES, proton.Terminus.EXPIRE_NEVER
+
+    def attached(text: str) -> tuple[EnginePair, Any]:
+        client = EnginePair(node, container="durable")
+        return client, client.receiver("single", name="kept", credit=10, filters=sql(text), prepare=durable)
+
+    first, _ = attached("a = 'never'")
+    node.append("single", *(b"x" for _ in range(2000)))
+    node.run()
+    node.disconnect(first)
+    _, receiver = attached("TRUE")
+    node.append("single", b"y")
+    node.run()
+    assert receiver.bodies == [b"y"]
+
+
+def test_a_text_is_read_once_when_its_link_attaches(client: EnginePair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """6: an expression is compiled with the attach, not with each message."""
+    receiver = client.receiver("single", credit=10, filters=sql("a = 1"))
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    for function in ("parse", "condition", "property_condition"):
+        monkeypatch.setattr(kinds, function, never)
+    client.send(client.sender("single"), event("hit", {"a": 1}), event("miss", {"a": 2}))
+    assert receiver.bodies == ["hit"]
 
 
 @pytest.mark.parametrize(

@@ -117,3 +117,15 @@ def test_texts_do_not_grow_without_bound():
     assert truth("x + x + 'x' IS NOT NULL", long) is FAILED
     assert truth("UPPER(y) IS NOT NULL", long) is FAILED
     assert truth("LEFT(y, 1) = 'y'", long) is True
+
+
+def test_sections_that_a_filter_does_not_name_are_not_decoded():
+    """What is wrong with them, as with a map of nonsense, is nobody's business here."""
+    wrong = b"\xc1\x04\x02\xa1\x01k"  # a map that ends where its value should be
+    message = (
+        b"\x00\x53\x70\xc0\x03\x02\xff\xff\x00\x53\x72" + wrong + b"\x00\x53\x73\xc0\x02\x01\xff"
+        b"\x00\x53\x74\xc1\x05\x02\xa1\x01n\x41\x00\x53\x75\xa0\x01x\x00\x53\x78" + wrong
+    )
+    assert raw(message, "n") is True
+    for section, name in ((0x70, "priority"), (0x72, "k"), (PROPERTIES, "message-id"), (0x78, "k")):
+        assert raw(message, name, section) is FAILED
