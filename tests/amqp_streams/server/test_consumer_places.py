@@ -294,6 +294,10 @@ def one_round(random: Random) -> None:
         assert numbers == list(range(40 - len(numbers), 40)), f"a gap in partition {index}"
         partition = receiver.answered[names.PARTITION]
         assert all((partition, b"%d" % number) in settled for number in range(40 - len(numbers))), "skipped and never settled"
+    node.disconnect(last)
+    node.run()
+    assert not node.service.effects._links, "what is gone is forgotten"
+    assert not node.service.confirming._held, "what is gone is forgotten"
 
 
 def step(
