@@ -22,6 +22,9 @@ _OURS: Final = frozenset({"event", "level", "timestamp", "exc_info", "_record", 
 # Loggers of libraries that tell at INFO what only their authors want to know.
 _CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets")
 
+_ANYBODYS: Final = frozenset({"ASGI callable returned without completing handshake."})
+"""What the web server calls an error, and any peer brings about by asking for a WebSocket that is refused."""
+
 
 def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None) -> None:
     """Set up logging for the process; `stream` is stderr unless a test says otherwise. May be called again."""
@@ -61,6 +64,11 @@ def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel
         logger.handlers.clear()
         logger.propagate = True
         logger.setLevel(max(number, logging.WARNING) if number > logging.DEBUG else logging.INFO)
+        logger.filters[:] = [] if number <= logging.DEBUG else [_is_news]
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    return record.getMessage() not in _ANYBODYS
 
 
 def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

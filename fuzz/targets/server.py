@@ -26,8 +26,7 @@ _CONNECTIONS_MAX: Final = 6
 _WARM_UP: Final = 100
 _GROWTH_BYTES_MAX: Final = 96 << 20
 _TIMEOUT_S: Final = 10.0
-_TRACEBACK: Final = re.compile(rb"Traceback|\[critical|\[error +\](?! ASGI callable returned without completing handshake)")
-"""uvicorn says that when a peer is gone before its handshake was answered."""
+_TRACEBACK: Final = re.compile(rb"Traceback|\[critical|\[error ")
 _CONFIGURATION: Final = """
 sync = "never"
 log_level = "info"

@@ -128,6 +128,17 @@ def test_web_server_chatter_is_only_for_debugging() -> None:
     assert len(log.lines()) == 1
 
 
+def test_a_refused_websocket_is_no_error_of_ours() -> None:
+    """Anybody can ask for one, as often as it likes: only who looks closely sees it."""
+    words = "ASGI callable returned without completing handshake."
+    for level, lines in ((LogLevel.INFO, 1), (LogLevel.DEBUG, 2)):
+        stream = io.StringIO()
+        configure(LogFormat.JSON, level, stream=stream)
+        logging.getLogger("uvicorn.error").error(words)
+        logging.getLogger("uvicorn.error").error("something else")
+        assert len(stream.getvalue().splitlines()) == lines
+
+
 def test_configuring_again_replaces_what_was_before() -> None:
     first = Log()
     second = Log()
