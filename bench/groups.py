@@ -53,9 +53,9 @@ class Plan:
 
 async def work(url: str, journal: Path, work_s: float) -> None:
     """Take part in the group until SIGTERM, writing down everything the moment it happens."""
-    descriptor = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     ending = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    descriptor = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(kind: str, partition: str | None, number: object = "") -> None:
         os.write(descriptor, f"{kind} {partition} {time.monotonic_ns()} {number}\n".encode())
@@ -124,7 +124,8 @@ class Members:
         for name, process in self.running.values():
             with suppress(subprocess.TimeoutExpired):
                 process.wait(10)
-            if process.poll() != 0:
+            too_early = process.returncode == -signal.SIGTERM and not self.journal(name).exists()
+            if process.poll() != 0 and not too_early:
                 process.kill()
                 process.wait()
                 complaints.append(f"{name} ended with {process.returncode}: {(self.folder / f'{name}.words').read_text()[-500:]}")

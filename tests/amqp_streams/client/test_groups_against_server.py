@@ -350,6 +350,7 @@ async def test_a_member_goes_on_when_the_node_was_killed_and_started_again(tmp_p
             revoked: list[str] = []
             async with client.group_consumer(log, "g", on_revoked=revoked.append) as consumer:
                 seen = await drain(consumer, 80)
+                await until(lambda: consumer.partitions == ("0", "1"))
                 await asyncio.to_thread(node.kill)
                 await asyncio.to_thread(node.start)
                 async with asyncio.timeout(20):
