@@ -63,6 +63,8 @@ def run(data: bytes) -> str:
     serves_others(node)
     node.advance(200_000)
     serves_others(node)
+    for peer in peers:
+        node.disconnect(peer)
     return f"{sum(peer.lost for peer in peers)} lost, {_gist(bytes(peers[0].heard))}"
 
 

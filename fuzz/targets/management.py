@@ -50,6 +50,7 @@ def run(data: bytes) -> str:
         words = f"answers {statuses}: {[arrived.message.properties for arrived in replies.arrived]}"
         raise WrongError(words)
     serves_others(node)
+    node.disconnect(client)
     return f"{sorted(map(str, outcomes))} {sorted(map(str, statuses))}"
 
 
