@@ -51,7 +51,7 @@ crash: setup  ## ROUNDS kills at random moments, with events in flight: nothing 
 SECONDS ?= 600
 FUZZ_ARGS ?=
 fuzz: setup  ## inputs that nobody would send, for SECONDS, against everything that takes input (FUZZ_ARGS="texts --seed 7")
-	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt --editable '.[fuzz]' \
+	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt atheris \
 	  || echo "atheris has no wheel for this machine: the pure targets go without coverage"
 	$(BIN)/python -m fuzz run --seconds $(SECONDS) $(FUZZ_ARGS)
 
