@@ -1,0 +1,266 @@
+"""The way in: what a client sends becomes the object that is stored, or is refused with a Status.
+
+create, replace and patch, of the object or of its status. In order: read, prune by the schema, fill in defaults, carry over what is the
+server's (uid, times, status, spec.subscribers), check the rules, count the generation, note who set what. The store gives resourceVersion.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from knative_gateway.resources import applying, patching, schemas
+from knative_gateway.resources.applying import Manager
+from knative_gateway.resources.defaults import Defaults, filled
+from knative_gateway.resources.filter_rules import ExpressionCheck, nothing_wrong
+from knative_gateway.resources.kinds import CORE, Kind
+from knative_gateway.resources.objects import Object, at, child, drop, name_of, number, put, same, text, timestamp, uid_of
+from knative_gateway.resources.refusals import StatusError, bad_request, conflict, invalid, outdated, unsupported_media
+from knative_gateway.resources.schema import Checked, check
+from knative_gateway.resources.strategic import strategic_patch
+from knative_gateway.resources.validation import check_object
+
+STATUS: Final = "status"
+SUFFIX_CHARACTERS: Final = 5
+"""Of a uid, behind a generateName."""
+METADATA: Final = schemas.record(
+    {
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), schemas.string()),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), schemas.string()),
+        **dict.fromkeys(("labels", "annotations"), schemas.table(schemas.string())),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), schemas.INT64),
+        **dict.fromkeys(("ownerReferences", "managedFields"), schemas.array(schemas.ANYTHING)),
+        "finalizers": schemas.array(schemas.string()),
+    }
+)
+_OF_SERVER: Final = ("uid", "creationTimestamp", "generation", "resourceVersion")
+_ACCEPTED: Final = (patching.JSON, patching.MERGE, patching.APPLY)
+
+
+class FieldValidation(StrEnum):
+    """What becomes of fields that nobody knows: refused, left out with a warning, left out."""
+
+    STRICT = "Strict"
+    WARN = "Warn"
+    IGNORE = "Ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is known of a writing request beside its body. `namespace` and `name` are those of the path (name empty for a POST)."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    now_ms: int
+    manager: str = "unknown"
+    subresource: str = ""
+    validation: FieldValidation = FieldValidation.WARN
+    defaults: Defaults = field(default_factory=Defaults)
+    wrong_with: ExpressionCheck = nothing_wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The object to store, and what its author should hear."""
+
+    object: dict[str, object]
+    warnings: tuple[str, ...] = ()
+
+
+def create(request: Request, body: object, *, uid: str) -> Admitted:
+    """A new object. `uid`: a new one.
+
+    Raises:
+        StatusError: it is refused.
+    """
+    object_, warnings = _read(request, body)
+    return Admitted(applying.updated({}, _new(request, object_, uid), Manager(request.manager, applying.UPDATE), _now(request)), warnings)
+
+
+def replace(request: Request, old: Object, body: object) -> Admitted:
+    """Another state of an object (PUT), of its status alone if the request says so.
+
+    Raises:
+        StatusError: it is refused; Conflict if the body is of another version or uid.
+    """
+    object_, warnings = _read(request, body)
+    merged = _over(request, old, object_)
+    return Admitted(applying.updated(old, merged, Manager(request.manager, applying.UPDATE, request.subresource), _now(request)), warnings)
+
+
+def patch(request: Request, old: Object, media_type: str, body: object) -> Admitted:
+    """An object after a merge patch, a JSON patch, or (core kinds) a strategic merge patch.
+
+    Raises:
+        StatusError: it is refused; 415 for other patches.
+    """
+    if media_type == patching.MERGE:
+        patched = patching.merge_patch(old, body)
+    elif media_type == patching.JSON:
+        patched = patching.json_patch(old, body)
+    elif media_type == patching.STRATEGIC and request.kind.group == CORE:
+        patched = strategic_patch(old, body)
+    else:
+        raise unsupported_media(
+            f"the body of the request was in an unknown format - accepted media types include: {', '.join(_ACCEPTED)}"
+            f" (not {media_type[:100]}; with kubectl patch: --type=merge)"
+        )
+    return replace(request, old, patched)
+
+
+def apply(request: Request, old: Object | None, body: object, *, uid: str, force: bool = False) -> Admitted:
+    """Server-side apply; it makes the object if there is none. `uid`: for that case.
+
+    Raises:
+        StatusError: it is refused; Conflict if fields of others would change.
+    """
+    object_, warnings = _read(request, body)
+    if at(object_, *applying.MANAGED) is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    _check_versions(request, old or {}, object_)
+    config = {
+        name: value
+        for name, value in object_.items()
+        if (name == STATUS) is (request.subresource == STATUS) or name in {"apiVersion", "kind"}
+    }
+    if "metadata" in object_ and request.subresource != STATUS:
+        config["metadata"] = object_["metadata"]
+    manager = Manager(request.manager, applying.APPLY, request.subresource)
+    applied = applying.apply(old or {}, config, manager, _now(request), force=force)
+    known = applying.owners(applied)
+    if old is None:
+        named = put(applied, ("metadata", "name"), request.name)
+        return Admitted(applying.with_owners(_new(request, named, uid), known), warnings)
+    return Admitted(applying.with_owners(_over(request, old, applied), known), warnings)
+
+
+def check_preconditions(request: Request, old: Object, options: object) -> None:
+    """What a DELETE demands of the object that it is to meet.
+
+    Raises:
+        StatusError: it is another one, or of another version (409).
+    """
+    wanted = child(options, "preconditions")
+    for name in ("uid", "resourceVersion"):
+        expected, found = text(wanted, name), text(old, "metadata", name)
+        if expected and expected != found:
+            words = f"the {name} in the precondition ({expected}) does not match the {name} in record ({found})"
+            raise conflict(request.kind.group, request.kind.plural, name_of(old), words)
+
+
+def _now(request: Request) -> str:
+    return timestamp(request.now_ms)
+
+
+def _read(request: Request, body: object) -> tuple[dict[str, object], tuple[str, ...]]:
+    """The body as an object of its kind, known fields only, and warnings."""
+    kind = request.kind
+    if not isinstance(body, Mapping):
+        raise bad_request("the body must be an object")
+    if (text(body, "apiVersion"), text(body, "kind")) != (kind.api_version, kind.kind):
+        given = f"{text(body, 'apiVersion')[:100]}, {text(body, 'kind')[:100]}"
+        raise bad_request(f"the object ({given}) is not of the kind of the path ({kind.api_version}, {kind.kind})")
+    metadata = check(METADATA, body.get("metadata") or {}, "metadata")
+    rest = check(kind.schema, {name: value for name, value in body.items() if name not in {"apiVersion", "kind", "metadata"}})
+    causes = metadata.causes + rest.causes
+    if causes:
+        raise invalid(kind.group, kind.kind, request.name or text(body, "metadata", "name"), causes)
+    object_ = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": _metadata(request, metadata), **child(rest.value)}
+    return object_, _told(request, metadata.unknown + rest.unknown)
+
+
+def _metadata(request: Request, checked: Checked) -> dict[str, object]:
+    """The names of the path hold; finalizers and deletion times are not kept: deletion is at once."""
+    metadata = {name: value for name, value in child(checked.value).items() if name not in {"selfLink", "finalizers", "deletionTimestamp"}}
+    for name, of_path in (("namespace", request.namespace), ("name", request.name)):
+        given = text(metadata, name)
+        if given and of_path and given != of_path:
+            raise bad_request(f"the {name} of the object ({given[:100]}) does not match the {name} on the URL ({of_path[:100]})")
+        if of_path:
+            metadata[name] = of_path
+    if not request.kind.namespaced:
+        metadata.pop("namespace", None)
+    return metadata
+
+
+def _told(request: Request, unknown: list[str]) -> tuple[str, ...]:
+    if not unknown or request.validation is FieldValidation.IGNORE:
+        return ()
+    words = [f'unknown field "{path}"' for path in unknown]
+    if request.validation is FieldValidation.WARN:
+        return tuple(words)
+    kind = request.kind
+    message = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: {", ".join(words)}'
+    raise StatusError(400, "BadRequest", message)
+
+
+def _new(request: Request, object_: dict[str, object], uid: str) -> dict[str, object]:
+    kind = request.kind
+    metadata = {name: value for name, value in child(object_, "metadata").items() if name not in _OF_SERVER}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = f"{metadata['generateName']}{uid.replace('-', '')[:SUFFIX_CHARACTERS]}"
+    if text(object_, "metadata", "resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    metadata |= {"uid": uid, "creationTimestamp": _now(request)}
+    if kind.group != CORE:
+        metadata["generation"] = 1
+    made = {**object_, "metadata": metadata}
+    if kind.status:
+        made.pop(STATUS, None)
+    return _checked(request, filled(kind, made, None, request.defaults), None)
+
+
+def _over(request: Request, old: Object, new: dict[str, object]) -> dict[str, object]:
+    """The old object's place taken by the new one, as far as it may."""
+    kind = request.kind
+    _check_versions(request, old, new)
+    if request.subresource == STATUS:
+        return {**{name: value for name, value in old.items() if name != STATUS}, **({STATUS: new[STATUS]} if STATUS in new else {})}
+    metadata = {name: value for name, value in child(new, "metadata").items() if name not in _OF_SERVER}
+    metadata |= {name: value for name, value in child(old, "metadata").items() if name in _OF_SERVER}
+    made: dict[str, object] = {**new, "metadata": metadata}
+    if kind.status:
+        made.pop(STATUS, None)
+        if STATUS in old:
+            made[STATUS] = old[STATUS]
+    made = _checked(request, filled(kind, made, old, request.defaults), old)
+    return counted(kind, old, made)
+
+
+def counted(kind: Kind, old: Object, new: dict[str, object]) -> dict[str, object]:
+    """The new object with its generation: one more if anything but metadata and status changed."""
+    if kind.group == CORE or same(_meant(kind, old), _meant(kind, new)):
+        return new
+    return put(new, ("metadata", "generation"), number(old, "metadata", "generation") + 1)
+
+
+def unchanged(old: Object, new: Object) -> bool:
+    """Whether storing it would change nothing: then nothing is stored."""
+    before, after = ({manager: managed.fields for manager, managed in applying.owners(each).items()} for each in (old, new))
+    return before == after and same(drop(old, applying.MANAGED), drop(new, applying.MANAGED))
+
+
+def _meant(kind: Kind, object_: Object) -> Object:
+    return {
+        name: value for name, value in object_.items() if name not in {"metadata", "apiVersion"} and not (kind.status and name == STATUS)
+    }
+
+
+def _checked(request: Request, object_: dict[str, object], old: Object | None) -> dict[str, object]:
+    causes = check_object(request.kind, object_, old, request.wrong_with)
+    if causes:
+        raise invalid(request.kind.group, request.kind.kind, name_of(object_), causes)
+    return object_
+
+
+def _check_versions(request: Request, old: Object, new: Object) -> None:
+    """A body that names a version or a uid means that very one."""
+    kind, name = request.kind, request.name
+    version, uid = text(new, "metadata", "resourceVersion"), uid_of(new)
+    if old and version and version != text(old, "metadata", "resourceVersion"):
+        raise outdated(kind.group, kind.plural, name)
+    if old and uid and uid != uid_of(old):
+        raise conflict(
+            kind.group, kind.plural, name, f"the UID in the precondition ({uid}) does not match the UID in record ({uid_of(old)})"
+        )

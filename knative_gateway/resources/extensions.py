@@ -1,0 +1,142 @@
+"""The annotations by which our additions are asked for, all optional. The prefix is `knative-gateway/`; other tools leave it alone.
+
+On a Trigger or Subscription:
+    knative-gateway/paused            "true": nothing is delivered; what comes meanwhile waits in the log
+    knative-gateway/start             where a new one begins: new (default), earliest, time=RFC3339, offset=PARTITION=OFFSET,…
+    knative-gateway/order             unordered (default), key (events of one key wait for each other), ordered (of one partition)
+    knative-gateway/in-flight-max     deliveries under way at once, at most
+    knative-gateway/per-second-max    deliveries begun a second, at most
+    kafka.eventing.knative.dev/delivery.order   ordered or unordered, as Knative's Kafka broker spells it; ours goes first
+On a Broker or Channel:
+    knative-gateway/duplicate-window  an event with the source and id of one within this ISO 8601 duration is accepted and not stored again
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.ports import Order, Start
+from knative_gateway.resources.durations import duration_ms
+from knative_gateway.resources.objects import Object, annotation, child, moment_ms
+from knative_gateway.resources.refusals import Because, Cause
+
+PREFIX: Final = "knative-gateway/"
+PAUSED: Final = f"{PREFIX}paused"
+START: Final = f"{PREFIX}start"
+ORDER: Final = f"{PREFIX}order"
+IN_FLIGHT_MAX: Final = f"{PREFIX}in-flight-max"
+PER_SECOND_MAX: Final = f"{PREFIX}per-second-max"
+DUPLICATE_WINDOW: Final = f"{PREFIX}duplicate-window"
+KAFKA_ORDER: Final = "kafka.eventing.knative.dev/delivery.order"
+IN_FLIGHT_LIMIT: Final = 10_000
+_OF_SUBSCRIBERS: Final = frozenset({PAUSED, START, ORDER, IN_FLIGHT_MAX, PER_SECOND_MAX})
+_OF_SOURCES: Final = frozenset({DUPLICATE_WINDOW})
+_OFFSETS: Final = re.compile(r"[0-9]{1,5}=[A-Za-z0-9._@-]{1,64}(?:,[0-9]{1,5}=[A-Za-z0-9._@-]{1,64})*")
+
+
+@dataclass(frozen=True, slots=True)
+class Extensions:
+    """What a subscriber's annotations ask for."""
+
+    paused: bool = False
+    start: Start = Start.NEW
+    start_at: str | None = None
+    order: Order = Order.UNORDERED
+    in_flight_max: int | None = None
+    per_second_max: float | None = None
+
+
+def of_subscriber(object_: Object) -> tuple[Extensions, list[Cause]]:
+    """The extensions of a Trigger or Subscription, and what is wrong with them; a wrong one counts as not there."""
+    causes = _unknown(object_, _OF_SUBSCRIBERS)
+    start, start_at = _start(object_, causes)
+    extensions = Extensions(
+        paused=_one_of(object_, PAUSED, ("false", "true"), causes) == "true",
+        start=start,
+        start_at=start_at,
+        order=_order(object_, causes),
+        in_flight_max=_in_flight_max(object_, causes),
+        per_second_max=_per_second_max(object_, causes),
+    )
+    return extensions, causes
+
+
+def duplicate_window_ms(object_: Object) -> tuple[int | None, list[Cause]]:
+    """The window in which a Broker or Channel looks for duplicates (None: it does not), and what is wrong."""
+    causes = _unknown(object_, _OF_SOURCES)
+    written = annotation(object_, DUPLICATE_WINDOW)
+    if written is None:
+        return None, causes
+    try:
+        return duration_ms(written) or None, causes
+    except ValueError as error:
+        causes.append(_cause(DUPLICATE_WINDOW, written, str(error)))
+        return None, causes
+
+
+def path_of(name: str) -> str:
+    """Where an annotation is, in a cause."""
+    return f"metadata.annotations[{name}]"
+
+
+def _cause(name: str, written: str, expected: str) -> Cause:
+    return Cause(Because.INVALID, path_of(name), f'"{written[:80]}": {expected}')
+
+
+def _unknown(object_: Object, known: frozenset[str]) -> list[Cause]:
+    """A misspelt one would silently do nothing."""
+    names = child(object_, "metadata", "annotations")
+    return [
+        Cause(Because.NOT_SUPPORTED, path_of(name), f"supported values: {', '.join(sorted(known))}")
+        for name in names
+        if name.startswith(PREFIX) and name not in known
+    ]
+
+
+def _one_of(object_: Object, name: str, allowed: tuple[str, ...], causes: list[Cause]) -> str | None:
+    written = annotation(object_, name)
+    if written is None or written in allowed:
+        return written
+    causes.append(_cause(name, written, f"expected {' or '.join(allowed)}"))
+    return None
+
+
+def _order(object_: Object, causes: list[Cause]) -> Order:
+    ours = _one_of(object_, ORDER, tuple(Order), causes)
+    kafkas = _one_of(object_, KAFKA_ORDER, ("unordered", "ordered"), causes)
+    return Order(ours or kafkas or Order.UNORDERED)
+
+
+def _start(object_: Object, causes: list[Cause]) -> tuple[Start, str | None]:
+    written = annotation(object_, START)
+    if written is None or written == Start.NEW:
+        return Start.NEW, None
+    if written == Start.EARLIEST:
+        return Start.EARLIEST, None
+    kind, _, place = written.partition("=")
+    if kind == Start.TIME and moment_ms(place) is not None:
+        return Start.TIME, place
+    if kind == Start.OFFSET and _OFFSETS.fullmatch(place):
+        return Start.OFFSET, place
+    causes.append(_cause(START, written, "expected new, earliest, time=2026-01-31T12:00:00Z or offset=PARTITION=OFFSET,…"))
+    return Start.NEW, None
+
+
+def _in_flight_max(object_: Object, causes: list[Cause]) -> int | None:
+    written = annotation(object_, IN_FLIGHT_MAX)
+    if written is None:
+        return None
+    if re.fullmatch("[0-9]{1,5}", written) and 1 <= int(written) <= IN_FLIGHT_LIMIT:
+        return int(written)
+    causes.append(_cause(IN_FLIGHT_MAX, written, f"expected an integer from 1 to {IN_FLIGHT_LIMIT}"))
+    return None
+
+
+def _per_second_max(object_: Object, causes: list[Cause]) -> float | None:
+    written = annotation(object_, PER_SECOND_MAX)
+    if written is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", written) and float(written) > 0:
+        return float(written)
+    causes.append(_cause(PER_SECOND_MAX, written, "expected a number greater than 0, such as 20 or 0.5"))
+    return None

@@ -1,0 +1,60 @@
+"""The JSONPath of printer columns: names, indexes, `[*]`, and filters that compare with a text. Spec: Kubernetes, "JSONPath Support".
+
+    .status.address.url   .spec.ports[*].port   .a['b.c']   .a.b\\.c/d   .status.conditions[?(@.type=="Ready")].status
+
+A path that cannot be read finds nothing.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from knative_gateway.resources.objects import at
+
+_STEP: Final = re.compile(
+    r"""\.(?P<name>(?:[^.\[\]\\]|\\.)+)
+      | \[(?P<index>-?[0-9]{1,9}|\*)\]
+      | \[(?P<quote>['"])(?P<quoted>(?:(?!(?P=quote)).)*)(?P=quote)\]
+      | \[\?\(\s*@(?P<field>(?:\.[A-Za-z0-9_-]+)+)\s*==\s*(?P<mark>['"])(?P<value>(?:(?!(?P=mark)).)*)(?P=mark)\s*\)\]""",
+    re.VERBOSE,
+)
+
+
+def find(document: object, path: str) -> list[object]:
+    """All that a path finds, in order."""
+    found = [document]
+    for step in _steps(path) or ():
+        found = [below for value in found for below in _below(value, step)]
+    return found if _steps(path) is not None else []
+
+
+@lru_cache(maxsize=1024)
+def _steps(path: str) -> Sequence[re.Match[str]] | None:
+    """The steps; None if it is no path."""
+    steps: list[re.Match[str]] = []
+    position = 0
+    path = path.removeprefix("{").removesuffix("}").removeprefix("$")
+    while position < len(path):
+        step = _STEP.match(path, position)
+        if step is None:
+            return None
+        steps.append(step)
+        position = step.end()
+    return steps
+
+
+def _below(value: object, step: re.Match[str]) -> list[object]:
+    if step["name"] is not None or step["quoted"] is not None:
+        name = step["quoted"] if step["name"] is None else re.sub(r"\\(.)", r"\1", step["name"])
+        return [value[name]] if isinstance(value, dict) and name in value else []
+    items = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(items, list | tuple):
+        return []
+    if step["field"] is not None:
+        field = step["field"].split(".")[1:]
+        return [item for item in items if at(item, *field) == step["value"]]
+    if step["index"] == "*":
+        return list(items)
+    index = int(step["index"])
+    return [items[index]] if -len(items) <= index < len(items) else []

@@ -1,0 +1,290 @@
+"""The kinds of objects that are served: ours, and those that stored CustomResourceDefinitions declare. Spec: notes of Kubernetes discovery.
+
+A `Kind` is one served version; the store keeps objects by group and kind, so every served version shows the same objects.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from knative_gateway.resources import schemas
+from knative_gateway.resources.objects import Object, child, entries, number, text
+from knative_gateway.resources.schema import KEEP_UNKNOWN
+
+EVENTING: Final = "eventing.knative.dev"
+MESSAGING: Final = "messaging.knative.dev"
+EXTENSIONS: Final = "apiextensions.k8s.io"
+CORE: Final = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table. `path` is a simple JSONPath; priority above 0 is shown with `-o wide` only."""
+
+    name: str
+    type: str
+    path: str
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind in one version. `schema`: OpenAPI v3 of everything beside apiVersion, kind and metadata."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    schema: Object
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    namespaced: bool = True
+    status: bool = True
+    """Whether status is written through a subresource only."""
+    columns: tuple[Column, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Of its definition; by them sources and channels are found."""
+    singular: str = ""
+    list_kind: str = ""
+    storage: bool = True
+    """Whether objects are kept in this version."""
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the version alone in the core."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def full_name(self) -> str:
+        """As in messages: `triggers.eventing.knative.dev`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+class Registry:
+    """All kinds that are served; immutable."""
+
+    def __init__(self, kinds: Iterable[Kind]) -> None:
+        self.kinds: Final = tuple(kinds)
+        self._by_plural: Final = {(kind.group, kind.version, kind.plural): kind for kind in self.kinds}
+        self._by_kind: Final = {(kind.group, kind.version, kind.kind): kind for kind in self.kinds}
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """By the names in a path."""
+        return self._by_plural.get((group, version, plural))
+
+    def of(self, api_version: str, kind: str) -> Kind | None:
+        """By what an object or a reference says it is."""
+        group, _, version = api_version.rpartition("/")
+        return self._by_kind.get((group, version, kind))
+
+    def versions(self) -> dict[str, list[str]]:
+        """The served versions of each group but the core, the preferred one first, for discovery."""
+        found: dict[str, list[str]] = {}
+        for kind in self.kinds:
+            if kind.group and kind.version not in found.setdefault(kind.group, []):
+                found[kind.group].append(kind.version)
+        return found
+
+    def of_version(self, group: str, version: str) -> Sequence[Kind]:
+        """The kinds of one group and version."""
+        return [kind for kind in self.kinds if (kind.group, kind.version) == (group, version)]
+
+    def stored(self) -> Sequence[Kind]:
+        """Each kind once, in the version that it is kept in."""
+        return [kind for kind in self.kinds if kind.storage]
+
+    def with_definitions(self, definitions: Iterable[Object]) -> "Registry":
+        """This registry and the kinds that stored definitions declare; what is there already is not replaced."""
+        taken = {(kind.group, kind.plural) for kind in self.kinds}
+        declared = [kind for definition in definitions for kind in declared_by(definition)]
+        return Registry([*self.kinds, *(kind for kind in declared if (kind.group, kind.plural) not in taken)])
+
+
+def declared_by(definition: Object) -> list[Kind]:
+    """The served versions that a CustomResourceDefinition declares."""
+    spec = child(definition, "spec")
+    names = child(spec, "names")
+    kind = text(names, "kind")
+    found = [
+        Kind(
+            group=text(spec, "group"),
+            version=text(version, "name"),
+            kind=kind,
+            plural=text(names, "plural"),
+            schema=_schema_of(version),
+            short_names=_texts(names, "shortNames"),
+            categories=_texts(names, "categories"),
+            namespaced=text(spec, "scope") != "Cluster",
+            status="status" in child(version, "subresources"),
+            columns=tuple(_column(each) for each in entries(version, "additionalPrinterColumns")) or (AGE,),
+            labels={name: value for name, value in child(definition, "metadata", "labels").items() if isinstance(value, str)},
+            singular=text(names, "singular") or kind.lower(),
+            list_kind=text(names, "listKind") or f"{kind}List",
+            storage=child(version).get("storage") is True,
+        )
+        for version in entries(spec, "versions")
+        if child(version).get("served") is True
+    ]
+    return sorted(found, key=lambda each: not each.storage)
+
+
+def _schema_of(version: object) -> Object:
+    """What is declared, less the fields that every object has."""
+    schema = child(version, "schema", "openAPIV3Schema") or {"type": "object", KEEP_UNKNOWN: True}
+    common = {"apiVersion", "kind", "metadata"}
+    required = [name for name in entries(schema, "required") if name not in common]
+    properties = {name: each for name, each in child(schema, "properties").items() if name not in common}
+    return {**schema, "properties": properties, "required": required}
+
+
+def _texts(value: Object, name: str) -> tuple[str, ...]:
+    return tuple(each for each in entries(value, name) if isinstance(each, str))
+
+
+def _column(column: object) -> Column:
+    return Column(
+        name=text(column, "name"),
+        type=text(column, "type"),
+        path=text(column, "jsonPath"),
+        description=text(column, "description"),
+        format=text(column, "format"),
+        priority=number(column, "priority"),
+    )
+
+
+def definition(kind: Kind, created: str) -> dict[str, object]:
+    """A kind of ours as the CustomResourceDefinition that Knative would have: clients look for its labels. `created`: a timestamp."""
+    columns = [
+        {"name": each.name, "type": each.type, "jsonPath": each.path, **({"priority": each.priority} if each.priority else {})}
+        for each in kind.columns
+    ]
+    names = {"kind": kind.kind, "listKind": kind.list_kind, "plural": kind.plural, "singular": kind.singular}
+    names_full: dict[str, object] = {**names, "shortNames": list(kind.short_names), "categories": list(kind.categories)}
+    version = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": kind.schema},
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+    }
+    return {
+        "apiVersion": f"{EXTENSIONS}/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": kind.full_name,
+            "uid": f"built-in-{kind.full_name}",
+            "creationTimestamp": created,
+            "labels": dict(kind.labels),
+        },
+        "spec": {"group": kind.group, "names": names_full, "scope": "Namespaced", "versions": [version]},
+        "status": established(names_full, [kind.version], created),
+    }
+
+
+def established(names: Object, versions: Sequence[str], since: str) -> dict[str, object]:
+    """The status of a definition that is served."""
+    conditions = [
+        {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found", "lastTransitionTime": since},
+        {"type": "Established", "status": "True", "reason": "InitialNamesAccepted", "message": "it is served", "lastTransitionTime": since},
+    ]
+    return {"acceptedNames": dict(names), "conditions": conditions, "storedVersions": list(versions)}
+
+
+def _ready(path: str) -> str:
+    return f'.status.conditions[?(@.type=="Ready")].{path}'
+
+
+AGE: Final = Column("Age", "date", ".metadata.creationTimestamp", "How long it exists")
+_READY: Final = (AGE, Column("Ready", "string", _ready("status")), Column("Reason", "string", _ready("reason")))
+_URL: Final = Column("URL", "string", ".status.address.url")
+_CLASS: Final = Column("Class", "string", r".metadata.annotations.eventing\.knative\.dev/broker\.class", priority=1)
+_ADDRESSABLE: Final = {"duck.knative.dev/addressable": "true"}
+_SUBSCRIBABLE: Final = {**_ADDRESSABLE, "messaging.knative.dev/subscribable": "true"}
+
+
+def _knative(
+    group: str, kind: str, schema: Object, columns: tuple[Column, ...], *short: str, labels: Mapping[str, str] | None = None
+) -> Kind:
+    area = group.partition(".")[0]
+    return Kind(
+        group=group,
+        version="v1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        schema=schema,
+        short_names=short,
+        categories=("all", "knative", area, "channel") if labels is _SUBSCRIBABLE else ("all", "knative", area),
+        columns=columns,
+        labels=labels or {},
+        singular=kind.lower(),
+        list_kind=f"{kind}List",
+    )
+
+
+def _core(kind: str, schema: Object, columns: tuple[Column, ...], *short: str, namespaced: bool = True, status: bool = False) -> Kind:
+    return Kind(
+        group=CORE,
+        version="v1",
+        kind=kind,
+        plural=f"{kind.lower()}s",
+        schema=schema,
+        short_names=short,
+        namespaced=namespaced,
+        status=status,
+        columns=columns,
+        singular=kind.lower(),
+        list_kind=f"{kind}List",
+    )
+
+
+_EVENT_COLUMNS: Final = (
+    Column("Last Seen", "date", ".lastTimestamp"),
+    Column("Type", "string", ".type"),
+    Column("Reason", "string", ".reason"),
+    Column("Object", "string", ".involvedObject.kind/.involvedObject.name"),
+    Column("Message", "string", ".message"),
+    Column("Count", "integer", ".count", priority=1),
+)
+_SERVICE_COLUMNS: Final = (
+    Column("Type", "string", ".spec.type"),
+    Column("Cluster-IP", "string", ".spec.clusterIP"),
+    Column("External-IP", "string", ".spec.externalName"),
+    Column("Port(s)", "string", ".spec.ports[*].port"),
+    AGE,
+)
+_DEFINITION_KIND: Final = Kind(
+    EXTENSIONS,
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    schemas.DEFINITION,
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    namespaced=False,
+    columns=(Column("Created At", "string", ".metadata.creationTimestamp"),),
+    singular="customresourcedefinition",
+    list_kind="CustomResourceDefinitionList",
+)
+_TRIGGER_COLUMNS: Final = (Column("Broker", "string", ".spec.broker"), Column("Subscriber_URI", "string", ".status.subscriberUri"), *_READY)
+OURS: Final = (
+    _knative(EVENTING, "Broker", schemas.BROKER, (_URL, *_READY, _CLASS), labels=_ADDRESSABLE),
+    _knative(EVENTING, "Trigger", schemas.TRIGGER, _TRIGGER_COLUMNS),
+    _knative(MESSAGING, "Channel", schemas.CHANNEL, (_URL, *_READY), "ch", labels=_SUBSCRIBABLE),
+    _knative(MESSAGING, "InMemoryChannel", schemas.IN_MEMORY_CHANNEL, (_URL, *_READY), "imc", labels=_SUBSCRIBABLE),
+    _knative(MESSAGING, "Subscription", schemas.SUBSCRIPTION, _READY, "sub"),
+)
+"""Knative's kinds."""
+BUILT_IN: Final = Registry(
+    [
+        *OURS,
+        _core("Namespace", schemas.NAMESPACE, (Column("Status", "string", ".status.phase"), AGE), "ns", namespaced=False, status=True),
+        _core("ConfigMap", schemas.CONFIG_MAP, (Column("Data", "integer", "count(.data)"), AGE), "cm"),
+        _core("Service", schemas.SERVICE, _SERVICE_COLUMNS, "svc", status=True),
+        _core("Event", schemas.EVENT, _EVENT_COLUMNS, "ev"),
+        _DEFINITION_KIND,
+    ]
+)
+"""What is served before any definition is stored."""

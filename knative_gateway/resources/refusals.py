@@ -1,0 +1,133 @@
+"""Why a request is refused, as Kubernetes says it: a Status object with code, reason and a cause for each field.
+
+Spec: Kubernetes API conventions, "Response Status Kind".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from knative_gateway.errors import GatewayError
+
+
+class Because(StrEnum):
+    """What is wrong with a field."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TYPE = "FieldValueTypeInvalid"
+    CONFLICT = "FieldManagerConflict"
+
+
+_SUMMARY: Final = {
+    Because.REQUIRED: "Required value",
+    Because.INVALID: "Invalid value",
+    Because.NOT_SUPPORTED: "Unsupported value",
+    Because.FORBIDDEN: "Forbidden",
+    Because.TOO_LONG: "Too long",
+    Because.TYPE: "Invalid value",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that is wrong: `field` is its path in the object, as `spec.delivery.retry` or `spec.filters[0].exact`."""
+
+    because: Because
+    field: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.detail}" if self.field else self.detail
+
+    @property
+    def detail(self) -> str:
+        """The words without the path."""
+        summary = _SUMMARY.get(self.because)
+        if summary is None:
+            return self.words
+        return f"{summary}: {self.words}" if self.words else summary
+
+
+class StatusError(GatewayError):
+    """A request that is refused: `code` is the HTTP status, `status()` the body."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, *, causes: Sequence[Cause] = (), details: dict[str, object] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code: Final = code
+        self.reason: Final = reason
+        self.causes: Final = tuple(causes)
+        self.details: Final = dict(details or {})
+
+    def status(self) -> dict[str, object]:
+        """The Status object."""
+        details = dict(self.details)
+        if self.causes:
+            details["causes"] = [{"reason": cause.because.value, "message": cause.detail, "field": cause.field} for cause in self.causes]
+        body: dict[str, object] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": str(self)}
+        return {**body, "reason": self.reason, **({"details": details} if details else {}), "code": self.code}
+
+
+def invalid(group: str, kind: str, name: str, causes: Sequence[Cause]) -> StatusError:
+    """The object breaks rules of its kind (422)."""
+    words = str(causes[0]) if len(causes) == 1 else "[" + ", ".join(map(str, causes)) + "]"
+    full = f"{kind}.{group}" if group else kind
+    details: dict[str, object] = {"name": name, "group": group, "kind": kind}
+    return StatusError(422, "Invalid", f'{full} "{name}" is invalid: {words}', causes=causes, details=details)
+
+
+def bad_request(message: str) -> StatusError:
+    """The request itself cannot be read (400)."""
+    return StatusError(400, "BadRequest", message)
+
+
+def not_found(group: str, plural: str, name: str) -> StatusError:
+    """No such object (404)."""
+    return StatusError(404, "NotFound", f'{_resource(group, plural)} "{name}" not found', details=_details(group, plural, name))
+
+
+def already_exists(group: str, plural: str, name: str) -> StatusError:
+    """The name is taken (409)."""
+    return StatusError(409, "AlreadyExists", f'{_resource(group, plural)} "{name}" already exists', details=_details(group, plural, name))
+
+
+def conflict(group: str, plural: str, name: str, words: str) -> StatusError:
+    """The object is not what the writer saw (409)."""
+    message = f'Operation cannot be fulfilled on {_resource(group, plural)} "{name}": {words}'
+    return StatusError(409, "Conflict", message, details=_details(group, plural, name))
+
+
+def outdated(group: str, plural: str, name: str) -> StatusError:
+    """Somebody else wrote first (409)."""
+    return conflict(group, plural, name, "the object has been modified; please apply your changes to the latest version and try again")
+
+
+def apply_conflict(causes: Sequence[Cause]) -> StatusError:
+    """Fields of a server-side apply belong to others (409)."""
+    plural = "" if len(causes) == 1 else "s"
+    words = "; ".join(f"{cause.words}: {cause.field}" for cause in causes)
+    return StatusError(409, "Conflict", f"Apply failed with {len(causes)} conflict{plural}: {words}", causes=causes)
+
+
+def unsupported_media(message: str) -> StatusError:
+    """A body of a type that is not taken here (415)."""
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def gone(message: str) -> StatusError:
+    """A version from before what is remembered (410)."""
+    return StatusError(410, "Expired", message)
+
+
+def _resource(group: str, plural: str) -> str:
+    return f"{plural}.{group}" if group else plural
+
+
+def _details(group: str, plural: str, name: str) -> dict[str, object]:
+    return {"name": name, **({"group": group} if group else {}), "kind": plural}

@@ -1,0 +1,206 @@
+"""The rules of each kind that a schema cannot say: names, references, destinations, delivery, what never changes.
+
+Spec: knative-eventing-test-spec, "Resource Lifecycle" and "Detailed Resources". All that is wrong is told at once, each with its field.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from knative_gateway.resources import extensions
+from knative_gateway.resources.defaults import BROKER_CLASS
+from knative_gateway.resources.durations import duration_ms
+from knative_gateway.resources.filter_rules import ExpressionCheck, check_attributes, check_filters, nothing_wrong
+from knative_gateway.resources.kinds import EXTENSIONS, Kind
+from knative_gateway.resources.objects import Object, annotation, at, child, entries, name_of, same, text
+from knative_gateway.resources.refusals import Because, Cause
+from knative_gateway.resources.schema import below
+
+NAME_CHARACTERS_MAX: Final = 180
+"""Of our kinds: with kind and namespace before it, it is a log's name of at most 255."""
+ANNOTATIONS_BYTES_MAX: Final = 256 * 1024
+URL_CHARACTERS_MAX: Final = 2048
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
+_QUALIFIED: Final = re.compile(
+    r"(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+)
+_LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+_IMMUTABLE: Final = "field is immutable"
+_DURATIONS: Final = ("backoffDelay", "backoffMax", "timeout", "retryAfterMax")
+
+
+def check_object(kind: Kind, object_: Object, old: Object | None = None, wrong_with: ExpressionCheck = nothing_wrong) -> list[Cause]:
+    """All that is wrong with an object that already fits its schema. `old`: what it replaces; `wrong_with`: judges CloudEvents SQL."""
+    causes = check_metadata(kind, object_)
+    match kind.group, kind.kind:
+        case "eventing.knative.dev", "Broker":
+            causes += _broker(object_, old)
+        case "eventing.knative.dev", "Trigger":
+            causes += _trigger(object_, old, wrong_with)
+        case "messaging.knative.dev", "Channel":
+            causes += _fixed(object_, old, ("spec", "channelTemplate")) + _template(object_) + _channelable(object_)
+        case "messaging.knative.dev", "InMemoryChannel":
+            causes += _channelable(object_)
+        case "messaging.knative.dev", "Subscription":
+            causes += _subscription(object_, old)
+        case "apiextensions.k8s.io", "CustomResourceDefinition":
+            causes += _definition(object_, old)
+        case "", "ConfigMap" if at(old, "immutable") is True:
+            causes += [cause for name in ("data", "binaryData", "immutable") for cause in _fixed(object_, old, (name,))]
+        case _:
+            pass
+    return causes
+
+
+def check_metadata(kind: Kind, object_: Object) -> list[Cause]:
+    """Name, labels, annotations."""
+    name = name_of(object_)
+    causes: list[Cause] = []
+    if not name:
+        causes.append(Cause(Because.REQUIRED, "metadata.name", "name or generateName is required"))
+    elif kind.group == "" and kind.kind in {"Namespace", "Service"}:
+        if not _LABEL.fullmatch(name):
+            words = "at most 63 lower-case letters, digits and '-', the first and the last a letter or digit"
+            causes.append(Cause(Because.INVALID, "metadata.name", f'"{name[:80]}": {words}'))
+    elif not _SUBDOMAIN.fullmatch(name):
+        words = "lower-case letters, digits, '-' and '.', each part beginning and ending with a letter or digit"
+        causes.append(Cause(Because.INVALID, "metadata.name", f'"{name[:80]}": {words}'))
+    limit = 253 if kind.group in {"", EXTENSIONS} else NAME_CHARACTERS_MAX
+    if len(name) > limit:
+        causes.append(Cause(Because.TOO_LONG, "metadata.name", f"must have at most {limit} characters"))
+    for key, value in child(object_, "metadata", "labels").items():
+        if not _QUALIFIED.fullmatch(key) or not _LABEL_VALUE.fullmatch(str(value)):
+            causes.append(Cause(Because.INVALID, f"metadata.labels[{key}]", f'"{str(value)[:80]}": not a label'))
+    annotations = child(object_, "metadata", "annotations")
+    causes += [
+        Cause(Because.INVALID, f"metadata.annotations[{key}]", "not an annotation's name")
+        for key in annotations
+        if not _QUALIFIED.fullmatch(key)
+    ]
+    if sum(len(key) + len(str(value).encode()) for key, value in annotations.items()) > ANNOTATIONS_BYTES_MAX:
+        causes.append(Cause(Because.TOO_LONG, "metadata.annotations", f"must have at most {ANNOTATIONS_BYTES_MAX} bytes"))
+    return causes
+
+
+def _broker(broker: Object, old: Object | None) -> list[Cause]:
+    causes = _delivery(broker) + extensions.duplicate_window_ms(broker)[1]
+    if at(broker, "spec", "config") is not None:
+        causes += _reference(child(broker, "spec", "config"), "spec.config")
+    if old is not None:
+        causes += _fixed(broker, old, ("spec", "config"))
+        if annotation(broker, BROKER_CLASS) != annotation(old, BROKER_CLASS):
+            causes.append(_changed(f"metadata.annotations[{BROKER_CLASS}]", annotation(broker, BROKER_CLASS)))
+    return causes
+
+
+def _trigger(trigger: Object, old: Object | None, wrong_with: ExpressionCheck) -> list[Cause]:
+    causes = _delivery(trigger) + extensions.of_subscriber(trigger)[1]
+    if not text(trigger, "spec", "broker"):
+        causes.append(Cause(Because.REQUIRED, "spec.broker", "the name of a Broker in the same namespace"))
+    elif not _SUBDOMAIN.fullmatch(text(trigger, "spec", "broker")):
+        causes.append(Cause(Because.INVALID, "spec.broker", f'"{text(trigger, "spec", "broker")[:80]}": not the name of a Broker'))
+    causes += _destination(child(trigger, "spec", "subscriber"), "spec.subscriber")
+    causes += check_attributes(at(trigger, "spec", "filter", "attributes"), "spec.filter.attributes")
+    causes += check_filters(entries(trigger, "spec", "filters"), "spec.filters", wrong_with)
+    return causes + _fixed(trigger, old, ("spec", "broker"))
+
+
+def _subscription(subscription: Object, old: Object | None) -> list[Cause]:
+    causes = _delivery(subscription) + extensions.of_subscriber(subscription)[1]
+    channel = child(subscription, "spec", "channel")
+    if not channel:
+        causes.append(Cause(Because.REQUIRED, "spec.channel", "a reference to a Channel in the same namespace"))
+    else:
+        causes += _reference(channel, "spec.channel")
+        if text(channel, "namespace"):
+            causes.append(Cause(Because.FORBIDDEN, "spec.channel.namespace", "the Channel is in the same namespace; leave it out"))
+    given = [name for name in ("subscriber", "reply") if child(subscription, "spec", name)]
+    if not given:
+        causes.append(Cause(Because.REQUIRED, "spec.subscriber", "at least one of subscriber and reply"))
+    for name in given:
+        causes += _destination(child(subscription, "spec", name), f"spec.{name}")
+    return causes + _fixed(subscription, old, ("spec", "channel"))
+
+
+def _channelable(channel: Object) -> list[Cause]:
+    return _delivery(channel) + extensions.duplicate_window_ms(channel)[1]
+
+
+def _template(channel: Object) -> list[Cause]:
+    template = child(channel, "spec", "channelTemplate")
+    return [Cause(Because.REQUIRED, f"spec.channelTemplate.{name}", "") for name in ("apiVersion", "kind") if not text(template, name)]
+
+
+def _definition(definition: Object, old: Object | None) -> list[Cause]:
+    spec = child(definition, "spec")
+    wanted = f"{text(spec, 'names', 'plural')}.{text(spec, 'group')}"
+    causes: list[Cause] = []
+    if name_of(definition) != wanted:
+        causes.append(Cause(Because.INVALID, "metadata.name", f'"{name_of(definition)[:80]}": must be spec.names.plural+"."+spec.group'))
+    if sum(at(version, "storage") is True for version in entries(spec, "versions")) != 1:
+        causes.append(Cause(Because.INVALID, "spec.versions", "must have exactly one version marked as storage version"))
+    fixed = (("spec", "group"), ("spec", "scope"), ("spec", "names", "kind"), ("spec", "names", "plural"))
+    return causes + [cause for path in fixed for cause in _fixed(definition, old, path)]
+
+
+def _delivery(object_: Object) -> list[Cause]:
+    delivery = child(object_, "spec", "delivery")
+    causes: list[Cause] = []
+    for name in _DURATIONS:
+        written = at(delivery, name)
+        if isinstance(written, str):
+            try:
+                milliseconds = duration_ms(written)
+            except ValueError as error:
+                causes.append(Cause(Because.INVALID, f"spec.delivery.{name}", f'"{written[:80]}": {error}'))
+                continue
+            if name in {"timeout", "backoffMax"} and not milliseconds:
+                causes.append(Cause(Because.INVALID, f"spec.delivery.{name}", f'"{written}": must be more than zero'))
+    if at(delivery, "deadLetterSink") is not None:
+        causes += _destination(child(delivery, "deadLetterSink"), "spec.delivery.deadLetterSink")
+    return causes
+
+
+def _destination(destination: Object, path: str) -> list[Cause]:
+    """Spec: "Destination Resolution"."""
+    reference, uri = at(destination, "ref"), text(destination, "uri")
+    if reference is None and not uri:
+        return [Cause(Because.REQUIRED, path, "expected at least one, got none: ref, uri")]
+    causes = _reference(child(reference), f"{path}.ref") if isinstance(reference, Mapping) else []
+    if uri:
+        words = _wrong_uri(uri, relative=reference is not None)
+        causes += [Cause(Because.INVALID, f"{path}.uri", f'"{uri[:80]}": {words}')] if words else []
+    return causes
+
+
+def _wrong_uri(uri: str, *, relative: bool) -> str:
+    if len(uri) > URL_CHARACTERS_MAX or re.search(r"[\x00-\x20\x7f]", uri):
+        return f"must have at most {URL_CHARACTERS_MAX} characters, no spaces among them"
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError as error:
+        return f"not a URL: {error}"
+    if not parts.scheme and not parts.netloc:
+        return "" if relative else "a relative URI is only allowed beside ref"
+    if parts.scheme not in {"http", "https"} and not (relative and not parts.scheme):
+        return "the scheme must be http or https"
+    return "" if parts.hostname else "it has no host"
+
+
+def _reference(reference: Object, path: str) -> list[Cause]:
+    """Spec: "KReference"."""
+    return [Cause(Because.REQUIRED, below(path, name), "") for name in ("apiVersion", "kind", "name") if not text(reference, name)]
+
+
+def _fixed(object_: Object, old: Object | None, path: tuple[str, ...]) -> list[Cause]:
+    if old is None or same(at(object_, *path), at(old, *path)):
+        return []
+    return [_changed(".".join(path), at(object_, *path))]
+
+
+def _changed(path: str, value: object) -> Cause:
+    written = f'"{value}": ' if isinstance(value, str) else ""
+    return Cause(Because.INVALID, path, f"{written}{_IMMUTABLE}")
