@@ -8,8 +8,10 @@ import pytest
 from amqp_streams.client import (
     RELEASED,
     ClosedError,
+    ConnectionLostError,
     LinkRefusedError,
     ReceivedEvent,
+    RetryPolicy,
     connect,
 )
 from amqp_streams.client.group import GroupConsumer
@@ -211,6 +213,36 @@ async def test_after_a_loss_the_links_come_back_under_their_names(node: MemoryNo
         await group.assign(0)
         await group.store(0, 0, 1)
         assert places(await consumer.receive()) == [("0", 0), ("0", 1)]
+
+
+async def test_a_node_that_cannot_answer_after_a_loss_is_asked_again(node: MemoryNode) -> None:
+    group = Coordinator(node, 1)
+    async with connect(URL, retry=AT_ONCE) as client, client.group_consumer(LOG, "g") as consumer:
+        await group.assign(0)
+        group.holders.clear()
+        node.refused[f"{LOG}/$info"] = proton.Condition("amqp:internal-error", "not now")
+        node.lose()
+        for _ in range(3):
+            await group.move()
+        assert group.waiting == []
+        node.refused.clear()
+        for _ in range(3):
+            await group.move()
+        await group.assign(0)
+        assert consumer.partitions == ("0",)
+
+
+async def test_when_no_connection_comes_back_receive_raises(node: MemoryNode) -> None:
+    group, revoked = Coordinator(node, 1), list[str]()
+    policy = RetryPolicy(attempts_max=2, first_ms=0)
+    async with connect(URL, retry=policy) as client, client.group_consumer(LOG, "g", on_revoked=revoked.append) as consumer:
+        await group.assign(0)
+        node.unreachable = 100
+        node.lose()
+        with pytest.raises(ConnectionLostError):
+            await consumer.receive()
+        assert revoked == ["0"]
+        assert consumer.partitions == ()
 
 
 async def test_a_refusal_for_good_is_raised_when_joining_and_later_by_receive(node: MemoryNode) -> None:
