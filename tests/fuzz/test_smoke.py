@@ -28,8 +28,10 @@ CORPUS_BYTES_MAX = 64 << 10
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Any:
+    before = structlog.get_config()
     with structlog.testing.capture_logs():
         yield
+    structlog.configure(**before)  # the command silences its process
 
 
 class PlantedError(Exception):
