@@ -47,7 +47,7 @@ class Event:
         Raises:
             WireError: something in it has no AMQP type.
         """
-        front = self._annotations() if self.annotations else b"" if self.key is None else _key_section(self.key)
+        front = self._annotations() if self.annotations else b"" if self.key is None else key_section(self.key)
         if (
             self.subject is not None
             or self.content_type is not None
@@ -92,7 +92,8 @@ class Event:
         return b"\x00\x53\x73" + encode_list(fields)
 
 
-def _key_section(key: str) -> bytes:
+def key_section(key: str) -> bytes:
+    """The message annotations of an event that has a key and no others: what a message begins with."""
     text = key.encode()
     if len(text) <= _KEY_MAX:
         return _KEY_HEADS[len(text)] + text

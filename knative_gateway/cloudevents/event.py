@@ -17,7 +17,8 @@ SPEC_VERSIONS: Final = ("1.0", "0.3")
 class CloudEvent:
     """One event. `attributes` has every context attribute by its lower-case name, `specversion` included, `datacontenttype` too.
 
-    `data` is None when there is none, which is not the same as empty. With a JSON content type (or none) it is JSON text.
+    `data` is None when there is none, which is not the same as empty. Its type is `datacontenttype`, and unknown without one. In 0.3
+    with `datacontentencoding` base64 it is the encoded text.
     """
 
     attributes: Mapping[str, Value]

@@ -1,0 +1,277 @@
+"""Events as AMQP messages: how they stand in a log. Spec: CloudEvents AMQP binding 1.0.2; Event Streams 4.3 (group key). Pure.
+
+    message annotations (group key, from `partitionkey`) | properties (content-type) | application properties (attributes) | data
+
+Laws: `decode(encode(event)) == event`, data byte for byte; what others wrote is read in both spellings, in binary and structured mode.
+Attributes are written in the types they have; times stay text, since AMQP's have milliseconds and no zone.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar, cast
+from uuid import UUID
+
+from amqp_streams.client.raw import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Described,
+    Section,
+    Symbol,
+    Timestamp,
+    WireError,
+    encode_list,
+    key_section,
+    sections,
+)
+from amqp_streams.client.raw import decode as decode_value
+from amqp_streams.client.raw import encode as encode_value
+from knative_gateway.cloudevents.attributes import check, check_name, shown, text_of
+from knative_gateway.cloudevents.event import CloudEvent, Value
+from knative_gateway.cloudevents.json_format import read_event
+from knative_gateway.cloudevents.media import Mode, announces_event, mode_of
+from knative_gateway.errors import InvalidEventError
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+PREFIX: Final = "cloudEvents_"
+PREFIXES: Final = (PREFIX, "cloudEvents:")
+KEY_ATTRIBUTE: Final = "partitionkey"
+"""The attribute of the CloudEvents partitioning extension: events that share it are kept in order, in one partition."""
+
+_CONTENT_TYPE: Final = "datacontenttype"
+_CONTENT_TYPE_FIELD: Final = 6
+_REMEMBERED_MAX: Final = 2048
+_REMEMBERED_LENGTH_MAX: Final = 256
+_SHORT_MAX: Final = 255
+_STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
+_BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
+_NO_BODY: Final = b"\x00\x53\x77\x40"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_names: dict[str, bytes] = {}
+_content_types: dict[str, bytes] = {}
+_read_names: dict[bytes, str] = {}
+
+
+def encode(event: CloudEvent) -> bytes:
+    """The message, in binary mode."""
+    pieces: list[bytes] = []
+    content_type = None
+    for name, value in event.attributes.items():
+        if name == _CONTENT_TYPE:
+            content_type = value
+            continue
+        pieces.append(_names.get(name) or _name(name))
+        if type(value) is str:
+            text = value.encode()
+            size = len(text)
+            pieces.append(_STRINGS[size] if size <= _SHORT_MAX else b"\xb1" + size.to_bytes(4))
+            pieces.append(text)
+        else:
+            pieces.append(encode_value(value))
+    count = 2 * (len(event.attributes) - (content_type is not None))
+    inside = b"".join(pieces)
+    size = len(inside)
+    front = b"" if content_type is None else _properties(text_of(content_type))
+    key = event.attributes.get(KEY_ATTRIBUTE)
+    if key is not None:
+        front = key_section(text_of(key)) + front
+    if size < _SHORT_MAX and count <= _SHORT_MAX:
+        front += b"\x00\x53\x74\xc1" + bytes((size + 1, count))
+    else:
+        front += b"\x00\x53\x74\xd1" + (size + 4).to_bytes(4) + count.to_bytes(4)
+    data = event.data
+    if data is None:
+        return front + inside + _NO_BODY
+    size = len(data)
+    head = b"\x00\x53\x75\xa0" + bytes((size,)) if size <= _SHORT_MAX else b"\x00\x53\x75\xb0" + size.to_bytes(4)
+    return b"".join((front, inside, head, data))
+
+
+def decode(message: bytes) -> CloudEvent:
+    """The event of a message, delivery annotations or not, from whomever.
+
+    Raises:
+        InvalidEventError: it has none, or a broken one; the message says why.
+    """
+    try:
+        return _decode(message)
+    except (WireError, IndexError) as error:
+        raise InvalidEventError(f"this is no AMQP message: {error}") from None
+
+
+def _decode(message: bytes) -> CloudEvent:
+    attributes: dict[str, Value] = {}
+    content_type: str | None = None
+    body: list[Section] = []
+    for section in sections(message):
+        if section.code == APPLICATION_PROPERTIES:
+            attributes = _attributes(message, section)
+        elif section.code == PROPERTIES:
+            content_type = _content_type(message, section)
+        elif section.code in _BODY:
+            body.append(section)
+    if content_type is not None and announces_event(content_type):
+        if mode_of(content_type) is Mode.BATCH:
+            raise InvalidEventError("a batch has no place in a message")
+        return read_event(_body(message, body) or b"")
+    if content_type is not None:
+        attributes[_CONTENT_TYPE] = content_type
+    if "specversion" not in attributes:
+        raise InvalidEventError(
+            f"neither {PREFIX}specversion among the application properties nor a content-type of application/cloudevents"
+        )
+    check(attributes)
+    return CloudEvent(attributes, _body(message, body))
+
+
+def _attributes(message: bytes, section: Section) -> dict[str, Value]:
+    """Those of the application properties that are attributes; all else in there is somebody else's."""
+    at = section.start + 3
+    wide = message[at] == 0xD1
+    if message[section.start : at] != b"\x00\x53\x74" or not (wide or message[at] == 0xC1):
+        return _foreign(message, section)
+    at += 9 if wide else 3
+    end = section.end
+    found: dict[str, Value] = {}
+    while at < end:
+        # Short strings are what nearly everybody writes; whatever else is left to the decoder, what is broken included.
+        if message[at] != 0xA1:
+            return _foreign(message, section)
+        text_at = at + 2 + message[at + 1]
+        known = message[at + 2 : text_at]
+        name = _read_names.get(known)
+        if name is None:
+            name = _read_name(known)
+        if text_at < end and message[text_at] == 0xA1:
+            at = text_at + 2 + message[text_at + 1]
+            value: Value = _text(message[text_at + 2 : at])
+        else:
+            decoded, at = decode_value(message, text_at)
+            if not name or decoded is None:
+                continue
+            value = _value(name, decoded)
+        if name:
+            if name in found:
+                return _foreign(message, section)
+            found[name] = value
+    return found if at == end else _foreign(message, section)
+
+
+def _foreign(message: bytes, section: Section) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for key, value in _map(message, section).items():
+        name = _read_name(key.encode()) if isinstance(key, str) else ""
+        if not name or value is None:
+            continue
+        if found.setdefault(name, _value(name, value)) != _value(name, value):
+            message_text = f"{name} is there in both spellings, and they differ"
+            raise InvalidEventError(message_text)
+    return found
+
+
+def _map(message: bytes, section: Section) -> dict[object, object]:
+    value, _ = decode_value(message, section.start)
+    assert isinstance(value, Described)
+    return cast("dict[object, object]", value.value) if isinstance(value.value, dict) else {}
+
+
+def _value(name: str, value: object) -> Value:
+    """An AMQP value as what CloudEvents has for it."""
+    if isinstance(value, bool | bytes):
+        return value
+    if isinstance(value, Timestamp):
+        return _moment(name, int(value))
+    if isinstance(value, str | UUID):
+        return str(value)
+    if isinstance(value, int):
+        return int(value)
+    raise InvalidEventError(f"{name} is a {type(value).__name__}: an attribute is a string, a boolean, an integer, binary or a timestamp")
+
+
+def _moment(name: str, at_ms: int) -> str:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=at_ms)
+    except OverflowError:
+        raise InvalidEventError(f"{name} is no time between the years 1 and 9999") from None
+    return moment.isoformat(timespec="milliseconds" if at_ms % 1000 else "seconds").replace("+00:00", "Z")
+
+
+def _text(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        raise InvalidEventError(f"{shown(text)} is no UTF-8") from None
+
+
+def _content_type(message: bytes, section: Section) -> str | None:
+    """The content-type of the properties, symbol or string."""
+    value, _ = decode_value(message, section.start)
+    assert isinstance(value, Described)
+    fields = value.value
+    found = fields[_CONTENT_TYPE_FIELD] if isinstance(fields, list) and len(fields) > _CONTENT_TYPE_FIELD else None
+    if found is None or isinstance(found, str):
+        return None if found is None else str(found)
+    raise InvalidEventError(f"content-type is a {type(found).__name__}")
+
+
+def _body(message: bytes, body: list[Section]) -> bytes | None:
+    """Bytes of data sections; of a value that is binary or text, as some clients write them."""
+    pieces: list[bytes] = []
+    for section in body:
+        head = message[section.start : section.start + 4]
+        if head == b"\x00\x53\x75\xb0":
+            pieces.append(message[section.start + 8 : section.end])
+        elif head == b"\x00\x53\x75\xa0":
+            pieces.append(message[section.start + 5 : section.end])
+        else:
+            described, _ = decode_value(message, section.start)
+            assert isinstance(described, Described)
+            value = described.value
+            if section.code == VALUE and value is None:
+                return None
+            if not isinstance(value, bytes | str) or isinstance(value, Symbol):
+                raise InvalidEventError(f"the body is a {type(value).__name__}, neither binary nor text")
+            pieces.append(value if isinstance(value, bytes) else value.encode())
+    return b"".join(pieces) if pieces else None
+
+
+def _read_name(key: bytes) -> str:
+    """The attribute that an application property is; "" if it is none."""
+    text = _text(key)
+    prefix = text[: len(PREFIX)]
+    if prefix not in PREFIXES:
+        name = ""
+    elif (name := text[len(PREFIX) :]) == _CONTENT_TYPE:
+        raise InvalidEventError("datacontenttype is no application property: it is content-type")
+    else:
+        check_name(name)
+    if len(key) <= _REMEMBERED_LENGTH_MAX:
+        _remember(_read_names, key, name)
+    return name
+
+
+def _name(name: str) -> bytes:
+    encoded = encode_value(PREFIX + name)
+    _remember(_names, name, encoded)
+    return encoded
+
+
+def _properties(content_type: str) -> bytes:
+    """The properties section with nothing but a content-type."""
+    section = _content_types.get(content_type)
+    if section is None:
+        section = b"\x00\x53\x73" + encode_list([*[None] * _CONTENT_TYPE_FIELD, Symbol(content_type)])
+        if len(content_type) <= _REMEMBERED_LENGTH_MAX:
+            _remember(_content_types, content_type, section)
+    return section
+
+
+def _remember(memory: dict[_K, _V], key: _K, value: _V) -> None:
+    """Keep it, as long as there are not too many: names are few, but strangers choose them."""
+    if len(memory) >= _REMEMBERED_MAX:
+        memory.clear()
+    memory[key] = value

@@ -1,0 +1,66 @@
+"""Media types: how an event comes in, and whether its data is JSON. Spec: HTTP binding 3, JSON format 3.1."""
+
+from enum import StrEnum
+from typing import Final
+
+from knative_gateway.errors import UnsupportedMediaError
+
+STRUCTURED_JSON: Final = "application/cloudevents+json"
+BATCH_JSON: Final = "application/cloudevents-batch+json"
+CLOUDEVENTS: Final = "application/cloudevents"
+BATCH: Final = "application/cloudevents-batch"
+_CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
+
+
+class Mode(StrEnum):
+    """The three content modes."""
+
+    BINARY = "binary"
+    STRUCTURED = "structured"
+    BATCH = "batch"
+
+
+def mode_of(content_type: str) -> Mode:
+    """The mode that a Content-Type announces; whatever does not begin with application/cloudevents is for binary mode.
+
+    Raises:
+        UnsupportedMediaError: an event format or a charset that is not spoken here.
+    """
+    if not announces_event(content_type):
+        return Mode.BINARY
+    media_type, charset = essence(content_type)
+    if media_type not in {STRUCTURED_JSON, BATCH_JSON}:
+        kind = BATCH_JSON if media_type.startswith(BATCH) else STRUCTURED_JSON
+        message = f"{media_type[:80]} is no event format spoken here: {kind} is"
+        raise UnsupportedMediaError(message)
+    if charset not in _CHARSETS:
+        message = f"charset {charset[:80]}: JSON is UTF-8"
+        raise UnsupportedMediaError(message)
+    return Mode.STRUCTURED if media_type == STRUCTURED_JSON else Mode.BATCH
+
+
+def announces_event(content_type: str) -> bool:
+    """It begins with application/cloudevents: the body is no data but events."""
+    return content_type[: len(CLOUDEVENTS)].lower() == CLOUDEVENTS
+
+
+def is_json(content_type: str) -> bool:
+    """Data of this type is JSON: its subtype is `json` or ends with `+json`."""
+    subtype = essence(content_type)[0].rpartition("/")[2]
+    return subtype == "json" or subtype.endswith("+json")
+
+
+def is_unicode(content_type: str) -> bool:
+    """Text of this type is UTF-8, as far as it says."""
+    return essence(content_type)[1] in _CHARSETS
+
+
+def essence(content_type: str) -> tuple[str, str]:
+    """Type and subtype in lower case without parameters, and the charset, "" if none is given."""
+    media_type, _, parameters = content_type.partition(";")
+    charset = ""
+    for parameter in parameters.split(";"):
+        name, _, value = parameter.partition("=")
+        if name.strip().lower() == "charset":
+            charset = value.strip().strip('"').lower()
+    return media_type.strip().lower(), charset

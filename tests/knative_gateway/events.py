@@ -1,0 +1,41 @@
+"""Events for properties: every attribute, value and data that the standard lets be."""
+
+import json
+
+from hypothesis import strategies as st
+
+from knative_gateway.cloudevents.event import CloudEvent
+
+TEXTS = st.text(
+    st.characters(min_codepoint=0x20, max_codepoint=0x10FFFF, exclude_categories=("Cs", "Cc", "Cn")),
+    max_size=20,
+)
+WORDS = TEXTS.filter(bool)
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).filter(lambda name: name not in OWN)
+OWN = {
+    "id", "source", "type", "specversion", "subject", "time", "dataschema", "schemaurl", "datacontenttype", "datacontentencoding", "data",
+}  # fmt: skip
+SOURCES = st.one_of(WORDS.filter(lambda text: ":" not in text), WORDS.map("urn:x:{}".format), st.just("https://example.com/a?b=c#d"))
+TIMES = st.datetimes(timezones=st.just(None)).map(lambda moment: moment.isoformat() + "Z")
+INTEGERS = st.integers(-(1 << 31), (1 << 31) - 1)
+VALUES = st.one_of(TEXTS, st.booleans(), INTEGERS, st.binary(max_size=20))
+OPTIONAL = {"subject": WORDS, "time": TIMES, "dataschema": WORDS.map("urn:{}".format)}
+TYPES = st.sampled_from(["text/plain", "application/octet-stream", "application/json", "application/problem+json; charset=utf-8"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+"""Values; `st.builds(json.dumps, JSON)` are texts."""
+
+
+@st.composite
+def events(draw: st.DrawFn, values: st.SearchStrategy[str | bool | int | bytes] = VALUES) -> CloudEvent:
+    """Any event of 1.0, data and type independent of each other."""
+    attributes = {"specversion": "1.0", "id": draw(WORDS), "source": draw(SOURCES), "type": draw(WORDS)}
+    attributes |= draw(st.fixed_dictionaries({}, optional=OPTIONAL))
+    extensions = draw(st.dictionaries(NAMES, values, max_size=4))
+    if draw(st.booleans()):
+        attributes["datacontenttype"] = draw(TYPES)
+    data = draw(st.one_of(st.none(), st.binary(max_size=300), JSON.map(lambda value: json.dumps(value).encode())))
+    return CloudEvent({**attributes, **extensions}, data)
