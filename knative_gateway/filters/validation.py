@@ -1,0 +1,130 @@
+"""Whether a Trigger's filters can be taken, and what to tell a user otherwise.
+
+Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. The words are those of Knative's own admission. Whatever the
+filters are made of, the answer is a list; empty: they can be compiled.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.filters.cesql import compile_expression, missing_functions
+from knative_gateway.filters.refusal import LIMITS, Limits, ParseError
+
+ATTRIBUTES: Final = "attributes"
+MAPS: Final = ("exact", "prefix", "suffix")
+LISTS: Final = ("all", "any")
+EXPRESSIONS: Final = ("cesql", "sql")
+DIALECTS: Final = (*MAPS, *LISTS, "not", *EXPRESSIONS)
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*")
+_NAME_RULE: Final = "Attribute name must start with a letter and can only contain lowercase alphanumeric"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: `field` is its path, as `spec.filters[0].exact[Type]`; `details` may be empty."""
+
+    field: str
+    message: str
+    details: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}: {self.field}\n{self.details}" if self.details else f"{self.message}: {self.field}"
+
+
+def validate(filters: object, path: str = "filters", *, attributes_too: bool = False, limits: Limits = LIMITS) -> list[Problem]:
+    """What is wrong with `spec.filters`. `attributes_too`: the dialect that `trigger_filters` makes of `spec.filter` is taken as well."""
+    return list(_Validation(limits, attributes_too).list(filters, path, 1))
+
+
+def validate_attributes(attributes: object, path: str = "filter.attributes") -> list[Problem]:
+    """What is wrong with `spec.filter.attributes`; an empty value is nothing wrong."""
+    return list(_map(attributes, path, empty_too=True))
+
+
+class _Validation:
+    __slots__ = ("_count", "_dialects", "_limits")
+
+    def __init__(self, limits: Limits, attributes_too: bool) -> None:
+        self._limits = limits
+        self._dialects = (*DIALECTS, ATTRIBUTES) if attributes_too else DIALECTS
+        self._count = 0
+
+    def list(self, filters: object, path: str, depth: int) -> Iterator[Problem]:
+        if filters is None:
+            return
+        if not isinstance(filters, Sequence) or isinstance(filters, str | bytes):
+            yield Problem(path, f"invalid value: {_shown(filters)}", "expected a list of filters")
+            return
+        for place, each in enumerate(filters):
+            yield from self.one(each, f"{path}[{place}]", depth)
+            if self._count > self._limits.filters:
+                return
+
+    def one(self, filter_: object, path: str, depth: int) -> Iterator[Problem]:
+        self._count += 1
+        if self._count == self._limits.filters + 1:
+            yield Problem(path, "too many filters", f"at most {self._limits.filters} are allowed")
+        if self._count > self._limits.filters:
+            return
+        if not isinstance(filter_, Mapping):
+            yield Problem(path, f"invalid value: {_shown(filter_)}", "expected a filter, as {exact: {type: example}}")
+            return
+        if depth > self._limits.depth:
+            yield Problem(path, "filters nest too deeply", f"at most {self._limits.depth} levels are allowed")
+            return
+        unknown = [str(name) for name in filter_ if name not in self._dialects]
+        for name in unknown:
+            yield Problem(f"{path}.{name}", f'unknown dialect "{name}"', f"supported are {', '.join(DIALECTS)}")
+        found = [name for name in self._dialects if filter_.get(name)]
+        if len(found) > 1:
+            yield Problem(path, "multiple dialects found, filters can have only one dialect set")
+        for name in found:
+            yield from self._content(name, filter_[name], f"{path}.{name}", depth)
+
+    def _content(self, name: str, content: object, path: str, depth: int) -> Iterator[Problem]:
+        if name in LISTS:
+            yield from self.list(content, path, depth + 1)
+        elif name == "not":
+            yield from self.one(content, path, depth + 1)
+        elif name in EXPRESSIONS:
+            yield from self._expression(content, path)
+        else:
+            yield from _map(content, path, empty_too=name == ATTRIBUTES)
+
+    def _expression(self, content: object, path: str) -> Iterator[Problem]:
+        if not isinstance(content, str):
+            yield Problem(path, f"invalid value: {_shown(content)}", "expected a CloudEvents SQL expression")
+            return
+        try:
+            missing = missing_functions(compile_expression(content, limits=self._limits))
+        except ParseError as error:
+            yield Problem(path, f"invalid value: {_shown(content)}", str(error))
+            return
+        if missing:
+            yield Problem(
+                path, f"invalid value: {_shown(content)}", f"there is no function {', '.join(missing)} (name/number of arguments)"
+            )
+
+
+def _map(content: object, path: str, *, empty_too: bool) -> Iterator[Problem]:
+    if content is None:
+        return
+    if not isinstance(content, Mapping):
+        yield Problem(path, f"invalid value: {_shown(content)}", "expected attributes and their values")
+        return
+    for name, value in content.items():
+        place = f"{path}[{name}]"
+        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+            yield Problem(place, f'invalid key name "{name}"', _NAME_RULE)
+        elif not isinstance(value, str):
+            yield Problem(place, f"invalid value: {_shown(value)}", "expected a string")
+        elif not value and not empty_too:
+            yield Problem(place, "invalid value: ", "the value must not be empty")
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
