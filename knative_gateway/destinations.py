@@ -1,0 +1,131 @@
+"""Which destinations events may be pushed to: the guard against server-side request forgery. Pure.
+
+Laws: deny wins; what counts is the address that is connected to, in whatever spelling, not the name it was found by; an IPv4 address in
+an IPv6 one is judged as both. Whoever connects asks `refusal` with the address at hand, and connects to that address and no other.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from knative_gateway.errors import ConfigError
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+DENIED: Final = (
+    "169.254.0.0/16",  # link-local: metadata services of nearly every cloud, credentials included
+    "fe80::/10",
+    "fd00:ec2::254/128",  # metadata over IPv6
+    "100.100.100.200/32",  # metadata of another
+    "168.63.129.16/32",  # the wire server of a third
+    "0.0.0.0/8",  # connects to this machine, past a list that names loopback
+    "::/128",
+    "224.0.0.0/4",
+    "255.255.255.255/32",
+    "ff00::/8",
+    "metadata.google.internal",
+)
+"""What is denied unless a list of one's own replaces this one."""
+
+_NAT64: Final = IPv6Network("64:ff9b::/96")
+_SCHEMES: Final = frozenset(("http", "https"))
+
+
+@dataclass(frozen=True, slots=True)
+class Destinations:
+    """Rules of networks (CIDR or single addresses) and host names (`*` stands for any characters). Made by `parse`.
+
+    Nothing allowed by name or network: everything that is not denied is allowed.
+    """
+
+    allowed_networks: Sequence[Network] = ()
+    allowed_hosts: Sequence[str] = ()
+    denied_networks: Sequence[Network] = ()
+    denied_hosts: Sequence[str] = ()
+
+    @classmethod
+    def parse(cls, *, allow: Iterable[str] = (), deny: Iterable[str] = DENIED) -> Self:
+        """The rules as an operator writes them.
+
+        Raises:
+            ConfigError: an entry is neither a network nor a host name.
+        """
+        allowed_networks, allowed_hosts = _split(allow)
+        denied_networks, denied_hosts = _split(deny)
+        return cls(allowed_networks, allowed_hosts, denied_networks, denied_hosts)
+
+    def refusal(self, host: str, address: str) -> str | None:
+        """Why `address`, which `host` resolved to (or is), must not be connected to; None: it may."""
+        name = _canonical(host)
+        found = _spellings(address)
+        if any(fnmatchcase(name, pattern) for pattern in self.denied_hosts):
+            return f"host {host} is denied"
+        if any(each in network for network in self.denied_networks for each in found):
+            return f"{host} is at {address}, which is denied"
+        if not self.allowed_networks and not self.allowed_hosts:
+            return None
+        if any(fnmatchcase(name, pattern) for pattern in self.allowed_hosts):
+            return None
+        if any(found[-1] in network for network in self.allowed_networks):
+            return None
+        return f"{host} at {address} is not allowed"
+
+    def refusal_of_url(self, url: str) -> str | None:
+        """Why a URL cannot be a destination whatever its host resolves to; None: its addresses decide."""
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError as error:
+            return f"{url!r} is no URL: {error}"
+        if parts.scheme not in _SCHEMES:
+            return f"{url!r} is neither http nor https"
+        if not host:
+            return f"{url!r} has no host"
+        if any(fnmatchcase(_canonical(host), pattern) for pattern in self.denied_hosts):
+            return f"host {host} is denied"
+        return self.refusal(host, host) if literal(host) else None
+
+
+def literal(host: str) -> bool:
+    """Is this host an address and no name."""
+    try:
+        ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def _spellings(address: str) -> Sequence[Address]:
+    """The address, and the IPv4 address inside of it: the last one is where packets end."""
+    outer = ip_address(address.partition("%")[0])
+    if isinstance(outer, IPv4Address):
+        return (outer,)
+    inner = outer.ipv4_mapped or outer.sixtofour
+    if inner is None and outer in _NAT64:
+        inner = IPv4Address(int(outer) & 0xFFFF_FFFF)
+    if inner is None and outer.teredo is not None:
+        inner = outer.teredo[1]
+    return (outer,) if inner is None else (outer, inner)
+
+
+def _split(entries: Iterable[str]) -> tuple[Sequence[Network], Sequence[str]]:
+    networks: list[Network] = []
+    hosts: list[str] = []
+    for entry in entries:
+        text = entry.strip()
+        try:
+            networks.append(ip_network(text, strict=False))
+        except ValueError:
+            if not text or "/" in text or ":" in text or any(letter.isspace() for letter in text):
+                raise ConfigError(f"{entry!r} is neither a network (10.0.0.0/8), an address nor a host name (*.example.com)") from None
+            hosts.append(_canonical(text))
+    return tuple(networks), tuple(hosts)
+
+
+def _canonical(host: str) -> str:
+    """Names are the same whatever their case, and with the root's dot."""
+    return host.lower().rstrip(".")
