@@ -23,7 +23,7 @@ from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.frames import frame, read_frames
 from amqp_streams.wire.mechanisms import ScramAlgorithm
 from amqp_streams.wire.scram import ScramClient
-from amqp_streams.wire.types import Described, Symbol, ULong, Value
+from amqp_streams.wire.types import Array, Described, Symbol, UByte, ULong, Value
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.dialogue import Speaker
@@ -187,6 +187,22 @@ def login(draw: Draw) -> list[bytes]:
         _frame(draw, draw.pick((_RESPONSE, _RESPONSE, _RESPONSE, _INIT, 0x40, 0x42, 0x44)), [_response(draw)]) for _ in range(draw.below(5))
     ]
     return blocks + conversation(draw) if draw.chance(3) else blocks
+
+
+def challenged(draw: Draw) -> list[bytes]:
+    """What a node says to somebody who logs in, mostly in order."""
+    offered = [Symbol(draw.pick(_MECHANISMS)[:64]) for _ in range(draw.below(4))]
+    mechanisms: Value = offered[0] if offered and draw.chance(2) else Array(Symbol, tuple(offered))
+    blocks = [_HEADER if not draw.chance(8) else draw.raw(10), _frame(draw, 0x40, [mechanisms])]
+    blocks += [_frame(draw, 0x42, [_changed(draw, draw.pick(_CHALLENGES))]) for _ in range(draw.below(4))]
+    blocks.append(_frame(draw, 0x44, [UByte(draw.pick((0, 1, 4, 9))), draw.pick((None, b"v=AAAA", b"e=no", draw.raw(9)))]))
+    return [*blocks, *conversation(draw)] if draw.chance(3) else blocks
+
+
+_CHALLENGES: Final = (
+    b"r=nonceS,s=QUJD,i=4096", b"r=,s=,i=", b"r=x,s=QUJD,i=1", b"r=x,s=QUJD,i=999999999", b"e=unknown-user", b"v=QUJD", b"", b"m=x,r=y",
+    b'{"status":"401","schemes":"bearer"}', b"\xff\x00",
+)  # fmt: skip
 
 
 def _response(draw: Draw) -> bytes | None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
+from amqp_streams.client import links, protocol
 from amqp_streams.filters import functions, kinds, matching
 from amqp_streams.server import control, dispatch, guard, tokens
 from amqp_streams.streams import management
@@ -22,7 +23,17 @@ from fuzz.targets import NAMES, load
 from fuzz.worker import fuzz
 
 SEED = 20
-INPUTS = {"texts": 300, "filters": 300, "wire": 500, "frames": 150, "sasl": 60, "dialogue": 30, "management": 30, "settings": 150}
+INPUTS = {
+    "texts": 300,
+    "filters": 300,
+    "wire": 500,
+    "frames": 150,
+    "sasl": 60,
+    "dialogue": 30,
+    "management": 30,
+    "client": 60,
+    "settings": 150,
+}
 CORPUS_BYTES_MAX = 64 << 10
 
 
@@ -63,6 +74,8 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("sasl", guard, "user_of", 100),
     ("dialogue", dispatch, "attach_request", 10),
     ("dialogue", dispatch.transfers, "settle_outgoing", 100),
+    ("client", links, "_refusal", 200),
+    ("client", protocol, "read_condition", 50),
     ("management", control.management, "answer_message", 10),
     ("management", management, "requested_settings", 100),
 ]
