@@ -12,7 +12,6 @@ from typing import Final
 from knative_gateway.resources import applying, patching, schemas
 from knative_gateway.resources.applying import Manager
 from knative_gateway.resources.defaults import Defaults, filled
-from knative_gateway.resources.filter_rules import ExpressionCheck, nothing_wrong
 from knative_gateway.resources.kinds import CORE, Kind
 from knative_gateway.resources.objects import Object, at, child, drop, name_of, number, put, same, text, timestamp, uid_of
 from knative_gateway.resources.refusals import StatusError, bad_request, conflict, invalid, outdated, unsupported_media
@@ -57,7 +56,6 @@ class Request:
     subresource: str = ""
     validation: FieldValidation = FieldValidation.WARN
     defaults: Defaults = field(default_factory=Defaults)
-    wrong_with: ExpressionCheck = nothing_wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +246,7 @@ def _meant(kind: Kind, object_: Object) -> Object:
 
 
 def _checked(request: Request, object_: dict[str, object], old: Object | None) -> dict[str, object]:
-    causes = check_object(request.kind, object_, old, request.wrong_with)
+    causes = check_object(request.kind, object_, old)
     if causes:
         raise invalid(request.kind.group, request.kind.kind, name_of(object_), causes)
     return object_

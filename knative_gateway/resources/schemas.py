@@ -77,20 +77,19 @@ SUBSCRIBERS: Final = array(
 )
 ATTRIBUTES: Final = table(string(), "Attribute names and what they must be; an empty value: any.")
 FILTER: Final = thing("Exact values that attributes must have, all of them.", attributes=ATTRIBUTES)
-FILTERS: Final = array(
-    thing(
-        "One dialect.",
-        exact=table(string(), "Attributes that have exactly these values."),
-        prefix=table(string(), "Attributes whose values begin so."),
-        suffix=table(string(), "Attributes whose values end so."),
-        all=array(ANYTHING, "Filters that must all match."),
-        any=array(ANYTHING, "Filters of which one must match."),
-        not_={**ANYTHING, "description": "A filter that must not match."},
-        cesql=string("A CloudEvents SQL expression that must be true."),
-        sql=string("The same as cesql, as the CloudEvents Subscriptions API calls it."),
-    ),
-    "Filters that must all match; used instead of filter unless empty.",
+_DIALECT: Final = thing(
+    "One dialect.",
+    exact=table(string(), "Attributes that have exactly these values."),
+    prefix=table(string(), "Attributes whose values begin so."),
+    suffix=table(string(), "Attributes whose values end so."),
+    all=array(ANYTHING, "Filters that must all match."),
+    any=array(ANYTHING, "Filters of which one must match."),
+    not_={**ANYTHING, "description": "A filter that must not match."},
+    cesql=string("A CloudEvents SQL expression that must be true."),
+    sql=string("The same as cesql, as the CloudEvents Subscriptions API calls it."),
 )
+# A dialect that nobody knows is refused by the rules: left out, it would match everything.
+FILTERS: Final = array({**_DIALECT, KEEP_UNKNOWN: True}, "Filters that must all match; used instead of filter unless empty.")
 CONDITIONS: Final = array(
     thing(
         required=("type", "status"),

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from knative_gateway.filters import Problem, validate, validate_attributes
 from knative_gateway.resources import extensions
 from knative_gateway.resources.defaults import BROKER_CLASS
 from knative_gateway.resources.durations import duration_ms
-from knative_gateway.resources.filter_rules import ExpressionCheck, check_attributes, check_filters, nothing_wrong
 from knative_gateway.resources.kinds import EXTENSIONS, Kind
 from knative_gateway.resources.objects import Object, annotation, at, child, entries, name_of, same, text
 from knative_gateway.resources.refusals import Because, Cause
@@ -31,14 +31,14 @@ _IMMUTABLE: Final = "field is immutable"
 _DURATIONS: Final = ("backoffDelay", "backoffMax", "timeout", "retryAfterMax")
 
 
-def check_object(kind: Kind, object_: Object, old: Object | None = None, wrong_with: ExpressionCheck = nothing_wrong) -> list[Cause]:
-    """All that is wrong with an object that already fits its schema. `old`: what it replaces; `wrong_with`: judges CloudEvents SQL."""
+def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list[Cause]:
+    """All that is wrong with an object that already fits its schema. `old`: what it replaces."""
     causes = check_metadata(kind, object_)
     match kind.group, kind.kind:
         case "eventing.knative.dev", "Broker":
             causes += _broker(object_, old)
         case "eventing.knative.dev", "Trigger":
-            causes += _trigger(object_, old, wrong_with)
+            causes += _trigger(object_, old)
         case "messaging.knative.dev", "Channel":
             causes += _fixed(object_, old, ("spec", "channelTemplate")) + _template(object_) + _channelable(object_)
         case "messaging.knative.dev", "InMemoryChannel":
@@ -95,16 +95,20 @@ def _broker(broker: Object, old: Object | None) -> list[Cause]:
     return causes
 
 
-def _trigger(trigger: Object, old: Object | None, wrong_with: ExpressionCheck) -> list[Cause]:
+def _trigger(trigger: Object, old: Object | None) -> list[Cause]:
     causes = _delivery(trigger) + extensions.of_subscriber(trigger)[1]
     if not text(trigger, "spec", "broker"):
         causes.append(Cause(Because.REQUIRED, "spec.broker", "the name of a Broker in the same namespace"))
     elif not _SUBDOMAIN.fullmatch(text(trigger, "spec", "broker")):
         causes.append(Cause(Because.INVALID, "spec.broker", f'"{text(trigger, "spec", "broker")[:80]}": not the name of a Broker'))
     causes += _destination(child(trigger, "spec", "subscriber"), "spec.subscriber")
-    causes += check_attributes(at(trigger, "spec", "filter", "attributes"), "spec.filter.attributes")
-    causes += check_filters(entries(trigger, "spec", "filters"), "spec.filters", wrong_with)
+    causes += map(_filter_cause, validate_attributes(at(trigger, "spec", "filter", "attributes"), "spec.filter.attributes"))
+    causes += map(_filter_cause, validate(at(trigger, "spec", "filters"), "spec.filters"))
     return causes + _fixed(trigger, old, ("spec", "broker"))
+
+
+def _filter_cause(problem: Problem) -> Cause:
+    return Cause(Because.INVALID, problem.field, f"{problem.message}: {problem.details}" if problem.details else problem.message)
 
 
 def _subscription(subscription: Object, old: Object | None) -> list[Cause]:

@@ -93,6 +93,14 @@ def test_what_breaks_the_rules_is_refused_with_the_field() -> None:
         assert [cause.field for cause in refused.value.causes] == ["spec.broker"]
 
 
+def test_a_filter_of_a_kind_that_nobody_knows_is_refused_not_left_out() -> None:
+    """Left out, it would let every event through."""
+    with pytest.raises(StatusError, match="unknown dialect"):
+        create(
+            request(called="", validation=FieldValidation.IGNORE), put(TRIGGER, ("spec", "filters"), [{"regex": {"type": "."}}]), uid=UID
+        )
+
+
 def test_the_generation_counts_changes_of_the_spec_only() -> None:
     old = stored()
     assert generation(replace(request(), old, TRIGGER)) == 1

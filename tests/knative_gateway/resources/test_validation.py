@@ -85,6 +85,20 @@ def test_a_trigger_s_filters_and_annotations_are_checked() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("filter_", "words"),
+    [
+        ({"exact": {"type": "a"}, "prefix": {"type": "b"}}, "multiple dialects found"),
+        ({"cesql": "type ="}, "parse error"),
+        ({"regex": {"type": "."}}, "unknown dialect"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_told_with_its_place(filter_: Object, words: str) -> None:
+    (cause,) = check_object(kind("Trigger"), put(TRIGGER, ("spec", "filters"), [filter_]))
+    assert cause.field.startswith("spec.filters[0]")
+    assert words in cause.words
+
+
 def test_a_broker_s_class_and_config_never_change() -> None:
     """knative-eventing-test-spec, "Broker Lifecycle": the class annotation and spec.config MUST be immutable."""
     config = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}
