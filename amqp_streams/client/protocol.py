@@ -17,7 +17,7 @@ from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, 
 from amqp_streams.client.links import Link, ReceiverLink, SenderLink, SharedSession
 from amqp_streams.client.mechanisms import Credentials
 from amqp_streams.client.sasl import SaslClient
-from amqp_streams.client.terms import put_map, read_condition
+from amqp_streams.client.terms import put_map, read_condition, read_symbols, read_text
 from amqp_streams.errors import AmqpStreamsError
 
 PROTON_VERSION: Final = (0, 40, 0)
@@ -302,10 +302,9 @@ class ConnectionProtocol:
 
     def _remote_open(self, _event: Any, happenings: list[Happening]) -> None:
         self._opened = True
-        offered = self._connection.remote_offered_capabilities or ()
-        happenings.append(
-            Opened(str(self._connection.remote_container or ""), names.CAPABILITY_EVENT_STREAMS in [str(name) for name in offered])
-        )
+        connection = self._connection._impl
+        offered = read_symbols(lib.pn_connection_remote_offered_capabilities(connection))
+        happenings.append(Opened(read_text(lib.pn_connection_remote_container(connection)), names.CAPABILITY_EVENT_STREAMS in offered))
 
     def _remote_close(self, _event: Any, happenings: list[Happening]) -> None:
         condition = lib.pn_connection_remote_condition(self._connection._impl)

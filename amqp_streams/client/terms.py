@@ -7,7 +7,7 @@ from cproton_ffi import ffi, lib
 
 from amqp_streams import names
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import Symbol, decode, encode
+from amqp_streams.wire.codec import Array, Symbol, Value, decode, encode
 
 
 def put_map(data: Any, entries: Mapping[str, object]) -> None:
@@ -23,30 +23,42 @@ def read_condition(pointer: Any, otherwise: str) -> tuple[str, str, dict[str, ob
         return otherwise, "", {}
     name, description = lib.pn_condition_get_name(pointer), lib.pn_condition_get_description(pointer)
     return (
-        _text(name) or names.INTERNAL_ERROR,
-        _text(description),
+        read_text(name) or names.INTERNAL_ERROR,
+        read_text(description),
         read_map(lib.pn_condition_info(pointer)),
     )
 
 
-def _text(pointer: Any) -> str:
+def read_text(pointer: Any) -> str:
+    """A C string of Proton's; empty when there is none."""
     return "" if pointer == ffi.NULL else ffi.string(pointer).decode("utf-8", "replace")
+
+
+def read_symbols(data: Any) -> list[str]:
+    """One symbol or an array of them that the peer sent outside of a message; empty when it sent something else."""
+    value = _read(data)
+    items = value.items if isinstance(value, Array) else (value,)
+    return [str(item) for item in items if isinstance(item, Symbol)]
 
 
 def read_map(data: Any) -> dict[str, object]:
     """A map that the peer sent outside of a message; empty when it sent none or one that is broken."""
+    value = _read(data)
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def _read(data: Any) -> Value:
     if data == ffi.NULL:  # what a peer left out has no data at all, and Proton's functions do not look
-        return {}
+        return None
     size = lib.pn_data_encoded_size(data)
     if size <= 0:
-        return {}
+        return None
     buffer = ffi.new("char[]", size)
     lib.pn_data_rewind(data)
     written = lib.pn_data_encode(data, buffer, size)
     if written <= 0:
-        return {}
+        return None
     try:
-        value, _ = decode(bytes(ffi.buffer(buffer, written)))
+        return decode(bytes(ffi.buffer(buffer, written)))[0]
     except WireError:
-        return {}
-    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+        return None

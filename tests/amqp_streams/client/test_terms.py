@@ -8,9 +8,9 @@ from cproton_ffi import ffi, lib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.client.terms import put_map, read_condition, read_map
+from amqp_streams.client.terms import put_map, read_condition, read_map, read_symbols
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import Described, Symbol, ULong
+from amqp_streams.wire.codec import Array, Described, Symbol, ULong, encode
 
 values = st.none() | st.booleans() | st.integers(0, 1 << 40) | st.text(max_size=20) | st.text("abc", min_size=1).map(Symbol)
 
@@ -46,6 +46,27 @@ def test_what_is_not_there_or_no_map_is_empty(data: Any) -> None:
     assert read_map(data) == {}
     lib.pn_data_put_int(data, 5)
     assert read_map(data) == {}
+
+
+@pytest.mark.parametrize(
+    ("offered", "symbols"),
+    [
+        (Symbol("a"), ["a"]),
+        (Array(Symbol, (Symbol("a"), Symbol("b"))), ["a", "b"]),
+        (Array(int, (1, 2)), []),
+        ([Symbol("a")], []),
+        ({}, []),
+        ("a", []),
+        (5, []),
+        (None, []),
+    ],
+)
+def test_capabilities_are_symbols_or_none_at_all(data: Any, offered: object, symbols: list[str]) -> None:
+    """AMQP 3.2: multiple values are an array, a single one may stand alone; whatever else a peer sends offers nothing."""
+    encoded = encode(offered)
+    assert lib.pn_data_decode(data, encoded, len(encoded)) == len(encoded)
+    assert read_symbols(data) == symbols
+    assert read_symbols(ffi.NULL) == []
 
 
 def test_an_error_that_a_peer_did_not_give_has_our_name() -> None:
