@@ -7,6 +7,14 @@ class GatewayError(Exception):
     """Root of everything this package raises on purpose."""
 
 
+class UnauthenticatedError(GatewayError):
+    """Nobody says who sends this, or it is not believed (401)."""
+
+
+class ForbiddenError(GatewayError):
+    """Whoever sends this may not (403)."""
+
+
 class InvalidEventError(GatewayError):
     """What was sent is no CloudEvent (400). The message names what is wrong and where."""
 

@@ -74,7 +74,10 @@ class Subscriber:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One Broker or Channel: its log, and who gets its events. `path` is where its events are POSTed."""
+    """One Broker or Channel: its log, and who gets its events. `path` is where its events are POSTed.
+
+    `duplicates_ms`: an event whose source and id were accepted within so many milliseconds is accepted and not stored again; None: stored.
+    """
 
     uid: str
     kind: str
@@ -83,6 +86,7 @@ class Route:
     path: str
     log: str
     subscribers: Sequence[Subscriber] = field(default=())
+    duplicates_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,18 @@ class Routes:
 
     version: int
     by_path: Mapping[str, Route]
+
+
+class Authorizer(Protocol):
+    """Who may send events where."""
+
+    async def may_send(self, authorization: str | None, route: Route) -> None:
+        """Let pass; `authorization` is the header's value.
+
+        Raises:
+            UnauthenticatedError: nobody, or somebody whose word does not count.
+            ForbiddenError: somebody who may not.
+        """
 
 
 # -- what the store offers (SQLite or PostgreSQL behind it)

@@ -37,6 +37,11 @@ class Client:
         self._timeout: Final = timeout
         self.management: Final = Management(connector)
 
+    @property
+    def connected(self) -> bool:
+        """There is a connection just now."""
+        return self._connector.connected
+
     def producer(
         self, log: str, *, partition: str | int | None = None, window: int = 1000, properties: Mapping[str, object] | None = None
     ) -> Producer:

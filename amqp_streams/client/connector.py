@@ -78,6 +78,11 @@ class Connector:
             self._elsewhere[address] = found
         return found
 
+    @property
+    def connected(self) -> bool:
+        """There is a connection just now."""
+        return self._wire is not None
+
     async def connect(self) -> None:
         """Make the first connection.
 

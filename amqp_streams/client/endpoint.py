@@ -95,6 +95,11 @@ class Endpoint(ABC):
         self._started = False
         self._progress = False
 
+    @property
+    def attached(self) -> bool:
+        """It has a link just now; without one it waits for the node, or has failed."""
+        return self._attachment is not None
+
     async def open(self, *, timeout: float | None = 30.0) -> None:
         """Attach for the first time.
 

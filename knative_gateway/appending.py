@@ -1,0 +1,201 @@
+"""[io] Appending to logs: many at once, bounded, each with its own outcome.
+
+Laws: nothing is reported stored before the node said that it is durable; what waits is bounded, and so is how long; a log that is away or
+pushes back fails its own appends and no others.
+"""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams.client import Client, Producer, RejectedError
+from amqp_streams.client.outbox import LoneEntry
+from amqp_streams.errors import AmqpStreamsError
+from knative_gateway.errors import OverloadedError, TooLargeError, UnavailableError
+
+_SWEEP_S: Final = 0.25
+_TOO_LARGE: Final = "amqp:link:message-size-exceeded"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLimits:
+    """What appends may take: of one log, without an outcome yet, at most so many events and bytes; of one event so long.
+
+    `retry_s` is how long a log that failed is not tried again.
+    """
+
+    events: int = 20_000
+    bytes: int = 64 << 20
+    wait_s: float = 5.0
+    retry_s: float = 1.0
+
+
+class Appender:
+    """Appends to any log of one node."""
+
+    def __init__(self, client: Client, limits: AppendLimits | None = None) -> None:
+        self._client: Final = client
+        self._limits: Final = limits or AppendLimits()
+        self._lanes: Final[dict[str, _Lane]] = {}
+
+    async def append(self, log: str, message: bytes) -> None:
+        """Store one message; durable when it returns.
+
+        Raises: OverloadedError, UnavailableError, TooLargeError.
+        """
+        lane = self._lanes.get(log)
+        if lane is None or lane.failure is not None:
+            lane = self._lane(log, lane)
+        await lane.append(message)
+
+    def forget(self, log: str) -> None:
+        """The log is used no more."""
+        lane = self._lanes.pop(log, None)
+        if lane is not None:
+            lane.stop(UnavailableError(f"{log} is not served any more"))
+
+    async def close(self, drain_s: float) -> None:
+        """Wait for outcomes, at most so long, and end."""
+        waiting = [entry.future for lane in self._lanes.values() for entry in lane.entries if not entry.future.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=drain_s)
+        for log in list(self._lanes):
+            self.forget(log)
+
+    def _lane(self, log: str, failed: "_Lane | None") -> "_Lane":
+        now = asyncio.get_running_loop().time()
+        if failed is not None:
+            if now < failed.failed_at + self._limits.retry_s:
+                assert failed.failure is not None
+                raise UnavailableError(str(failed.failure))
+            failed.stop(failed.failure or UnavailableError("failed"))
+        lane = self._lanes[log] = _Lane(self._client, log, self._limits)
+        return lane
+
+
+class _Entry(LoneEntry):
+    """One append: its future gets the outcome."""
+
+    __slots__ = ("deadline", "future", "lane")
+
+    def __init__(self, message: bytes, lane: "_Lane", future: "asyncio.Future[None]", deadline: float) -> None:
+        super().__init__(None, message)
+        self.lane: Final = lane
+        self.future: Final = future
+        self.deadline: Final = deadline
+        self.on_outcome = self.landed
+
+    def landed(self) -> None:
+        """The producer knows what became of it."""
+        self.on_outcome = None
+        outcome, future = self.outcome, self.future
+        # Giving up one that waits is no failure of the log.
+        self.lane.landed(len(self.message), outcome if isinstance(outcome, AmqpStreamsError) and not self.cancelled else None)
+        if future.done():
+            return
+        if outcome is True:
+            future.set_result(None)
+        else:
+            assert isinstance(outcome, AmqpStreamsError)
+            future.set_exception(_explained(outcome))
+
+
+class _Lane:
+    """One log's producer, and what has no outcome yet."""
+
+    def __init__(self, client: Client, log: str, limits: AppendLimits) -> None:
+        self.log: Final = log
+        self.failure: UnavailableError | None = None
+        self.failed_at = 0.0
+        self.entries: Final[deque[_Entry]] = deque()
+        self._limits: Final = limits
+        self._loop: Final = asyncio.get_running_loop()
+        self._producer: Final = client.producer(log, window=limits.events)
+        self._opening: Final = self._loop.create_task(self._open(self._producer))
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._events = 0
+        self._bytes = 0
+
+    async def append(self, message: bytes) -> None:
+        """Post it and wait for its outcome."""
+        limits = self._limits
+        if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
+            raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
+        entries = self.entries
+        while entries and entries[0].outcome is not None:
+            entries.popleft()
+        entry = _Entry(message, self, self._loop.create_future(), self._loop.time() + limits.wait_s)
+        self._events += 1
+        self._bytes += len(message)
+        entries.append(entry)
+        self._producer.post_entries((entry,))
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
+        try:
+            await entry.future
+        except asyncio.CancelledError:
+            entry.cancelled = True
+            raise
+
+    def landed(self, size: int, error: AmqpStreamsError | None) -> None:
+        """One of them has an outcome; an error that is not about itself ends the lane."""
+        self._events -= 1
+        self._bytes -= size
+        if error is not None and self.failure is None and not isinstance(error, RejectedError):
+            self._failed(error)
+
+    def stop(self, error: UnavailableError) -> None:
+        """Fail what waits, and take nothing more."""
+        self.failure = error
+        self._opening.cancel()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for entry in self.entries:
+            entry.cancelled = True
+            if not entry.future.done():
+                entry.future.set_exception(error)
+        closing = self._loop.create_task(_close(self._producer))
+        _closing.add(closing)
+        closing.add_done_callback(_closing.discard)
+
+    def _sweep(self) -> None:
+        """Give up what waited too long; those that came first are in front."""
+        entries, now = self.entries, self._loop.time()
+        while entries and (entries[0].outcome is not None or entries[0].future.done() or entries[0].deadline <= now):
+            entry = entries.popleft()
+            if not entry.future.done():
+                entry.cancelled = True
+                entry.future.set_exception(self._pushed_back(f"{self.log} did not take it within {self._limits.wait_s:g} s"))
+        self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
+
+    def _pushed_back(self, words: str) -> OverloadedError | UnavailableError:
+        """With a link the node is there and holds us up; without one it is away."""
+        return OverloadedError(words) if self._producer.attached else UnavailableError(f"{words}: the event log node is away")
+
+    def _failed(self, error: AmqpStreamsError) -> None:
+        self.failure = UnavailableError(f"{self.log}: {error}")
+        self.failed_at = self._loop.time()
+
+    async def _open(self, producer: Producer) -> None:
+        try:
+            await producer.open(timeout=None)
+        except AmqpStreamsError as error:
+            if self.failure is None:
+                self._failed(error)
+
+
+_closing: Final[set["asyncio.Task[None]"]] = set()
+
+
+async def _close(producer: Producer) -> None:
+    with suppress(AmqpStreamsError):  # whoever waited for an event was told
+        await producer.close(timeout=1.0)
+
+
+def _explained(error: AmqpStreamsError) -> OverloadedError | UnavailableError | TooLargeError:
+    """What an outcome other than accepted means to whoever sent the event."""
+    if isinstance(error, RejectedError) and error.condition == _TOO_LARGE:
+        return TooLargeError(f"the log takes no such event: {error.description}")
+    return UnavailableError(f"the log did not store it: {error}")

@@ -1,0 +1,61 @@
+"""Logs in memory: the twin of the engine's, under the same tests."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from itertools import chain
+
+from amqp_streams.wire.sections import group_key
+from knative_gateway.errors import GatewayError, UnavailableError
+from knative_gateway.ports import Stored
+
+
+class MemoryEventLog:
+    """Partitions are lists. `failing`: what the next appends raise; `gate`: appends wait while it is shut."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, list[list[Stored]]] = {}
+        self.failing: list[GatewayError] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self._grown = asyncio.Condition()
+        self._turn = 0
+
+    async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
+        return len(self.logs.setdefault(log, [[] for _ in range(partitions)]))
+
+    async def append(self, log: str, message: bytes) -> None:
+        await self.gate.wait()
+        if self.failing:
+            raise self.failing.pop(0)
+        if log not in self.logs:
+            message_text = f"there is no log {log}"
+            raise UnavailableError(message_text)
+        partitions = self.logs[log]
+        key = group_key(message)
+        self._turn += 1
+        index = (self._turn if key is None else sum(key.encode())) % len(partitions)
+        partitions[index].append(Stored(index, f"{len(partitions[index]):016d}", self._turn, message))
+        async with self._grown:
+            self._grown.notify_all()
+
+    async def ends(self, log: str) -> Mapping[int, str | None]:
+        if log not in self.logs:
+            message = f"there is no log {log}"
+            raise UnavailableError(message)
+        return {index: events[-1].offset if events else None for index, events in enumerate(self.logs[log])}
+
+    async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
+        positions = {partition: -1 if offset is None else int(offset) for partition, offset in after.items()}
+        while True:
+            for partition, position in positions.items():
+                if batch := self.logs[log][partition][position + 1 :]:
+                    positions[partition] = int(batch[-1].offset)
+                    yield batch
+            async with self._grown:
+                await self._grown.wait_for(
+                    lambda: any(len(self.logs[log][partition]) > position + 1 for partition, position in positions.items())
+                )
+
+    def messages(self, log: str) -> list[bytes]:
+        """All of a log, in the order in which they came."""
+        return [event.message for event in sorted(chain.from_iterable(self.logs[log]), key=lambda event: event.timestamp_ms)]
