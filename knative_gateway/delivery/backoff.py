@@ -1,0 +1,65 @@
+"""How long to wait before a retry. Spec: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec, DeliverySpec.
+
+The texts differ about where counting begins; here the first wait is the backoff delay: linear d·n, exponential d·2^(n-1), n from 1. The
+clock comes as an argument, and so does chance.
+"""
+
+import re
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from knative_gateway.delivery.outcome import OVERLOADED, Answer
+from knative_gateway.ports import BackoffPolicy, Delivery
+
+WAIT_MAX_MS: Final = 24 * 3600 * 1000
+"""No wait is longer than a day, whatever the policy multiplies to."""
+RETRY_AFTER_MAX_MS: Final = 5 * 60 * 1000
+"""How long a subscriber may ask to be left alone when `retryAfterMax` is not set: one that asks for a year is mistaken."""
+
+_SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
+
+
+def backoff_ms(delivery: Delivery, retry: int) -> int:
+    """The wait before the `retry`-th retry, counted from 1, in milliseconds. Never falls as `retry` rises."""
+    assert retry >= 1, retry
+    delay = delivery.backoff_delay_ms
+    # 2^64 ms is beyond any cap: larger shifts would only build large numbers.
+    wait = delay * retry if delivery.backoff_policy is BackoffPolicy.LINEAR else delay << min(retry - 1, 64)
+    cap = WAIT_MAX_MS if delivery.backoff_max_ms is None else min(delivery.backoff_max_ms, WAIT_MAX_MS)
+    return min(wait, cap)
+
+
+def spread_ms(wait_ms: int, jitter: float, chance: float) -> int:
+    """Up to the fraction `jitter` of the wait taken off, by `chance`; both from 0 to 1. Retries of many events so come apart."""
+    return wait_ms - int(wait_ms * jitter * chance)
+
+
+def retry_after_ms(value: str, at_ms: int) -> int | None:
+    """How long a `Retry-After` asks to wait: seconds, or a date, seen at `at_ms` since 1970 UTC. None: it is neither.
+
+    Spec: RFC 9110 10.2.3.
+    """
+    if _SECONDS.fullmatch(value):
+        return int(value[:12]) * 1000
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=UTC)
+    return max(0, round(date.timestamp() * 1000) - at_ms)
+
+
+def wait_ms(delivery: Delivery, retry: int, answer: Answer, *, jitter: float = 0.0, chance: float = 0.0) -> int:
+    """The wait before the `retry`-th retry after this answer: the backoff's, or what the subscriber asked for if that is longer.
+
+    `Retry-After` counts with 429 and 503 only, up to `retry_after_max_ms` (None: `RETRY_AFTER_MAX_MS`; 0 turns it off).
+    """
+    wait = spread_ms(backoff_ms(delivery, retry), jitter, chance)
+    cap = RETRY_AFTER_MAX_MS if delivery.retry_after_max_ms is None else min(delivery.retry_after_max_ms, WAIT_MAX_MS)
+    if cap == 0 or answer.status not in OVERLOADED:
+        return wait
+    value = answer.header(b"retry-after")
+    asked = None if value is None else retry_after_ms(value, answer.at_ms)
+    return wait if asked is None else max(wait, min(asked, cap))

@@ -1,0 +1,75 @@
+"""How many deliveries to a subscriber are in flight: as many as it bears. Spec: Brokers and Channels MUST implement congestion control
+(knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry").
+
+Additive increase, multiplicative decrease: the limit doubles at first, once for each round of answers, until something fails; from then
+on it grows by one a round, and is halved by an overload, at most once in the time that one answer takes. A subscriber that still answers,
+but much more slowly than it can, is not given more. Laws: the limit stays within its bounds; it never rises by a failure and never falls
+by a success.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+LIMIT_MIN: Final = 1
+START_LIMIT: Final = 8
+LIMIT_MAX: Final = 1024
+SLOWDOWN: Final = 4.0
+"""An answer that takes this many times the usual shortest one says that requests queue up over there."""
+LATENCY_FLOOR_MS: Final = 20
+"""Below this, slower means nothing: it is the machine's noise."""
+_FORGET: Final = 0.05
+_DECREASE: Final = 0.5
+
+
+@dataclass(slots=True, eq=False)
+class Congestion:
+    """The limit of one subscriber. `limit_max`: what the Trigger allows, or the gateway. Times: milliseconds of any clock that goes up."""
+
+    limit_max: int = LIMIT_MAX
+    start_limit: int = START_LIMIT
+    _limit: float = field(default=0.0, init=False)
+    _threshold: float = field(default=0.0, init=False)
+    _shortest_ms: float | None = field(default=None, init=False)
+    _latency_ms: float = field(default=0.0, init=False)
+    _decreased_ms: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        assert LIMIT_MIN <= self.limit_max <= LIMIT_MAX, self.limit_max
+        self._limit = float(min(max(self.start_limit, LIMIT_MIN), self.limit_max))
+        self._threshold = float(self.limit_max)
+
+    @property
+    def limit(self) -> int:
+        """How many may be in flight now."""
+        return int(self._limit)
+
+    def succeeded(self, elapsed_ms: int, in_flight: int) -> None:
+        """An answer that the subscriber gave in good order came after `elapsed_ms`, one of `in_flight` then.
+
+        Only what is used can be found to be too much: the limit rises only if at least half of it was in flight.
+        """
+        self._note(elapsed_ms)
+        if in_flight * 2 < self.limit or self._slow():
+            return
+        step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
+        self._limit = min(self._limit + step, float(self.limit_max))
+
+    def overloaded(self, now_ms: int) -> None:
+        """It did not answer in time, or answered that it cannot: one decrease for all that were in flight together."""
+        since = None if self._decreased_ms is None else now_ms - self._decreased_ms
+        if since is not None and since < max(self._latency_ms, LATENCY_FLOOR_MS):
+            return
+        self._decreased_ms = now_ms
+        self._limit = max(self._limit * _DECREASE, float(LIMIT_MIN))
+        self._threshold = self._limit
+
+    def _note(self, elapsed_ms: int) -> None:
+        self._latency_ms += (elapsed_ms - self._latency_ms) / 8
+        if self._shortest_ms is None or elapsed_ms <= self._shortest_ms:
+            self._shortest_ms = float(elapsed_ms)
+        else:
+            # A subscriber that has become slower for good is measured anew, little by little.
+            self._shortest_ms += (elapsed_ms - self._shortest_ms) * _FORGET / max(self._limit, 1.0)
+
+    def _slow(self) -> bool:
+        return self._shortest_ms is not None and self._latency_ms > max(self._shortest_ms * SLOWDOWN, LATENCY_FLOOR_MS)

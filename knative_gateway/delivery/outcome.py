@@ -1,0 +1,70 @@
+"""What an answer to a POST means: done, a reply, try again, or give up.
+
+Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry". Where the data plane contract's table differs,
+the test specification's holds; 408 is retried as well. A redirect is a failure and is not followed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from knative_gateway.cloudevents.event import CloudEvent
+
+OK: Final = 200
+RETRIED: Final = frozenset((404, 408, 409, 429))
+"""Statuses below 500 that are tried again; from 500 on all are."""
+OVERLOADED: Final = frozenset((429, 503))
+"""Statuses with which `Retry-After` means something here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How one POST ended. `status` None: there was no answer, and `reason` says why (timeout, connection refused, …).
+
+    `body`: its first bytes, for the record; `event`: the CloudEvent that the body is, None if it is none. `at_ms`: milliseconds since
+    1970 UTC when it came. `elapsed_ms`: how long it took.
+    """
+
+    status: int | None
+    at_ms: int
+    reason: str = ""
+    body: bytes = b""
+    headers: Sequence[tuple[bytes, bytes]] = field(default=())
+    event: CloudEvent | None = None
+    elapsed_ms: int = 0
+
+    def header(self, name: bytes) -> str | None:
+        """The first value of a header, by its name in lower case."""
+        return next((value.decode("latin-1").strip() for key, value in self.headers if key.lower() == name), None)
+
+
+class Verdict(StrEnum):
+    """What follows from an answer."""
+
+    ACCEPTED = "accepted"
+    REPLIED = "replied"
+    RETRY = "retry"
+    FAILED = "failed"
+
+
+def succeeded(status: int | None) -> bool:
+    """Whether the event was accepted: any 2xx."""
+    return status is not None and 200 <= status < 300
+
+
+def retryable(status: int | None) -> bool:
+    """Whether it is worth trying again: no answer at all, a status of the table, or the other side's own failure."""
+    return status is None or status in RETRIED or status >= 500
+
+
+def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
+    """The verdict on an answer. `reply_wanted`: the POST had `Prefer: reply`; without it an event in the answer is ignored."""
+    if succeeded(answer.status):
+        return Verdict.REPLIED if reply_wanted and answer.status == OK and answer.event is not None else Verdict.ACCEPTED
+    return Verdict.RETRY if retryable(answer.status) else Verdict.FAILED
+
+
+def overloaded(answer: Answer) -> bool:
+    """Whether the subscriber bears less than it gets: congestion control slows down."""
+    return answer.status is None or answer.status in {408, 429} or answer.status >= 500

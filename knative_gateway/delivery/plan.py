@@ -1,0 +1,221 @@
+"""The delivery of one event to one subscriber as a state machine: what to do next, given how the last thing went. No I/O, no clock.
+
+Spec: knative-eventing-test-spec, "Event Delivery", steps 1 to 5.
+
+The shell carries out the action it is given and tells the result: `start()`, then `answered()` after a Post, `stored()` after a Store,
+`resumed()` after a Wait, until Done. Laws: it ends completed, dead-lettered or dropped, the last two with the attempt that was the end of
+it; no destination gets more than retry + 1 attempts; a reply that cannot be delivered or stored fails the whole attempt, and what is
+retried begins with the subscriber again. A plan lives in memory only: after a crash the event is read again and begins a new one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.delivery.backoff import wait_ms
+from knative_gateway.delivery.dead_letter import Attempt, dead_letter
+from knative_gateway.delivery.outcome import Answer, Verdict, verdict
+from knative_gateway.delivery.ttl import departing, reply_to
+from knative_gateway.ports import Subscriber
+
+BODY_BYTES_MAX: Final = 8192
+"""Of an answer's body, kept for the record and the dead letter."""
+
+
+class To(StrEnum):
+    """The kinds of destination."""
+
+    SUBSCRIBER = "subscriber"
+    REPLY = "reply"
+    DEAD_LETTER = "dead letter sink"
+
+
+class End(StrEnum):
+    """How it ends. DROPPED: given up, and nobody has it."""
+
+    COMPLETED = "completed"
+    DEAD_LETTERED = "dead-lettered"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """POST the event. `attempt`: of this destination, from 1. `reply_wanted`: with `Prefer: reply`, and an answer's event counts.
+
+    `passed_on`: headers of the answer that brought the reply, for `headers.delivery_headers`. `timeout_ms`: for this one request.
+    """
+
+    to: To
+    url: str
+    event: CloudEvent
+    attempt: int
+    reply_wanted: bool
+    timeout_ms: int | None
+    passed_on: tuple[tuple[bytes, bytes], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Append the reply to the Broker's log; durable before it counts."""
+
+    log: str
+    event: CloudEvent
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Call `resumed()` not before then, on the clock that `now_ms` was given by. `retry`: which one follows, from 1."""
+
+    until_ms: int
+    retry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It is over: the event counts as completed for the checkpoint. `failure`: why it did not reach the subscriber, None if it did.
+
+    `attempts`: of the subscriber. `reply_expired`: a reply was dropped because its chain was too long.
+    """
+
+    end: End
+    attempts: int
+    failure: Attempt | None = None
+    reply_expired: bool = False
+
+
+Action: TypeAlias = Post | Store | Wait | Done
+
+
+@dataclass(frozen=True, slots=True)
+class Unstored:
+    """A reply was not stored: `reason` in words. `retryable`: the log is away or pushes back; otherwise it will never take this event."""
+
+    reason: str
+    at_ms: int
+    retryable: bool = True
+
+
+def _no_spread(wait: int) -> int:
+    return wait
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """One event on its way to one subscriber.
+
+    `spread`: what the shell makes of a wait (jitter); by default nothing. `failure` is that of the last call, None if nothing failed in it:
+    for history and metrics.
+    """
+
+    subscriber: Subscriber
+    event: CloudEvent
+    spread: Callable[[int], int] = _no_spread
+    failure: Attempt | None = field(default=None, init=False)
+    _attempts: dict[To, int] = field(default_factory=lambda: dict.fromkeys(To, 0), init=False)
+    _next: Action | None = field(default=None, init=False)
+    _cause: Attempt | None = field(default=None, init=False)
+    _reply_expired: bool = field(default=False, init=False)
+
+    def start(self) -> Action:
+        """The first action."""
+        assert self._next is None, "a plan starts once"
+        return self._to_subscriber()
+
+    def answered(self, answer: Answer, now_ms: int) -> Action:
+        """What follows from the answer to the Post."""
+        post = self._next
+        assert isinstance(post, Post), post
+        self.failure = None
+        judged = verdict(answer, reply_wanted=post.reply_wanted)
+        if judged is Verdict.ACCEPTED:
+            return self._done(End.DEAD_LETTERED if post.to is To.DEAD_LETTER else End.COMPLETED)
+        if judged is Verdict.REPLIED:
+            assert answer.event is not None
+            return self._reply(answer.event, answer)
+        reason = answer.reason or f"status {answer.status}"
+        body = answer.body[:BODY_BYTES_MAX]
+        retryable = judged is Verdict.RETRY
+        self.failure = Attempt(post.to, post.url, post.attempt, answer.at_ms, answer.status, reason, body, retryable)
+        return self._failed(self.failure, answer, now_ms)
+
+    def stored(self, problem: Unstored | None, now_ms: int) -> Action:
+        """What follows from the Store; None: the reply is durable."""
+        store = self._next
+        assert isinstance(store, Store), store
+        self.failure = None
+        if problem is None:
+            return self._done(End.COMPLETED)
+        self.failure = Attempt(To.REPLY, store.log, store.attempt, problem.at_ms, None, problem.reason, b"", problem.retryable)
+        return self._failed(self.failure, Answer(None, problem.at_ms), now_ms)
+
+    def resumed(self) -> Action:
+        """The action that was waited for."""
+        assert isinstance(self._next, Wait), self._next
+        self.failure = None
+        return self._to_dead_letter() if self._cause is not None else self._to_subscriber()
+
+    # -- actions
+
+    def _to_subscriber(self) -> Action:
+        """A reply-only Subscription: the event itself goes to the reply, and nothing is said of replies."""
+        url = self.subscriber.subscriber_url
+        replies = url is not None
+        target = url if url is not None else self.subscriber.reply_url
+        assert target is not None, "a subscriber has a URL or a reply URL"
+        return self._post(To.SUBSCRIBER, target, self._shown(), reply_wanted=replies)
+
+    def _shown(self) -> CloudEvent:
+        """The event as it leaves: what a Broker has added stays inside."""
+        return departing(self.event) if self.subscriber.reply_log is not None else self.event
+
+    def _post(
+        self, to: To, url: str, event: CloudEvent, *, reply_wanted: bool = False, passed_on: tuple[tuple[bytes, bytes], ...] = ()
+    ) -> Action:
+        return self._then(Post(to, url, event, self._count(to), reply_wanted, self.subscriber.delivery.timeout_ms, passed_on))
+
+    def _count(self, to: To) -> int:
+        self._attempts[to] += 1
+        assert self._attempts[to] <= self.subscriber.delivery.retry + 1, to
+        return self._attempts[to]
+
+    def _reply(self, reply: CloudEvent, answer: Answer) -> Action:
+        """Spec: step 4: to the reply destination, into the Broker, or dropped where there is neither."""
+        if self.subscriber.reply_log is not None:
+            stored = reply_to(self.event, reply)
+            if stored is None:
+                self._reply_expired = True
+                return self._done(End.COMPLETED)
+            return self._then(Store(self.subscriber.reply_log, stored, self._count(To.REPLY)))
+        if self.subscriber.reply_url is not None:
+            return self._post(To.REPLY, self.subscriber.reply_url, reply, passed_on=tuple(answer.headers))
+        return self._done(End.COMPLETED)
+
+    def _failed(self, failure: Attempt, answer: Answer, now_ms: int) -> Action:
+        """Spec: steps 2.1 and 5. The dead letter sink has retries of its own; whatever else fails costs one of the subscriber's."""
+        attempts = self._attempts[To.DEAD_LETTER if failure.destination == To.DEAD_LETTER else To.SUBSCRIBER]
+        if failure.retryable and attempts <= self.subscriber.delivery.retry:
+            wait = self.spread(wait_ms(self.subscriber.delivery, attempts, answer))
+            return self._then(Wait(now_ms + wait, attempts))
+        if failure.destination == To.DEAD_LETTER or self.subscriber.delivery.dead_letter_url is None:
+            return self._done(End.DROPPED, failure)
+        self._cause = failure
+        return self._to_dead_letter()
+
+    def _to_dead_letter(self) -> Action:
+        url = self.subscriber.delivery.dead_letter_url
+        assert url is not None
+        assert self._cause is not None
+        told = self.subscriber.subscriber_url or self.subscriber.reply_url or ""
+        event = dead_letter(self._shown(), self._cause, subscriber_url=told, attempts=self._attempts[To.SUBSCRIBER])
+        return self._post(To.DEAD_LETTER, url, event)
+
+    def _done(self, end: End, failure: Attempt | None = None) -> Action:
+        cause = failure if end is End.DROPPED else self._cause
+        return self._then(Done(end, self._attempts[To.SUBSCRIBER], cause, self._reply_expired))
+
+    def _then(self, action: Action) -> Action:
+        self._next = action
+        return action

@@ -1,0 +1,41 @@
+"""At most so many deliveries a second: a token bucket. The clock comes as an argument, in milliseconds; going back, it stands still."""
+
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+PER_SECOND_MAX: Final = 1_000_000.0
+
+
+@dataclass(slots=True, eq=False)
+class Rate:
+    """`per_second`: above 0, fractions too. `burst`: what may go at once after a pause; at least a tenth of a second's worth, and one."""
+
+    per_second: float
+    burst: float = 0.0
+    _tokens: float = field(default=0.0, init=False)
+    _at_ms: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        assert 0 < self.per_second <= PER_SECOND_MAX, self.per_second
+        self.burst = max(self.burst, self.per_second / 10, 1.0)
+        self._tokens = self.burst
+
+    def take(self, now_ms: int) -> bool:
+        """Whether one may go now; it is counted then."""
+        self._fill(now_ms)
+        # A sum of many parts is a little off: without the tolerance a wait would be told twice.
+        if self._tokens < 1.0 - 1e-9:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long until one may go; 0: now."""
+        self._fill(now_ms)
+        return max(0, ceil((1.0 - 1e-9 - self._tokens) * 1000 / self.per_second))
+
+    def _fill(self, now_ms: int) -> None:
+        if self._at_ms is not None and now_ms > self._at_ms:
+            self._tokens = min(self.burst, self._tokens + (now_ms - self._at_ms) * self.per_second / 1000)
+        self._at_ms = now_ms if self._at_ms is None else max(now_ms, self._at_ms)
