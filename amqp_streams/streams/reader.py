@@ -140,8 +140,8 @@ class _Cursor:
 
     @property
     def behind(self) -> bool:
-        """There is something to read."""
-        return not self.finished and self.position < self.partition.end
+        """There is something to read: retention may have removed all that there was."""
+        return not self.finished and max(self.position, self.partition.start) < self.partition.end
 
 
 class Reader:

@@ -165,6 +165,24 @@ def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest_and_says_what_i
     assert (run.first, run.count, run.skipped) == (2, 1, 1)
 
 
+@pytest.mark.timeout(10)
+def test_a_reader_that_retention_left_nothing_waits_for_more(store: MemoryStore, append: Append) -> None:
+    """A node that looked for what is not there would never look at anything else."""
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    append(partition, NOW, NOW, NOW)
+    reader = Reader([(partition, 1)])
+    store.apply_retention(NOW + 5000)
+    assert partition.start == partition.end == 3
+    assert reader.take(10) is None
+    assert reader.caught_up
+    append(partition, NOW + 5000)
+    reader.wake(partition)
+    run = reader.take(10)
+    assert isinstance(run, Run)
+    assert (run.first, run.skipped) == (3, 2)
+
+
 def test_a_failed_read_leaves_the_reader_where_it_is(
     store: MemoryStore, log: StoredLog, append: Append, monkeypatch: pytest.MonkeyPatch
 ) -> None:
