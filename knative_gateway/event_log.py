@@ -12,7 +12,18 @@ from typing import Final, Self
 
 import structlog
 
-from amqp_streams.client import EARLIEST, AfterOffset, Client, Consumer, LogInfo, ManagementError, RetryPolicy, TlsOptions, connect
+from amqp_streams.client import (
+    EARLIEST,
+    AfterOffset,
+    AfterTime,
+    Client,
+    Consumer,
+    LogInfo,
+    ManagementError,
+    RetryPolicy,
+    TlsOptions,
+    connect,
+)
 from amqp_streams.client.raw import bare, place_of
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.appending import Appender, AppendLimits
@@ -126,6 +137,20 @@ class AmqpEventLog:
         """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""
         return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
 
+    async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
+        """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""
+        ends = await self.ends(log)
+        return {partition: await self._before(log, partition, at_ms, end) for partition, end in ends.items()}
+
+    async def _before(self, log: str, partition: int, at_ms: int, end: str | None) -> str | None:
+        try:
+            async with self._client.consumer(log, partition=partition, start=AfterTime(at_ms), credit=1, settle="none") as consumer:
+                found = await consumer.receive_retained(1, timeout=_ANSWER_S)
+        except AmqpStreamsError as error:
+            raise _away(log, error) from error
+        offset = found[0].offset if found else None
+        return end if offset is None else previous(offset)
+
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""
         # One batch of each partition waits at most; what a link has got beyond it waits in the client, under its credit.
@@ -181,6 +206,12 @@ async def _batches(consumer: Consumer, partition: int) -> AsyncGenerator[Sequenc
                 batch.append(Stored(partition, place.offset, place.timestamp_ms or 0, bare(message)))
         if batch:
             yield batch
+
+
+def previous(offset: str) -> str | None:
+    """The position just before an event, as the engine numbers them; None: it is the first."""
+    number = int(offset)
+    return None if number == 0 else f"{number - 1:0{len(offset)}d}"
 
 
 def _away(log: str, error: AmqpStreamsError) -> UnavailableError:

@@ -18,7 +18,10 @@ class BackoffPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How an event is pushed, resolved: durations in milliseconds, `dead_letter_url` an absolute URL or None."""
+    """How an event is pushed, resolved: durations in milliseconds, `dead_letter_url` an absolute URL or None.
+
+    `structured`: in structured content mode instead of binary.
+    """
 
     retry: int = 0
     backoff_policy: BackoffPolicy = BackoffPolicy.EXPONENTIAL
@@ -27,6 +30,7 @@ class Delivery:
     timeout_ms: int | None = None
     retry_after_max_ms: int | None = None
     dead_letter_url: str | None = None
+    structured: bool = False
 
 
 class Order(StrEnum):
@@ -109,6 +113,16 @@ class Authorizer(Protocol):
         """
 
 
+class DataPlane(Protocol):
+    """Who serves routes: ingress and dispatcher."""
+
+    async def apply(self, routes: Routes) -> Mapping[str, str]:
+        """Serve these from now on, and nothing else. Returns when every new subscriber has its place: it gets all events accepted later.
+
+        Gives the uids of subscribers that could not be set up yet, and why; they are tried again with the next routes.
+        """
+
+
 # -- what the store offers (SQLite or PostgreSQL behind it)
 
 
@@ -154,7 +168,11 @@ class ResourceStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One entry of a subscriber's delivery history. `at_ms`: since 1970 UTC; `body` is cut."""
+    """One entry of a subscriber's delivery history. `at_ms`: since 1970 UTC; `body` is cut.
+
+    `end`: empty for an attempt that others may follow; else what became of the event: "dead-lettered", "dropped", or "skipped" for what is
+    in the log and no CloudEvent.
+    """
 
     at_ms: int
     event_id: str
@@ -165,6 +183,7 @@ class Failure:
     code: int | None
     reason: str
     body: str
+    end: str = ""
 
 
 class Checkpoints(Protocol):
@@ -218,6 +237,9 @@ class EventLog(Protocol):
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """The offset of the last event of each partition now; None where there is none."""
+
+    async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
+        """Of each partition the position to read from for all events stored after that time (since 1970 UTC), as `read` takes it."""
 
     def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""

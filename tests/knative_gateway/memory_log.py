@@ -44,6 +44,10 @@ class MemoryEventLog:
             raise UnavailableError(message)
         return {index: events[-1].offset if events else None for index, events in enumerate(self.logs[log])}
 
+    async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
+        earlier = {index: [event for event in events if event.timestamp_ms <= at_ms] for index, events in enumerate(self.logs[log])}
+        return {index: events[-1].offset if events else None for index, events in earlier.items()}
+
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         positions = {partition: -1 if offset is None else int(offset) for partition, offset in after.items()}
         while True:

@@ -85,6 +85,18 @@ async def test_reading_begins_behind_a_position(log: EventLog, name: str) -> Non
     assert ids(await take(log.read(name, {0: first[2].offset}), 2)) == ["3", "4"]
 
 
+async def test_reading_begins_behind_a_time(log: EventLog, name: str) -> None:
+    await log.ensure(name, partitions=2, retention_ms=None)
+    for number in range(6):
+        await log.append(name, message(number))
+        await asyncio.sleep(0.002)  # the node's clock has milliseconds
+    events = await take(log.read(name, {0: None, 1: None}), 6)
+    times = {int(id_): event.timestamp_ms for id_, event in zip(ids(events), events, strict=True)}
+    assert sorted(ids(await take(log.read(name, await log.before(name, times[2])), 3))) == ["3", "4", "5"]
+    assert await log.before(name, 0) == {0: None, 1: None}
+    assert await log.before(name, times[5]) == await log.ends(name)
+
+
 async def test_many_at_once_are_all_stored(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=4, retention_ms=None)
     await asyncio.gather(*(log.append(name, message(number)) for number in range(1000)))
