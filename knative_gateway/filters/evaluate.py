@@ -5,7 +5,7 @@ right of AND and OR when the left says it all, the members of IN after the one t
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from operator import ge, gt, le, lt
+from operator import add, ge, gt, le, lt, mul, sub
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
 from knative_gateway.filters.casts import CASTS, as_boolean, as_integer, as_string, primitive, type_of
@@ -66,12 +66,11 @@ def closure(node: Node, functions: Functions) -> Compiled:
         case Not(operand):
             run, type_ = _not(node, closure(operand, functions)), Type.BOOLEAN
         case Negative(operand):
-            run, type_ = _negative(_integer(closure(operand, functions))), Type.INTEGER
+            run, type_ = _negative(closure(operand, functions).run), Type.INTEGER
         case Compare():
             run, type_ = _compare(node, functions), Type.BOOLEAN
         case Arithmetic(operator, left, right):
-            run = _arithmetic(operator, _integer(closure(left, functions)), _integer(closure(right, functions)))
-            type_ = Type.INTEGER
+            run, type_ = _arithmetic(operator, closure(left, functions).run, closure(right, functions).run), Type.INTEGER
         case Logic(first, rest):
             operands = [_boolean(closure(each, functions)) for each in (first, *(right for _, right in rest))]
             run, type_ = _logic([connective for connective, _ in rest], operands), Type.BOOLEAN
@@ -113,11 +112,6 @@ def _string(operand: Compiled) -> Callable[[Attributes], str]:
     return lambda attributes: as_string(run(attributes))
 
 
-def _integer(operand: Compiled) -> Callable[[Attributes], int]:
-    run = operand.run
-    return lambda attributes: as_integer(run(attributes))
-
-
 def _boolean(operand: Compiled) -> Test:
     run = operand.run
     if operand.type is Type.BOOLEAN:
@@ -150,18 +144,25 @@ def _not(node: Not, operand: Compiled) -> Test:
     return negation
 
 
-def _negative(operand: Callable[[Attributes], int]) -> Run:
-    return lambda attributes: _fitting(-operand(attributes))
+def _negative(operand: Run) -> Run:
+    return _arithmetic("-", _constant(0), operand)
 
 
 def _compare(node: Compare, functions: Functions) -> Test:
     left, right = closure(node.left, functions), closure(node.right, functions)
     order = _ORDERS.get(node.comparison)
     if order is not None:
-        one, other = _integer(left), _integer(right)
-        return lambda attributes: order(one(attributes), other(attributes))
+        return _ordered(order, left.run, right.run)
     equal = _equal(node, left, right)
     return equal if node.comparison == "=" else lambda attributes: not equal(attributes)
+
+
+def _ordered(order: Callable[[int, int], bool], left: Run, right: Run) -> Test:
+    def ordered(attributes: Attributes) -> bool:
+        one, other = left(attributes), right(attributes)
+        return order(as_integer(one), as_integer(other))
+
+    return ordered
 
 
 def _equal(node: Compare, left: Compiled, right: Compiled) -> Test:
@@ -189,26 +190,18 @@ def _equal_to(attribute: Run, name: str, wanted: Primitive) -> Test:
     return equal
 
 
-def _arithmetic(operator: Operator, left: Callable[[Attributes], int], right: Callable[[Attributes], int]) -> Run:
-    match operator:
-        case "+":
-            return lambda attributes: _fitting(left(attributes) + right(attributes))
-        case "-":
-            return lambda attributes: _fitting(left(attributes) - right(attributes))
-        case "*":
-            return lambda attributes: _fitting(left(attributes) * right(attributes))
-        case "/":
-            return lambda attributes: _fitting(_quotient(left(attributes), right(attributes)))
-        case "%":
-            return lambda attributes: _remainder(left(attributes), right(attributes))
-        case _:
-            assert_never(operator)
+def _arithmetic(operator: Operator, left: Run, right: Run) -> Run:
+    """Both operands are evaluated before either is cast: what is missing counts for more than what has the wrong type (CESQL 3.2)."""
+    calculate = _CALCULATIONS[operator]
 
+    def arithmetic(attributes: Attributes) -> Primitive:
+        one, other = left(attributes), right(attributes)
+        result = calculate(as_integer(one), as_integer(other))
+        if not INTEGER_MIN <= result <= INTEGER_MAX:
+            raise Failed(ErrorKind.MATH, f"{result} does not fit 32 bits")
+        return result
 
-def _fitting(value: int) -> int:
-    if not INTEGER_MIN <= value <= INTEGER_MAX:
-        raise Failed(ErrorKind.MATH, f"{value} does not fit 32 bits")
-    return value
+    return arithmetic
 
 
 def _quotient(dividend: int, divisor: int) -> int:
@@ -222,6 +215,9 @@ def _quotient(dividend: int, divisor: int) -> int:
 def _remainder(dividend: int, divisor: int) -> int:
     """With the sign of the dividend."""
     return dividend - divisor * _quotient(dividend, divisor)
+
+
+_CALCULATIONS: Final[Mapping[Operator, Callable[[int, int], int]]] = {"+": add, "-": sub, "*": mul, "/": _quotient, "%": _remainder}
 
 
 def _logic(connectives: Sequence[Connective], operands: Sequence[Test]) -> Test:
