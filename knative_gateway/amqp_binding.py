@@ -6,6 +6,7 @@ Laws: `decode(encode(event)) == event`, data byte for byte; what others wrote is
 Attributes are written in the types they have; times stay text, since AMQP's have milliseconds and no zone.
 """
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar, cast
 from uuid import UUID
@@ -38,6 +39,8 @@ _V = TypeVar("_V")
 
 PREFIX: Final = "cloudEvents_"
 PREFIXES: Final = (PREFIX, "cloudEvents:")
+HEADER_PREFIX: Final = "httpHeader_"
+"""Application properties that are no attributes: headers of the request that brought the event, to be passed on."""
 KEY_ATTRIBUTE: Final = "partitionkey"
 """The attribute of the CloudEvents partitioning extension: events that share it are kept in order, in one partition."""
 
@@ -49,6 +52,7 @@ _SHORT_MAX: Final = 255
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
 _NO_BODY: Final = b"\x00\x53\x77\x40"
+_HEADER_PREFIX: Final = HEADER_PREFIX.encode()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _names: dict[str, bytes] = {}
@@ -56,8 +60,8 @@ _content_types: dict[str, bytes] = {}
 _read_names: dict[bytes, str] = {}
 
 
-def encode(event: CloudEvent) -> bytes:
-    """The message, in binary mode."""
+def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> bytes:
+    """The message, in binary mode. `passed_on`: headers, names in lower case, that go with it to its subscribers (`passed_on`)."""
     pieces: list[bytes] = []
     content_type = None
     for name, value in event.attributes.items():
@@ -73,6 +77,10 @@ def encode(event: CloudEvent) -> bytes:
         else:
             pieces.append(encode_value(value))
     count = 2 * (len(event.attributes) - (content_type is not None))
+    if passed_on:
+        count += 2 * len(passed_on)
+        for name, header in passed_on.items():
+            pieces += (encode_value(HEADER_PREFIX + name), encode_value(header))
     inside = b"".join(pieces)
     size = len(inside)
     front = b"" if content_type is None else _properties(text_of(content_type))
@@ -89,6 +97,22 @@ def encode(event: CloudEvent) -> bytes:
     size = len(data)
     head = b"\x00\x53\x75\xa0" + bytes((size,)) if size <= _SHORT_MAX else b"\x00\x53\x75\xb0" + size.to_bytes(4)
     return b"".join((front, inside, head, data))
+
+
+def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
+    """The headers that go with an event to its subscribers, as `encode` was given them."""
+    if _HEADER_PREFIX not in message:
+        return []
+    try:
+        found = next((section for section in sections(message) if section.code == APPLICATION_PROPERTIES), None)
+        properties = {} if found is None else _map(message, found)
+    except WireError:
+        return []
+    return [
+        (name[len(HEADER_PREFIX) :].encode(), value.encode())
+        for name, value in properties.items()
+        if isinstance(name, str) and name.startswith(HEADER_PREFIX) and isinstance(value, str)
+    ]
 
 
 def decode(message: bytes) -> CloudEvent:

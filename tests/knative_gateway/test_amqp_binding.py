@@ -16,7 +16,7 @@ from amqp_streams.client.raw import encode as encode_value
 from amqp_streams.client.raw import sections
 from amqp_streams.wire.sections import group_key
 from knative_gateway import amqp_binding
-from knative_gateway.amqp_binding import decode, encode
+from knative_gateway.amqp_binding import decode, encode, passed_on
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.errors import InvalidEventError
 from tests.knative_gateway.events import events
@@ -184,3 +184,11 @@ def test_unknown_names_by_the_thousand_do_not_fill_the_memory() -> None:
 def test_the_message_has_the_sections_of_the_binding() -> None:
     message = encode(CloudEvent({**REQUIRED, "partitionkey": "k", "datacontenttype": "a/b"}, b"x"))
     assert [section.code for section in sections(message)] == [0x72, 0x73, 0x74, 0x75]
+
+
+def test_headers_go_with_an_event_and_are_no_attributes() -> None:
+    event = CloudEvent({**REQUIRED, "datacontenttype": "a/b"}, b"x")
+    message = encode(event, {"x-request-id": "r", "knative-a": "é" * 200})
+    assert decode(message) == event
+    assert passed_on(message) == [(b"x-request-id", b"r"), (b"knative-a", ("é" * 200).encode())]
+    assert passed_on(encode(event)) == passed_on(Event(b"httpHeader_").encode()) == passed_on(b"httpHeader_") == []

@@ -1,0 +1,78 @@
+"""The answers of the ingress. Pure. Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry"; HTTP Webhooks 1.0, 4.
+
+Law: 202 means stored, and nothing else does. Every answer says with `Allow` what is taken.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from knative_gateway.errors import (
+    ForbiddenError,
+    GatewayError,
+    InvalidEventError,
+    OverloadedError,
+    TooLargeError,
+    UnauthenticatedError,
+    UnavailableError,
+    UnsupportedMediaError,
+)
+
+Header = tuple[bytes, bytes]
+
+ALLOW: Final[Header] = (b"allow", b"POST, OPTIONS")
+_TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
+_WEBHOOK: Final[Sequence[Header]] = ((b"webhook-allowed-origin", b"*"), (b"webhook-allowed-rate", b"*"))
+_WORDS_MAX: Final = 1024
+_STATUS: Final[Mapping[type[GatewayError], int]] = {
+    InvalidEventError: 400,
+    UnauthenticatedError: 401,
+    ForbiddenError: 403,
+    TooLargeError: 413,
+    UnsupportedMediaError: 415,
+    OverloadedError: 429,
+    UnavailableError: 503,
+}
+UNAVAILABLE_RETRY_S: Final = 1
+"""When to try again a log that is away; it is tried by us all the time."""
+
+
+class Answer(NamedTuple):
+    """A response as ASGI has it."""
+
+    status: int
+    start: dict[str, object]
+    body: dict[str, object]
+
+
+def answer(status: int, words: str = "", headers: Sequence[Header] = ()) -> Answer:
+    """An answer with a line of text, or none."""
+    body = f"{words[:_WORDS_MAX]}\n".encode() if words else b""
+    all_headers = [ALLOW, (b"content-length", str(len(body)).encode()), *headers]
+    if body:
+        all_headers.append(_TEXT)
+    return Answer(
+        status,
+        {"type": "http.response.start", "status": status, "headers": all_headers},
+        {"type": "http.response.body", "body": body},
+    )
+
+
+def refusal(error: GatewayError, *, close: bool = False) -> Answer:
+    """The answer that an error is. `close`: what is left of the request is not worth waiting for."""
+    headers: list[Header] = [(b"connection", b"close")] if close else []
+    if isinstance(error, OverloadedError):
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    elif isinstance(error, UnavailableError):
+        headers.append((b"retry-after", str(UNAVAILABLE_RETRY_S).encode()))
+    elif isinstance(error, UnauthenticatedError):
+        headers.append((b"www-authenticate", b"Bearer"))
+    status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+    return answer(status, str(error), headers)
+
+
+ACCEPTED: Final = answer(202)
+OPTIONS: Final = answer(200, headers=_WEBHOOK)
+NOT_FOUND: Final = answer(404, "there is no such Broker or Channel: events are POSTed to /broker/NAMESPACE/NAME or /channel/NAMESPACE/NAME")
+NOT_ALLOWED: Final = answer(405, "events are POSTed")
+TOO_SLOW: Final = answer(408, "the request took too long to arrive", [(b"connection", b"close")])
+BROKEN: Final = answer(500, "this is a fault of the gateway")

@@ -1,0 +1,200 @@
+"""[io] The ASGI application that takes events: POST and OPTIONS on the paths of the routes.
+
+Spec: knative-data-plane-contract, "Event Acknowledgement and Repeat Delivery"; knative-eventing-test-spec, "Data Plane Assertions".
+Laws: 202 only after every event of the request is durable; memory is bounded by the limit on a body and by what the log lets wait.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import structlog
+
+from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.attributes import text_of
+from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.cloudevents.http import events_from_http
+from knative_gateway.errors import GatewayError, TooLargeError, UnavailableError
+from knative_gateway.ingress import answers
+from knative_gateway.ingress.answers import Answer, refusal
+from knative_gateway.ingress.duplicates import Identity, Window
+from knative_gateway.ingress.figures import Figures, RouteFigures
+from knative_gateway.ingress.receiving import received
+from knative_gateway.ingress.requests import Request
+from knative_gateway.ports import Authorizer, EventLog, Route, Routes
+
+BROKER: Final = "Broker"
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+log = structlog.get_logger("knative_gateway.ingress")
+
+
+@dataclass(frozen=True, slots=True)
+class IngressLimits:
+    """What a request may have: bytes of its body, events of a batch, seconds until all of it is here."""
+
+    body_bytes: int = 1 << 20
+    batch_events: int = 1000
+    body_s: float = 30.0
+
+
+class _GoneError(Exception):
+    """The client left before its request was here."""
+
+
+class Ingress:
+    """Takes events for the routes it was last given, none at first."""
+
+    def __init__(self, event_log: EventLog, *, limits: IngressLimits | None = None, authorizer: Authorizer | None = None) -> None:
+        self.figures: Final = Figures()
+        self._log: Final = event_log
+        self._limits: Final = limits or IngressLimits()
+        self._authorizer: Final = authorizer
+        self._routes = Routes(0, {})
+        self._windows: dict[str, Window] = {}
+        self._storing: Final[dict[tuple[str, Identity], asyncio.Future[None]]] = {}
+
+    def use(self, routes: Routes) -> None:
+        """Serve these from the next request on."""
+        old, self._windows = self._windows, {}
+        for route in routes.by_path.values():
+            if route.duplicates_ms is not None:
+                window = old.get(route.uid)
+                same = window is not None and window.window_ms == route.duplicates_ms
+                self._windows[route.uid] = window if window is not None and same else Window(route.duplicates_ms)
+        self.figures.use(routes)
+        self._routes = routes
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """One request."""
+        assert scope["type"] == "http", "whoever mounts it sends nothing else here"
+        path: str = scope["path"]
+        route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
+        if route is None:
+            self.figures.unknown += 1
+            answer = answers.NOT_FOUND
+        elif scope["method"] == "POST":
+            loop = asyncio.get_running_loop()
+            started = loop.time()
+            figures = self.figures.of(route)
+            figures.in_flight += 1
+            try:
+                answer = await self._post(route, figures, scope, receive)
+            except _GoneError:
+                return
+            finally:
+                figures.in_flight -= 1
+            figures.answered(answer.status, loop.time() - started)
+        else:
+            answer = answers.OPTIONS if scope["method"] == "OPTIONS" else answers.NOT_ALLOWED
+        await send(answer.start)
+        await send(answer.body)
+
+    async def _post(self, route: Route, figures: RouteFigures, scope: Message, receive: Receive) -> Answer:
+        size = 0
+        try:
+            headers: Sequence[tuple[bytes, bytes]] = scope["headers"]
+            request = Request(headers)
+            if self._authorizer is not None:
+                await self._authorizer.may_send(request.authorization, route)
+            body = await self._body(request, receive)
+            size = len(body)
+            events = events_from_http(headers, body, count_max=self._limits.batch_events)
+            broker, now = route.kind == BROKER, datetime.now(UTC)
+            stored = [received(event, broker=broker, now=now, trace=request.trace) for event in events]
+            await self._store(route, figures, stored, request.passed_on)
+        except GatewayError as error:
+            log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
+            # A body of unknown length that is too large already may go on for ever.
+            return refusal(error, close=isinstance(error, TooLargeError) and request.length is None)
+        except TimeoutError:
+            return answers.TOO_SLOW
+        except _GoneError:
+            raise
+        except Exception:
+            log.exception("event_not_taken", route=route.path)
+            return answers.BROKEN
+        figures.events += len(events)
+        figures.bytes += size
+        return answers.ACCEPTED
+
+    async def _body(self, request: Request, receive: Receive) -> bytes:
+        """The body, whole. Raises TooLargeError before more than the limit is held, TimeoutError."""
+        limit = self._limits.body_bytes
+        if request.length is not None and request.length > limit:
+            raise _too_large(limit)
+        # Mostly this is all of it, and here already. Who sends nothing after the headers is the listener's affair.
+        message = await _next(receive)
+        body: bytes = message.get("body", b"")
+        if message.get("more_body", False):
+            pieces, size = [body], len(body)
+            async with asyncio.timeout(self._limits.body_s):
+                while message.get("more_body", False):
+                    message = await _next(receive)
+                    pieces.append(message.get("body", b""))
+                    size += len(pieces[-1])
+                    if size > limit:
+                        raise _too_large(limit)
+            body = b"".join(pieces)
+        if len(body) > limit:
+            raise _too_large(limit)
+        return body
+
+    async def _store(self, route: Route, figures: RouteFigures, events: Sequence[CloudEvent], passed_on: Mapping[str, str] | None) -> None:
+        """Have all of them stored; raises for one of those that are not."""
+        if len(events) == 1:
+            await self._store_one(route, figures, events[0], passed_on)
+            return
+        done = await asyncio.gather(*(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True)
+        failures = [failure for failure in done if failure is not None]
+        if failures:
+            raise failures[0]
+
+    async def _store_one(self, route: Route, figures: RouteFigures, event: CloudEvent, passed_on: Mapping[str, str] | None) -> None:
+        message = encode(event, passed_on)
+        window = self._windows.get(route.uid) if route.duplicates_ms is not None else None
+        if window is None:
+            await self._log.append(route.log, message)
+        elif not await self._store_once(route, window, event, message):
+            figures.duplicates += 1
+
+    async def _store_once(self, route: Route, window: Window, event: CloudEvent, message: bytes) -> bool:
+        """Store it unless it was, or is being, stored; then its outcome is that of the other."""
+        identity = text_of(event.attributes["source"]), text_of(event.attributes["id"])
+        loop = asyncio.get_running_loop()
+        if window.knows(identity, loop.time() * 1000):
+            return False
+        key = (route.uid, identity)
+        other = self._storing.get(key)
+        if other is not None:
+            await asyncio.shield(other)
+            return False
+        mine = self._storing[key] = loop.create_future()
+        try:
+            await self._log.append(route.log, message)
+        except BaseException as error:
+            mine.set_exception(error if isinstance(error, GatewayError) else UnavailableError("the one that was being stored was given up"))
+            mine.exception()  # nobody may be waiting for it
+            raise
+        finally:
+            del self._storing[key]
+        window.note(identity, loop.time() * 1000)
+        mine.set_result(None)
+        return True
+
+
+async def _next(receive: Receive) -> Message:
+    """The next piece of the body."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise _GoneError
+    return message
+
+
+def _too_large(limit: int) -> TooLargeError:
+    return TooLargeError(f"more than {limit} bytes")

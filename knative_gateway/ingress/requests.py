@@ -1,0 +1,93 @@
+"""What the ingress looks for among a request's headers beside the event's own. Pure.
+
+One pass over them, each name looked up once: they come again and again.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+
+from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES
+from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
+
+_NAMES_MAX: Final = 2048
+_VALUE_MAX: Final = 1024
+"""Bytes of a header that is kept with the event; a longer one is not."""
+
+
+class _Kind(IntEnum):
+    NOTHING = 0
+    AUTHORIZATION = 1
+    LENGTH = 2
+    ENCODING = 3
+    TRACE = 4
+    PASSED_ON = 5
+
+
+_FIXED: Final = {
+    b"authorization": _Kind.AUTHORIZATION,
+    b"content-length": _Kind.LENGTH,
+    b"content-encoding": _Kind.ENCODING,
+    b"traceparent": _Kind.TRACE,
+    b"tracestate": _Kind.TRACE,
+}
+_kinds: dict[bytes, _Kind] = {}
+
+
+class Request:
+    """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to its subscribers."""
+
+    __slots__ = ("authorization", "length", "passed_on", "trace")
+
+    def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Names are in lower case, as ASGI has them.
+
+        Raises:
+            UnsupportedMediaError: the body is compressed.
+            InvalidEventError: Content-Length is no number.
+        """
+        self.authorization: str | None = None
+        self.length: int | None = None
+        self.trace: dict[str, str] | None = None
+        self.passed_on: dict[str, str] | None = None
+        for name, value in headers:
+            kind = _kinds.get(name)
+            if kind is None:
+                kind = _classify(name)
+            if kind:
+                self._note(kind, name, value)
+
+    def _note(self, kind: _Kind, name: bytes, value: bytes) -> None:
+        if kind is _Kind.LENGTH:
+            if not value.isdigit():
+                raise InvalidEventError("Content-Length is no number")
+            self.length = int(value)
+        elif kind is _Kind.ENCODING:
+            if value.lower() != b"identity":
+                raise UnsupportedMediaError("Content-Encoding: events are taken as they are, not compressed")
+        elif kind is _Kind.AUTHORIZATION:
+            self.authorization = value.decode("latin-1")
+        elif len(value) <= _VALUE_MAX and value.isascii():
+            if kind is _Kind.TRACE:
+                self.trace = {**(self.trace or {}), name.decode(): value.decode()}
+            else:
+                self._pass_on(name.decode("latin-1"), value.decode())
+
+    def _pass_on(self, name: str, value: str) -> None:
+        """Several fields of one name are one with commas. Spec: RFC 9110, 5.3."""
+        if self.passed_on is None:
+            self.passed_on = {name: value}
+        elif name in self.passed_on:
+            self.passed_on[name] += f", {value}"
+        elif len(self.passed_on) < FORWARDED_MAX:
+            self.passed_on[name] = value
+
+
+def _classify(name: bytes) -> _Kind:
+    kind = _FIXED.get(name, _Kind.NOTHING)
+    if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
+        kind = _Kind.PASSED_ON
+    if len(_kinds) >= _NAMES_MAX:
+        _kinds.clear()
+    _kinds[name] = kind
+    return kind

@@ -1,0 +1,220 @@
+"""Requests to the ingress without a server, into logs in memory."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from knative_gateway.amqp_binding import decode, passed_on
+from knative_gateway.errors import ForbiddenError, OverloadedError, UnauthenticatedError, UnavailableError
+from knative_gateway.ingress.app import Ingress, IngressLimits
+from knative_gateway.ports import Route
+from tests.knative_gateway.asking import BATCH, BINARY, BROKER, CHANNEL, EVENT, STRUCTURED, ask, routes
+from tests.knative_gateway.memory_log import MemoryEventLog
+
+SMALL = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"}'
+DEDUPLICATED = replace(CHANNEL, duplicates_ms=60_000)
+
+
+@pytest.fixture
+async def log() -> MemoryEventLog:
+    logs = MemoryEventLog()
+    for route in (BROKER, CHANNEL):
+        await logs.ensure(route.log, partitions=1, retention_ms=None)
+    return logs
+
+
+@pytest.fixture
+def app(log: MemoryEventLog) -> Ingress:
+    ingress = Ingress(log, limits=IngressLimits(body_bytes=200, batch_events=2, body_s=0.05))
+    ingress.use(routes(BROKER, CHANNEL))
+    return ingress
+
+
+async def test_an_event_is_stored_with_its_bytes(app: Ingress, log: MemoryEventLog) -> None:
+    answered = await ask(app, body=b' {"a" : 1}\n')
+    assert answered is not None
+    assert (answered.status, answered.body, answered.headers["allow"]) == (202, b"", "POST, OPTIONS")
+    event = decode(log.messages(BROKER.log)[0])
+    assert event.data == b' {"a" : 1}\n'
+    assert event.attributes["knativebrokerttl"] == 255
+
+
+async def test_a_body_in_pieces_is_put_together(app: Ingress, log: MemoryEventLog) -> None:
+    answered = await ask(app, CHANNEL.path + "/", body=[b"ab", b"", b"cd", b"e"])
+    assert answered is not None
+    assert answered.status == 202
+    assert decode(log.messages(CHANNEL.log)[0]).data == b"abcde"
+
+
+async def test_a_batch_is_stored_event_by_event(app: Ingress, log: MemoryEventLog) -> None:
+    answered = await ask(app, headers=BATCH, body=b"[" + EVENT + b"," + EVENT.replace(b'"1","s', b'"2","s') + b"]")
+    assert answered is not None
+    assert answered.status == 202
+    assert [decode(message).attributes["id"] for message in log.messages(BROKER.log)] == ["1", "2"]
+    assert app.figures.of(BROKER).events == 2
+
+
+async def test_one_failure_fails_the_batch(app: Ingress, log: MemoryEventLog) -> None:
+    log.failing = [OverloadedError("full", retry_after_s=3)]
+    answered = await ask(app, headers=BATCH, body=b"[" + EVENT + b"," + EVENT + b"]")
+    assert answered is not None
+    assert (answered.status, answered.headers["retry-after"]) == (429, "3")
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "headers", "body", "status", "words"),
+    [
+        ("/", "POST", BINARY, b"", 404, "no such Broker"),
+        ("/broker/default/x", "OPTIONS", BINARY, b"", 404, "no such Broker"),
+        (BROKER.path, "GET", BINARY, b"", 405, "POSTed"),
+        (BROKER.path, "PUT", BINARY, b"", 405, "POSTed"),
+        (BROKER.path, "POST", BINARY[1:], b"", 400, "ce-specversion"),
+        (BROKER.path, "POST", STRUCTURED, b"{", 400, "no JSON"),
+        (BROKER.path, "POST", (*BINARY, ("content-length", "201")), b"", 413, "200 bytes"),
+        (BROKER.path, "POST", BINARY, b"x" * 201, 413, "200 bytes"),
+        (BROKER.path, "POST", BINARY, [b"x" * 150, b"x" * 51, b""], 413, "200 bytes"),
+        (BROKER.path, "POST", BATCH, b"[" + b",".join([SMALL] * 3) + b"]", 413, "more than 2 events"),
+        (BROKER.path, "POST", (("content-type", "application/cloudevents+xml"),), b"", 415, "xml"),
+        (BROKER.path, "POST", (*BINARY, ("content-encoding", "br")), b"", 415, "Content-Encoding"),
+        (BROKER.path, "POST", (*BINARY, ("ce-knativebrokerttl", "1")), b"", 400, "went round"),
+    ],
+)
+async def test_what_is_not_taken_is_told(
+    app: Ingress,
+    log: MemoryEventLog,
+    *,
+    path: str,
+    method: str,
+    headers: tuple[tuple[str, str], ...],
+    body: bytes,
+    status: int,
+    words: str,
+) -> None:
+    answered = await ask(app, path, headers, body, method=method)
+    assert answered is not None
+    assert answered.status == status
+    assert words.encode() in answered.body
+    assert answered.headers["allow"] == "POST, OPTIONS"
+    assert not log.messages(BROKER.log)
+
+
+async def test_a_body_that_may_go_on_for_ever_costs_its_connection(app: Ingress) -> None:
+    told = await ask(app, body=[b"x" * 150, b"x" * 150, b""])
+    assert told is not None
+    assert told.headers["connection"] == "close"
+    told = await ask(app, headers=(*BINARY, ("content-length", "300")), body=[b"x" * 300])
+    assert told is not None
+    assert "connection" not in told.headers
+
+
+async def test_a_body_that_does_not_come_is_waited_for_a_while(app: Ingress) -> None:
+    """408, after the time for a body."""
+
+    async def receive() -> dict[str, object]:
+        if pieces:
+            return pieces.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    pieces: list[dict[str, object]] = [{"type": "http.request", "body": b"x", "more_body": True}]
+    sent: list[dict[str, object]] = []
+
+    async def send(message: dict[str, object]) -> None:
+        sent.append(message)
+
+    await app({"type": "http", "method": "POST", "path": BROKER.path, "headers": []}, receive, send)  # type: ignore[arg-type]
+    assert sent[0]["status"] == 408
+
+
+async def test_one_who_leaves_gets_no_answer_and_stores_nothing(app: Ingress, log: MemoryEventLog) -> None:
+    assert await ask(app, body=[b"a", b"b"], leave=True) is None
+    assert not log.messages(BROKER.log)
+    assert app.figures.of(BROKER).in_flight == 0
+
+
+@pytest.mark.parametrize(("error", "status"), [(OverloadedError("full", retry_after_s=2), 429), (UnavailableError("away"), 503)])
+async def test_a_log_that_does_not_take_it_is_told(app: Ingress, log: MemoryEventLog, error: OverloadedError, status: int) -> None:
+    log.failing = [error]
+    answered = await ask(app)
+    assert answered is not None
+    assert answered.status == status
+    assert int(answered.headers["retry-after"]) >= 1
+
+
+async def test_a_fault_of_ours_is_told_as_such(app: Ingress, log: MemoryEventLog) -> None:
+    log.logs[BROKER.log] = []
+    answered = await ask(app)
+    assert answered is not None
+    assert answered.status == 500
+    assert b"ZeroDivision" not in answered.body
+
+
+async def test_headers_that_are_passed_on_and_the_trace_go_with_the_event(app: Ingress, log: MemoryEventLog) -> None:
+    headers = (*BINARY, ("X-Request-Id", "r"), ("traceparent", "00-1"), ("authorization", "Bearer s"), ("knative-a", "b"))
+    await ask(app, CHANNEL.path, headers)
+    [message] = log.messages(CHANNEL.log)
+    assert passed_on(message) == [(b"x-request-id", b"r"), (b"knative-a", b"b")]
+    assert decode(message).attributes["traceparent"] == "00-1"
+    assert b"Bearer" not in message
+
+
+class Doorkeeper:
+    """Lets those in who say so."""
+
+    async def may_send(self, authorization: str | None, route: Route) -> None:
+        if authorization is None:
+            raise UnauthenticatedError("who are you?")
+        if route.name not in authorization:
+            message = f"not to {route.name}"
+            raise ForbiddenError(message)
+
+
+async def test_the_authorizer_decides(log: MemoryEventLog) -> None:
+    app = Ingress(log, authorizer=Doorkeeper())
+    app.use(routes(BROKER))
+    for authorization, status in ((None, 401), ("Bearer x", 403), ("Bearer b", 202)):
+        answered = await ask(app, headers=BINARY if authorization is None else (*BINARY, ("authorization", authorization)))
+        assert answered is not None
+        assert answered.status == status
+    assert len(log.messages(BROKER.log)) == 1
+
+
+async def test_duplicates_are_stored_unless_a_route_says_otherwise(app: Ingress, log: MemoryEventLog) -> None:
+    """knative-eventing-test-spec: by source and id; the rest may differ."""
+    app.use(routes(BROKER, DEDUPLICATED))
+    for path in (BROKER.path, CHANNEL.path):
+        for headers in (BINARY, (*BINARY, ("ce-other", "x"))):
+            answered = await ask(app, path, headers)
+            assert answered is not None
+            assert answered.status == 202
+    assert len(log.messages(BROKER.log)) == 2
+    assert len(log.messages(CHANNEL.log)) == 1
+    assert app.figures.of(DEDUPLICATED).duplicates == 1
+    app.use(routes(DEDUPLICATED, version=2))
+    await ask(app, CHANNEL.path)
+    assert len(log.messages(CHANNEL.log)) == 1
+    app.use(routes(replace(DEDUPLICATED, duplicates_ms=1), version=3))
+    await ask(app, CHANNEL.path)
+    assert len(log.messages(CHANNEL.log)) == 2
+
+
+async def test_a_duplicate_of_one_on_its_way_has_its_outcome(app: Ingress, log: MemoryEventLog) -> None:
+    app.use(routes(DEDUPLICATED))
+    for failing, status in ([UnavailableError("away")], 503), ([], 202):
+        log.gate.clear()
+        log.failing = list(failing)
+        asked = [asyncio.create_task(ask(app, CHANNEL.path)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        log.gate.set()
+        assert [answered.status for answered in await asyncio.gather(*asked) if answered] == [status] * 3
+    assert len(log.messages(CHANNEL.log)) == 1
+
+
+async def test_requests_are_counted(app: Ingress) -> None:
+    await ask(app)
+    await ask(app, headers=STRUCTURED, body=b"{")
+    await ask(app, "/nowhere")
+    figures = app.figures.of(BROKER)
+    assert dict(figures.requests) == {202: 1, 400: 1}
+    assert (figures.events, figures.bytes, app.figures.unknown, figures.in_flight) == (1, 8, 1, 0)

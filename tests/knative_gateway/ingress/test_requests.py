@@ -1,0 +1,61 @@
+"""What is looked for among headers."""
+
+import pytest
+
+from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
+from knative_gateway.ingress import requests
+from knative_gateway.ingress.requests import Request
+
+
+def test_what_matters_is_found_and_the_rest_is_left() -> None:
+    found = Request([(b"host", b"h"), (b"authorization", b"Bearer x"), (b"content-length", b"12"), (b"cookie", b"c"), (b"ce-id", b"1")])
+    assert (found.authorization, found.length, found.trace, found.passed_on) == ("Bearer x", 12, None, None)
+
+
+def test_the_trace_and_what_is_passed_on_are_kept() -> None:
+    """Knative's header policy: x-request-id, knative-*, x-b3-*; authorization and cookies never."""
+    found = Request(
+        [
+            (b"traceparent", b"00-a"),
+            (b"tracestate", b"x=y"),
+            (b"x-request-id", b"r"),
+            (b"knative-x", b"1"),
+            (b"x-b3-traceid", b"2"),
+            (b"knative-x", b"3"),
+            (b"authorization", b"Bearer s"),
+            (b"x-other", b"4"),
+        ]
+    )
+    assert found.trace == {"traceparent": "00-a", "tracestate": "x=y"}
+    assert found.passed_on == {"x-request-id": "r", "knative-x": "1, 3", "x-b3-traceid": "2"}
+
+
+def test_what_is_kept_is_bounded() -> None:
+    many = [(b"knative-%d" % number, b"x") for number in range(99)]
+    found = Request([*many, (b"x-request-id", b"x" * 1025), (b"traceparent", b"\xff")])
+    assert found.passed_on is not None
+    assert len(found.passed_on) == 32
+    assert found.trace is None
+
+
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        ((b"content-length", b"-1"), InvalidEventError),
+        ((b"content-length", b""), InvalidEventError),
+        ((b"content-encoding", b"gzip"), UnsupportedMediaError),
+    ],
+)
+def test_what_cannot_be_taken_is_refused(header: tuple[bytes, bytes], error: type[Exception]) -> None:
+    with pytest.raises(error, match="Content-"):
+        Request([header])
+
+
+def test_identity_is_no_encoding() -> None:
+    assert Request([(b"content-encoding", b"Identity")]).length is None
+
+
+def test_names_by_the_thousand_do_not_fill_the_memory() -> None:
+    for number in range(3 * 2048):
+        Request([(b"x-%d" % number, b"")])
+    assert len(requests._kinds) <= 2048
