@@ -87,7 +87,17 @@ class Destinations:
             return f"{url!r} has no host"
         if any(fnmatchcase(_canonical(host), pattern) for pattern in self.denied_hosts):
             return f"host {host} is denied"
+        if _numeric(host) and not literal(host):
+            return f"{host} is an address in a spelling of old"
         return self.refusal(host, host) if literal(host) else None
+
+    def refusal_of_address(self, address: str) -> str | None:
+        """Why nothing may connect to this address, whatever it was found by; None: names decide."""
+        if not literal(address):
+            return f"{address!r} is no address"
+        found = _spellings(address)
+        denied = any(each in network for network in self.denied_networks for each in found)
+        return f"{address} is denied" if denied else None
 
 
 def literal(host: str) -> bool:
@@ -97,6 +107,11 @@ def literal(host: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _numeric(host: str) -> bool:
+    """Is this what system calls take for an address (2130706433, 127.1), and nobody else."""
+    return host.replace(".", "").isdigit()
 
 
 def _spellings(address: str) -> Sequence[Address]:

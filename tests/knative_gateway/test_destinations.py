@@ -76,6 +76,8 @@ def test_an_ipv4_address_within_an_ipv6_one_is_judged_as_itself(address: object)
         ("http://169.254.169.254/latest/meta-data", False),
         ("http://[::ffff:169.254.169.254]/", False),
         ("http://metadata.google.internal/computeMetadata", False),
+        ("http://2852039166/latest/meta-data", False),
+        ("http://169.16689662/", False),
         ("ftp://example.com", False),
         ("file:///etc/passwd", False),
         ("http:///nowhere", False),
@@ -98,3 +100,9 @@ def test_addresses_are_told_from_names() -> None:
     assert literal("fe80::1%eth0")
     assert not literal("2130706433")
     assert not literal("localhost")
+
+
+def test_what_is_connected_to_is_looked_at_once_more() -> None:
+    assert DEFAULT.refusal_of_address("127.0.0.1") is None
+    assert DEFAULT.refusal_of_address("::ffff:169.254.169.254") is not None
+    assert DEFAULT.refusal_of_address("2852039166") is not None

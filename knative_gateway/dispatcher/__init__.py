@@ -1,0 +1,1 @@
+"""[io] Pushing what is in the logs to subscribers."""
