@@ -85,7 +85,7 @@ def check_metadata(kind: Kind, object_: Object) -> list[Cause]:
 
 
 def _broker(broker: Object, old: Object | None) -> list[Cause]:
-    causes = _delivery(broker) + extensions.duplicate_window_ms(broker)[1]
+    causes = check_delivery(broker) + extensions.duplicate_window_ms(broker)[1]
     if at(broker, "spec", "config") is not None:
         causes += _reference(child(broker, "spec", "config"), "spec.config")
     if old is not None:
@@ -96,7 +96,7 @@ def _broker(broker: Object, old: Object | None) -> list[Cause]:
 
 
 def _trigger(trigger: Object, old: Object | None) -> list[Cause]:
-    causes = _delivery(trigger) + extensions.of_subscriber(trigger)[1]
+    causes = check_delivery(trigger) + extensions.of_subscriber(trigger)[1]
     if not text(trigger, "spec", "broker"):
         causes.append(Cause(Because.REQUIRED, "spec.broker", "the name of a Broker in the same namespace"))
     elif not _SUBDOMAIN.fullmatch(text(trigger, "spec", "broker")):
@@ -112,7 +112,7 @@ def _filter_cause(problem: Problem) -> Cause:
 
 
 def _subscription(subscription: Object, old: Object | None) -> list[Cause]:
-    causes = _delivery(subscription) + extensions.of_subscriber(subscription)[1]
+    causes = check_delivery(subscription) + extensions.of_subscriber(subscription)[1]
     channel = child(subscription, "spec", "channel")
     if not channel:
         causes.append(Cause(Because.REQUIRED, "spec.channel", "a reference to a Channel in the same namespace"))
@@ -129,7 +129,7 @@ def _subscription(subscription: Object, old: Object | None) -> list[Cause]:
 
 
 def _channelable(channel: Object) -> list[Cause]:
-    return _delivery(channel) + extensions.duplicate_window_ms(channel)[1]
+    return check_delivery(channel) + extensions.duplicate_window_ms(channel)[1]
 
 
 def _template(channel: Object) -> list[Cause]:
@@ -149,7 +149,8 @@ def _definition(definition: Object, old: Object | None) -> list[Cause]:
     return causes + [cause for path in fixed for cause in _fixed(definition, old, path)]
 
 
-def _delivery(object_: Object) -> list[Cause]:
+def check_delivery(object_: Object) -> list[Cause]:
+    """The times and the sink in `spec.delivery`. Spec: "DeliverySpec"."""
     delivery = child(object_, "spec", "delivery")
     causes: list[Cause] = []
     for name in _DURATIONS:

@@ -1,0 +1,138 @@
+"""From Destinations to absolute URLs. Spec: knative-eventing-test-spec, "Destination Resolution". Pure: objects come from a lookup.
+
+Laws: every destination ends as an absolute http or https URL, or as a reason why not; a v1 Service is `http://NAME.NAMESPACE.svc/`, any
+other object its `status.address.url`; `uri` beside `ref` is relative to that (RFC 3986).
+
+Such a name of a cluster says nothing outside of one. `ServiceMap` is how it is reached here, and is asked last: status shows the name.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urljoin, urlsplit, urlunsplit
+
+from knative_gateway.destinations import Destinations
+from knative_gateway.errors import ConfigError
+from knative_gateway.ports import Key
+from knative_gateway.resources.objects import Object, child, entries, group_of, number, text
+
+Lookup = Callable[[Key], Object | None]
+CLUSTER_DOMAIN: Final = "cluster.local"
+_CLUSTER_NAME: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.cluster\.local)?)?\.?")
+_MAPPED: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Unresolved:
+    """Why a destination leads nowhere: one word, and a sentence."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceMap:
+    """Where the Services of a cluster are reached: `name.namespace` to a base URL. Made by `parse`."""
+
+    bases: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, entries_: Mapping[str, str]) -> "ServiceMap":
+        """The map as an operator writes it.
+
+        Raises:
+            ConfigError: an entry is no `name.namespace`, or leads to no http or https URL.
+        """
+        for name, base in entries_.items():
+            if not _MAPPED.fullmatch(name):
+                raise ConfigError(f"service {name!r}: expected NAME.NAMESPACE")
+            if not is_absolute(base):
+                raise ConfigError(f"service {name!r}: {base!r} is no http or https URL")
+        return cls(dict(entries_))
+
+    def knows(self, name: str, namespace: str) -> bool:
+        """Whether this Service is in the map; then it needs no object."""
+        return f"{name}.{namespace}" in self.bases
+
+    def reached(self, url: str, lookup: Lookup) -> str:
+        """Where a URL is sent to: the map's base for a Service's name, an ExternalName's host, or the URL as it is."""
+        parts = urlsplit(url)
+        found = _CLUSTER_NAME.fullmatch(parts.hostname or "")
+        if found is None:
+            return url
+        rest = urlunsplit(("", "", parts.path, parts.query, ""))
+        base = self.bases.get(f"{found['name']}.{found['namespace']}")
+        if base is not None:
+            return base.rstrip("/") + (rest if rest.startswith("/") or not rest else f"/{rest}")
+        service = lookup(Key("", "Service", found["namespace"], found["name"]))
+        host = text(service, "spec", "externalName")
+        if not host or text(service, "spec", "type") != "ExternalName":
+            return url
+        port = parts.port or _only_port(child(service))
+        return urlunsplit((parts.scheme, f"{host}:{port}" if port else host, parts.path, parts.query, ""))
+
+
+def _only_port(service: Object) -> int | None:
+    """The port of a Service that has just one, when the URL says none."""
+    ports = [number(each, "port") for each in entries(service, "spec", "ports")]
+    return ports[0] if len(ports) == 1 and ports[0] else None
+
+
+@dataclass(frozen=True, slots=True)
+class Addressing:
+    """What resolving needs: the objects there are, the map of Services, and where events may be pushed to at all."""
+
+    lookup: Lookup
+    services: ServiceMap = field(default_factory=ServiceMap)
+    allowed: Destinations | None = None
+
+    def resolve(self, destination: Object, namespace: str) -> str | Unresolved:
+        """The absolute URL of a Destination in an object of this namespace."""
+        reference, uri = child(destination, "ref"), text(destination, "uri")
+        if not reference:
+            return self._judged(uri) if is_absolute(uri) else Unresolved("InvalidURI", f"{uri!r} is no absolute http or https URL")
+        base = self._address(reference, text(reference, "namespace") or namespace)
+        if isinstance(base, Unresolved) or not uri:
+            return base if isinstance(base, Unresolved) else self._judged(base)
+        try:
+            joined = urljoin(base, uri)
+        except ValueError:
+            joined = ""
+        return self._judged(joined) if is_absolute(joined) else Unresolved("InvalidURI", f"{uri!r} does not fit {base}")
+
+    def reached(self, url: str) -> str:
+        """Where a resolved URL is sent to."""
+        return self.services.reached(url, self.lookup)
+
+    def _address(self, reference: Object, namespace: str) -> str | Unresolved:
+        group, kind, name = group_of(text(reference, "apiVersion")), text(reference, "kind"), text(reference, "name")
+        found = self.lookup(Key(group, kind, namespace, name))
+        is_service = (group, kind) == ("", "Service")
+        if found is None and not (is_service and self.services.knows(name, namespace)):
+            return Unresolved("NotFound", f"there is no {kind}{f'.{group}' if group else ''} {namespace}/{name}")
+        if is_service:
+            return f"http://{name}.{namespace}.svc/"
+        url = text(found, "status", "address", "url")
+        if not url:
+            return Unresolved("NotAddressable", f"{kind} {namespace}/{name} has no status.address.url")
+        return (
+            url
+            if is_absolute(url)
+            else Unresolved("NotAddressable", f"{kind} {namespace}/{name}: {url!r} is no absolute http or https URL")
+        )
+
+    def _judged(self, url: str) -> str | Unresolved:
+        """Where events are really sent must be allowed."""
+        refusal = self.allowed.refusal_of_url(self.reached(url)) if self.allowed else None
+        return url if refusal is None else Unresolved("DestinationDenied", refusal)
+
+
+def is_absolute(url: str) -> bool:
+    """Whether this is a whole http or https URL."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)

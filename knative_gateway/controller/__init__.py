@@ -1,0 +1,6 @@
+"""From resources to status and routes: `reconcile` decides, `Controller` carries it out."""
+
+from knative_gateway.controller.plan import Figures, LogNeed, Plan, Settings, State
+from knative_gateway.controller.reconcile import reconcile
+
+__all__ = ["Figures", "LogNeed", "Plan", "Settings", "State", "reconcile"]

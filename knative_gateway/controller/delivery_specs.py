@@ -1,0 +1,82 @@
+"""DeliverySpec to Delivery, and which one holds. Spec: knative-eventing-test-spec, "DeliverySpec", Broker and Channel `delivery`.
+
+Law: if a Trigger or Subscription specifies any delivery option, its Broker's or Channel's are ignored as a whole.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.addressing import Addressing, Unresolved
+from knative_gateway.ports import BackoffPolicy, Delivery
+from knative_gateway.resources.conditions import Condition, is_false, is_true
+from knative_gateway.resources.durations import duration_ms
+from knative_gateway.resources.objects import EMPTY, Object, at, child, number, put, text
+
+DEAD_LETTER_SINK_RESOLVED: Final = "DeadLetterSinkResolved"
+NOT_CONFIGURED: Final = is_true(DEAD_LETTER_SINK_RESOLVED, "DeadLetterSinkNotConfigured", "no dead letter sink is configured")
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A DeliverySpec and its dead letter sink: `uri` is None if none is specified, empty if it cannot be resolved."""
+
+    spec: Object
+    uri: str | None
+    condition: Condition
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether events can be delivered by it without losing those that fail."""
+        return self.uri != ""
+
+    def status(self) -> dict[str, object]:
+        """`deadLetterSinkUri`, if there is anything to say."""
+        return {} if self.uri is None else {"deadLetterSinkUri": self.uri}
+
+    def delivery(self, addressing: Addressing) -> Delivery:
+        """As the data plane takes it; only of what is usable."""
+        assert self.is_usable
+        spec = self.spec
+        return Delivery(
+            retry=number(spec, "retry"),
+            backoff_policy=BackoffPolicy(text(spec, "backoffPolicy") or BackoffPolicy.EXPONENTIAL),
+            backoff_delay_ms=_ms(spec, "backoffDelay") or 0,
+            backoff_max_ms=_ms(spec, "backoffMax"),
+            timeout_ms=_ms(spec, "timeout"),
+            retry_after_max_ms=_ms(spec, "retryAfterMax"),
+            dead_letter_url=addressing.reached(self.uri) if self.uri else None,
+            structured=text(spec, "format") == "json",
+        )
+
+    def as_uri(self) -> dict[str, object]:
+        """The spec with its dead letter sink as a URI. Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD use the uri form."""
+        return put(self.spec, ("deadLetterSink",), {"uri": self.uri}) if self.uri else dict(self.spec)
+
+
+def resolved(spec: Object, namespace: str, addressing: Addressing) -> Resolved:
+    """A DeliverySpec of an object in this namespace."""
+    sink = child(spec, "deadLetterSink")
+    if not sink:
+        return Resolved(spec, None, NOT_CONFIGURED)
+    uri = addressing.resolve(sink, namespace)
+    if isinstance(uri, Unresolved):
+        return Resolved(spec, "", is_false(DEAD_LETTER_SINK_RESOLVED, uri.reason, uri.message))
+    return Resolved(spec, uri, is_true(DEAD_LETTER_SINK_RESOLVED))
+
+
+def effective(object_: Object, namespace: str, parent: Resolved | None, addressing: Addressing) -> Resolved:
+    """The one that holds for a Trigger or Subscription."""
+    own = at(object_, "spec", "delivery")
+    if isinstance(own, Mapping) and own:
+        return resolved(own, namespace, addressing)
+    return parent or resolved(EMPTY, namespace, addressing)
+
+
+def _ms(spec: Object, name: str) -> int | None:
+    """A duration; None if it is not there or is none, which validation has refused long since."""
+    written = text(spec, name)
+    try:
+        return duration_ms(written) if written else None
+    except ValueError:
+        return None

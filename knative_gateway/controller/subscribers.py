@@ -1,0 +1,177 @@
+"""Triggers and Subscriptions: whom events go to, and what is the matter with them.
+
+Spec: knative-eventing-test-spec, "Trigger Lifecycle", "Subscription Lifecycle".
+Laws: what cannot be resolved is the empty string in status; who has such a thing gets no events, and they wait
+in the log; Ready is True only after the data plane serves exactly this subscriber.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.addressing import Addressing, Unresolved
+from knative_gateway.controller.delivery_specs import Resolved, effective
+from knative_gateway.controller.plan import State
+from knative_gateway.controller.snapshot import CHANNELS, broker_of, channel_of
+from knative_gateway.controller.sources import Source
+from knative_gateway.filters import trigger_filters
+from knative_gateway.ports import Delivery, Key, Subscriber
+from knative_gateway.resources.conditions import FALSE, TRUE, Condition, is_false, is_true, is_unknown
+from knative_gateway.resources.extensions import of_subscriber
+from knative_gateway.resources.kinds import MESSAGING
+from knative_gateway.resources.objects import Object, child, number, text, uid_of
+
+OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no identity")
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The Broker or Channel: with its Ready and what it lets inherit."""
+
+    source: Source
+    ready: Condition
+    delivery: Resolved
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One Trigger or Subscription. `subscriber`: None if it gets nothing. `added`: whether the data plane has it."""
+
+    key: Key
+    resource: Object
+    parent: Parent | None
+    subscriber: Subscriber | None
+    delivery: Resolved
+    conditions: tuple[Condition, ...]
+    status: Mapping[str, object]
+    added: Condition
+
+
+def trigger(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing: Addressing, state: State) -> Member:
+    """Spec: "Trigger Lifecycle"."""
+    broker = broker_of(key, object_)
+    parent = parents.get(broker)
+    delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
+    url = addressing.resolve(child(object_, "spec", "subscriber"), key.namespace)
+    subscriber = None
+    if parent is not None and parent.source.served and not isinstance(url, Unresolved) and delivery.is_usable:
+        target = _Target(addressing.reached(url), parent.source.log.need.log, None)
+        subscriber = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
+    added = _added("SubscriptionReady", subscriber, parent, state)
+    status = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
+    conditions = (
+        _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"there is no Broker {broker.namespace}/{broker.name}"),
+        added,
+        is_true("DependencyReady", "NoDependency"),
+        _resolution("SubscriberResolved", {"subscriber": url}),
+        delivery.condition,
+        OIDC,
+    )
+    return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
+
+
+def subscription(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing: Addressing, state: State) -> Member:
+    """Spec: "Subscription Lifecycle"."""
+    channel = channel_of(key, object_)
+    parent = parents.get(channel)
+    delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
+    urls = {name: addressing.resolve(given, key.namespace) for name in ("subscriber", "reply") if (given := child(object_, "spec", name))}
+    reached = {name: None if isinstance(url, Unresolved) else addressing.reached(url) for name, url in urls.items()}
+    subscriber = None
+    if parent is not None and parent.source.served and delivery.is_usable and reached and None not in reached.values():
+        target = _Target(reached.get("subscriber"), None, reached.get("reply"))
+        subscriber = _subscriber(key, object_, target, delivery.delivery(addressing))
+    added = _added("AddedToChannel", subscriber, parent, state)
+    physical: dict[str, object] = {f"{name}Uri": "" if isinstance(url, Unresolved) else url for name, url in urls.items()}
+    if (channel.group, channel.kind) in {(MESSAGING, kind) for kind in CHANNELS}:
+        missing = f"there is no {channel.kind} {channel.namespace}/{channel.name}"
+        channel_ready = _mirrored("ChannelReady", parent, "ChannelDoesNotExist", missing)
+    else:
+        channel_ready = is_false(
+            "ChannelReady", "ChannelKindNotSupported", f"a {channel.kind} of {channel.group or 'the core'} is no channel here"
+        )
+    references = _resolution("ReferencesResolved", urls)
+    if references.status == TRUE and delivery.condition.status == FALSE:
+        references = is_false("ReferencesResolved", delivery.condition.reason, f"deadLetterSink: {delivery.condition.message}")
+    conditions = (references, added, channel_ready, OIDC)
+    status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
+    return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the events of one go, as they are really sent."""
+
+    url: str | None
+    reply_log: str | None
+    reply_url: str | None
+
+
+def _subscriber(key: Key, object_: Object, target: _Target, delivery: Delivery, filters: Sequence[Mapping[str, object]] = ()) -> Subscriber:
+    extensions, _ = of_subscriber(object_)
+    return Subscriber(
+        uid=uid_of(object_),
+        kind=key.kind,
+        namespace=key.namespace,
+        name=key.name,
+        generation=number(object_, "metadata", "generation"),
+        filters=filters,
+        subscriber_url=target.url,
+        reply_log=target.reply_log,
+        reply_url=target.reply_url,
+        delivery=delivery,
+        order=extensions.order,
+        paused=extensions.paused,
+        start=extensions.start,
+        start_at=extensions.start_at,
+        in_flight_max=extensions.in_flight_max,
+        per_second_max=extensions.per_second_max,
+    )
+
+
+def _resolution(type_: str, urls: Mapping[str, str | Unresolved]) -> Condition:
+    for name, url in urls.items():
+        if isinstance(url, Unresolved):
+            return is_false(type_, url.reason, f"{name}: {url.message}")
+    return is_true(type_)
+
+
+def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> Condition:
+    """The parent's Ready under a name of the child's."""
+    if parent is None:
+        return is_false(type_, missing, message)
+    ready = parent.ready
+    return Condition(type_, ready.status, ready.reason, ready.message)
+
+
+def _added(type_: str, subscriber: Subscriber | None, parent: Parent | None, state: State) -> Condition:
+    """Whether the data plane serves exactly this subscriber.
+
+    Spec: "Trigger Lifecycle": Ready is only set after the Broker has been configured to send all future events.
+    """
+    if subscriber is None or parent is None:
+        return is_false(type_, "NotConfigured", "it gets no events until everything that it refers to is there")
+    problem = state.failing.get(subscriber.uid)
+    if problem is not None:
+        return is_false(type_, "SubscriberFailing", problem)
+    route = state.applied.by_path.get(parent.source.path)
+    if route is None or subscriber not in route.subscribers:
+        return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
+    return is_true(type_, "Paused", "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
+
+
+def subscriber_spec(member: Member) -> dict[str, object]:
+    """What a Channel's spec.subscribers says of a Subscription. Spec: "duckv1.SubscriberSpec"."""
+    physical = child(member.status, "physicalSubscription")
+    uris = {name: physical[name] for name in ("subscriberUri", "replyUri") if text(physical, name)}
+    delivery = member.delivery.as_uri()
+    made: dict[str, object] = {"uid": uid_of(member.resource), "generation": number(member.resource, "metadata", "generation"), **uris}
+    return {**made, **({"delivery": delivery} if delivery else {})}
+
+
+def subscriber_status(member: Member) -> dict[str, object]:
+    """What a Channel's status.subscribers says of it. Spec: "duckv1.SubscriberStatus"; Knative says `observedGeneration` now."""
+    generation = number(member.resource, "metadata", "generation")
+    made: dict[str, object] = {"uid": uid_of(member.resource), "generation": generation, "observedGeneration": generation}
+    made |= {"name": member.key.name, "ready": member.added.status}
+    return {**made, **({"message": member.added.message} if member.added.message else {})}

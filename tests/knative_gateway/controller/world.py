@@ -1,0 +1,145 @@
+"""A cluster in memory: objects as clients send them, and a data plane that does at once, or not, what it is told."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from knative_gateway.controller.plan import NO_ROUTES, Plan, Settings, State
+from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.ports import Key, Routes, Subscriber
+from knative_gateway.resources import admission, patching
+from knative_gateway.resources.admission import Request
+from knative_gateway.resources.kinds import BUILT_IN
+from knative_gateway.resources.objects import Object, at, entries, key_of, text
+
+BASE = "http://gateway:8080"
+NOW_MS = 1_700_000_000_000
+
+
+@dataclass
+class World:
+    """`works`: the data plane takes new routes and makes logs; without it, everything stays as it is."""
+
+    settings: Settings = field(default_factory=lambda: Settings(BASE))
+    objects: dict[Key, Object] = field(default_factory=dict)
+    state: State = field(default_factory=State)
+    routes: Routes = NO_ROUTES
+    works: bool = True
+    now_ms: int = NOW_MS
+    plans: list[Plan] = field(default_factory=list)
+    _made: int = 0
+
+    def send(self, object_: Mapping[str, object], *, namespace: str = "default") -> Key:
+        """Create an object, or replace it if it is there."""
+        kind = BUILT_IN.of(text(object_, "apiVersion"), text(object_, "kind"))
+        if kind is None:
+            key = replace(key_of(object_), namespace=namespace)
+            self.objects[key] = object_
+            return key
+        name = text(object_, "metadata", "name")
+        key = Key(kind.group, kind.kind, namespace, name)
+        request = Request(kind, namespace, name, self.now_ms)
+        if key in self.objects:
+            self.objects[key] = admission.replace(request, self.objects[key], object_).object
+        else:
+            self._made += 1
+            self.objects[key] = admission.create(request, object_, uid=f"uid-{self._made}").object
+        return key
+
+    def patch(self, key: Key, change: Mapping[str, object]) -> None:
+        """A merge patch."""
+        kind = next(each for each in BUILT_IN.kinds if (each.group, each.kind) == (key.group, key.kind))
+        request = Request(kind, key.namespace, key.name, self.now_ms)
+        self.objects[key] = admission.patch(request, self.objects[key], patching.MERGE, change).object
+
+    def delete(self, key: Key) -> None:
+        """It is gone."""
+        del self.objects[key]
+
+    def step(self) -> Plan:
+        """Reconcile once, and carry it out."""
+        plan = reconcile(self.objects, self.state, self.settings, previous=self.routes, now_ms=self.now_ms)
+        self.objects.update(plan.writes)
+        self.routes = plan.routes
+        if self.works:
+            logs = {**dict.fromkeys((need.log for need in plan.logs), None), **{log: why for log, why in self.state.logs.items() if why}}
+            self.state = replace(self.state, logs=logs, applied=plan.routes)
+        self.plans.append(plan)
+        return plan
+
+    def settle(self) -> "World":
+        """Until nothing changes any more."""
+        for _ in range(10):
+            before = self.routes, self.state
+            if not self.step().writes and before == (self.routes, self.state):
+                return self
+        raise AssertionError(f"it does not come to rest: {self.plans[-1].writes}")
+
+    def status(self, key: Key) -> Mapping[str, object]:
+        """An object's status."""
+        found = at(self.objects[key], "status")
+        return found if isinstance(found, Mapping) else {}
+
+    def conditions(self, key: Key) -> dict[str, str]:
+        """Type to status."""
+        return {text(each, "type"): text(each, "status") for each in entries(self.status(key), "conditions")}
+
+    def ready(self, key: Key) -> tuple[str, str]:
+        """Status and reason of Ready."""
+        for each in entries(self.status(key), "conditions"):
+            if text(each, "type") == "Ready":
+                return text(each, "status"), text(each, "reason")
+        return "", ""
+
+    def subscriber(self, key: Key) -> Subscriber | None:
+        """What the data plane is told of a Trigger or Subscription."""
+        uid = text(self.objects[key], "metadata", "uid")
+        found = [each for route in self.routes.by_path.values() for each in route.subscribers if each.uid == uid]
+        assert len(found) <= 1
+        return found[0] if found else None
+
+
+def made(api_version: str, kind: str, name: str, spec: Mapping[str, object] | None = None, **annotations: str) -> dict[str, object]:
+    """An object as a client sends it."""
+    metadata: dict[str, object] = {"name": name, **({"annotations": annotations} if annotations else {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **({} if spec is None else {"spec": spec})}
+
+
+def broker(name: str = "b", spec: Mapping[str, object] | None = None, **annotations: str) -> dict[str, object]:
+    return made("eventing.knative.dev/v1", "Broker", name, spec or {}, **annotations)
+
+
+def trigger(name: str = "t", *, to: Mapping[str, object] | str = "http://there/", of: str = "b", **spec: object) -> dict[str, object]:
+    return made(
+        "eventing.knative.dev/v1", "Trigger", name, {"broker": of, "subscriber": {"uri": to} if isinstance(to, str) else to, **spec}
+    )
+
+
+def channel(name: str = "c", spec: Mapping[str, object] | None = None, *, kind: str = "Channel") -> dict[str, object]:
+    return made("messaging.knative.dev/v1", kind, name, spec or {})
+
+
+def subscription(name: str = "s", *, of: str = "c", kind: str = "Channel", **spec: object) -> dict[str, object]:
+    reference = {"apiVersion": "messaging.knative.dev/v1", "kind": kind, "name": of}
+    return made(
+        "messaging.knative.dev/v1", "Subscription", name, {"channel": reference, **(spec or {"subscriber": {"uri": "http://there/"}})}
+    )
+
+
+def service(name: str, spec: Mapping[str, object] | None = None) -> dict[str, object]:
+    return made("v1", "Service", name, spec or {})
+
+
+def ref(name: str, kind: str = "Service", api_version: str = "v1", **more: str) -> dict[str, object]:
+    """A Destination's reference."""
+    return {"ref": {"apiVersion": api_version, "kind": kind, "name": name, **more}}
+
+
+def addressable(name: str, url: str = "", kind: str = "Service", api_version: str = "serving.knative.dev/v1") -> dict[str, object]:
+    """An object of a kind that a stored definition declares."""
+    status = {"address": {"url": url}} if url else {}
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default", "uid": f"of-{name}"},
+        "status": status,
+    }
