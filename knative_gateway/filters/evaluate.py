@@ -93,12 +93,14 @@ def _exists(name: str) -> Test:
 
 
 def _attribute(name: str) -> Run:
+    reason = f"the event has no attribute {name}"
+
     def attribute(attributes: Attributes) -> Primitive:
         value = attributes.get(name)
         if value.__class__ is str:
             return value
         if value is None:
-            raise Failed(ErrorKind.MISSING_ATTRIBUTE, f"the event has no attribute {name}")
+            raise Failed(ErrorKind.MISSING_ATTRIBUTE, reason)
         return primitive(value)
 
     return attribute
