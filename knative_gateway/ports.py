@@ -136,14 +136,22 @@ class Key:
     name: str
 
 
+Document = Mapping[str, object]
+"""A JSON object."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of the watch feed: `type` is ADDED, MODIFIED or DELETED; `object` as it is, or last was, at `version`."""
+    """One entry of the watch feed: `type` is ADDED, MODIFIED or DELETED; `object` as it is, or last was, at `version`.
+
+    `previous`: the object before; None for ADDED.
+    """
 
     type: str
     version: int
     key: Key
     object: Mapping[str, object]
+    previous: Document | None = None
 
 
 class ResourceStore(Protocol):

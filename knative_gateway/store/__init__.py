@@ -1,0 +1,5 @@
+"""The state of the gateway in SQLite or PostgreSQL: objects, their watch feed, checkpoints, delivery history."""
+
+from knative_gateway.store.opening import Store, open_store, sqlite_url
+
+__all__ = ["Store", "open_store", "sqlite_url"]

@@ -1,0 +1,184 @@
+"""The watch feed: changes as they are committed, by this process or another. [io]
+
+One reader of the change table keeps the latest changes in memory for all watches; only a watch that is further behind reads for itself.
+It reads when this process wrote, when PostgreSQL notifies, and every `poll_s` for what was missed.
+"""
+
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import structlog
+from sqlalchemy import Row, select
+
+from knative_gateway.errors import GoneError, UnavailableError
+from knative_gateway.ports import Change, Key
+from knative_gateway.store.database import Database
+from knative_gateway.store.documents import read
+from knative_gateway.store.tables import CHANGES, COUNTERS
+
+NOTICES: Final = "knative_gateway"
+"""The channel on which PostgreSQL tells of writes."""
+TAIL_MAX: Final = 1_000
+"""Changes kept in memory."""
+BATCH: Final = 500
+"""Changes read at once."""
+POLL_S: Final = 2.0
+_AGAIN_S: Final = 1.0
+
+_log: Final = structlog.get_logger("knative_gateway.store")
+Rows = list[Row[tuple[object, ...]]]
+
+
+class Feed:
+    """The changes of one store from when it is started to when it is closed."""
+
+    def __init__(self, database: Database, *, poll_s: float = POLL_S, tail_max: int = TAIL_MAX) -> None:
+        self._database: Final = database
+        self._poll_s: Final = poll_s
+        self._tail: Final[deque[Change]] = deque(maxlen=tail_max)
+        self._reach = 0
+        """All changes after this version, up to `_newest`, are in the tail."""
+        self._newest = 0
+        self._wake: Final = asyncio.Event()
+        self._grown = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing: Final = asyncio.Event()
+        self._closed = False
+
+    async def start(self) -> None:
+        """Begin with what is written from now on."""
+        async with self._database.read() as connection:
+            self._newest = self._reach = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
+        self._tasks.append(asyncio.create_task(self._follow()))
+        if self._database.postgresql:
+            self._tasks.append(asyncio.create_task(self._listen()))
+
+    async def close(self) -> None:
+        """End all watches."""
+        self._closed = True
+        self._closing.set()
+        self._wake.set()
+        self._tell()
+        await asyncio.gather(*self._tasks)
+
+    def wake(self) -> None:
+        """Something was written."""
+        self._wake.set()
+
+    async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
+        """See `SqlResources.watch`."""
+        async with self._database.read() as connection:
+            newest = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
+        if after > newest:
+            message = f"resource version {after} is from the future: this store is at {newest}"
+            raise GoneError(message)
+        position = after
+        while not self._closed:
+            if position < self._reach:
+                changes, position = await self._past(position, group, kind)
+            elif position < self._newest:
+                start = bisect_right(self._tail, position, key=lambda change: change.version)
+                changes = [change for change in islice(self._tail, start, None) if _matches(change.key, group, kind)]
+                position = self._newest
+            else:
+                await self._grown.wait()
+                continue
+            for change in changes:
+                yield change
+
+    async def _past(self, after: int, group: str, kind: str) -> tuple[list[Change], int]:
+        """Changes from the table, and how far they reach."""
+        rows, trimmed = await self._read(after)
+        if after < trimmed:
+            message = f"too old resource version: {after} ({trimmed})"
+            raise GoneError(message)
+        changes = [_change(row) for row in rows if _matches(_key(row), group, kind)]
+        return changes, rows[-1].version if rows else self._reach
+
+    async def _read(self, after: int) -> tuple[Rows, int]:
+        """The next changes, and up to which version they are forgotten."""
+        async with self._database.read() as connection:
+            trimmed = (await connection.execute(select(COUNTERS.c.trimmed))).scalar_one()
+            query = select(CHANGES).where(CHANGES.c.version > after).order_by(CHANGES.c.version).limit(BATCH)
+            return list((await connection.execute(query)).all()), trimmed
+
+    async def _follow(self) -> None:
+        """Keep the tail up to date."""
+        while not self._closed:
+            self._wake.clear()
+            try:
+                await self._catch_up()
+            except UnavailableError as error:
+                _log.warning("feed_interrupted", error=str(error))
+                await self._pause()
+                continue
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._poll_s)
+
+    async def _catch_up(self) -> None:
+        while True:
+            rows, trimmed = await self._read(self._newest)
+            if self._newest < trimmed:  # away for so long that changes were forgotten: whoever watches here learns it from the table
+                self._tail.clear()
+                self._reach = self._newest = trimmed
+                self._tell()
+                continue
+            if not rows:
+                return
+            for change in map(_change, rows):
+                if len(self._tail) == self._tail.maxlen:
+                    self._reach = self._tail[0].version
+                self._tail.append(change)
+            self._newest = rows[-1].version
+            self._tell()
+
+    def _tell(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+    def _noticed(self, *_notice: object) -> None:
+        self._wake.set()
+
+    async def _listen(self) -> None:
+        """Wake when PostgreSQL notifies; a lost connection is made anew. It is never cancelled: a connection half made would be lost."""
+        while not self._closed:
+            ended = asyncio.Event()
+            closing = asyncio.create_task(self._closing.wait())
+            closing.add_done_callback(lambda _task, ended=ended: ended.set())
+            try:
+                async with self._database.read() as connection:
+                    driver = (await connection.get_raw_connection()).driver_connection
+                    assert driver is not None
+                    driver.add_termination_listener(lambda _connection, ended=ended: ended.set())
+                    await driver.add_listener(NOTICES, self._noticed)
+                    self._wake.set()  # for what was written meanwhile
+                    await ended.wait()
+                    if not driver.is_closed():  # it goes back to the pool
+                        await driver.remove_listener(NOTICES, self._noticed)
+            except UnavailableError as error:
+                _log.warning("notices_interrupted", error=str(error))
+            finally:
+                closing.cancel()
+            await self._pause()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), _AGAIN_S)
+
+
+def _key(row: Row[tuple[object, ...]]) -> Key:
+    return Key(row.api_group, row.kind, row.namespace, row.name)
+
+
+def _matches(key: Key, group: str, kind: str) -> bool:
+    return not kind or (key.kind == kind and key.group == group)
+
+
+def _change(row: Row[tuple[object, ...]]) -> Change:
+    previous = None if row.previous is None else read(row.previous)
+    return Change(row.type, row.version, _key(row), read(row.document), previous)

@@ -1,0 +1,83 @@
+"""Opening and closing the whole store. [io]"""
+
+import fcntl
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy.engine import URL
+
+from knative_gateway.errors import ConfigError
+from knative_gateway.store.checkpoints import SqlCheckpoints
+from knative_gateway.store.database import Database
+from knative_gateway.store.feed import POLL_S, Feed
+from knative_gateway.store.resources import CHANGES_MAX, SqlResources
+
+FILE_NAME: Final = "gateway.db"
+"""In the state directory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """What the gateway keeps."""
+
+    resources: SqlResources
+    checkpoints: SqlCheckpoints
+    shared: bool
+    """Whether other replicas may use it at the same time (PostgreSQL)."""
+
+
+def sqlite_url(state_dir: Path) -> str:
+    """The URL of the file in a state directory."""
+    return URL.create("sqlite", database=str(state_dir / FILE_NAME)).render_as_string(hide_password=False)
+
+
+@asynccontextmanager
+async def open_store(url: str, *, changes_max: int = CHANGES_MAX, poll_s: float = POLL_S) -> AsyncIterator[Store]:
+    """The store behind a URL (`sqlite:///FILE`, `postgresql://…`), its schema made or brought up to date, until the block ends.
+
+    Raises:
+        ConfigError: the URL is wrong, the file is in use, or its schema is a newer gateway's.
+        UnavailableError: the database cannot be reached.
+    """
+    database = Database(url)
+    with _alone(database):
+        feed = Feed(database, poll_s=poll_s)
+        try:
+            await database.open()
+            await feed.start()
+            resources = SqlResources(database, feed, changes_max=changes_max)
+            yield Store(resources, SqlCheckpoints(database), shared=database.postgresql)
+        finally:
+            await feed.close()
+            await database.close()
+
+
+@contextmanager
+def _alone(database: Database) -> Iterator[None]:
+    """A SQLite file is one process's: another would not hear of its writes at once. Readable by its owner only."""
+    if database.postgresql:
+        yield
+        return
+    path = database.url.database
+    assert path, "checked when the URL was read"
+    try:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        descriptors = [os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600) for name in (f"{path}.lock", path)]
+    except OSError as error:
+        message = f"the state database {path} cannot be opened: {error.strerror}"
+        raise ConfigError(message) from None
+    # Closing any descriptor of the database file would drop SQLite's own locks on it: none is open yet, and none stays.
+    os.close(descriptors[1])
+    try:
+        try:
+            fcntl.flock(descriptors[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            message = f"the state database {path} is in use by another process"
+            raise ConfigError(message) from None
+        yield
+    finally:
+        os.close(descriptors[0])

@@ -1,0 +1,117 @@
+"""Kubernetes objects in the database: compare-and-set writes, each with the next version of the whole store. [io]
+
+Law: versions become visible in their order. A write takes the lock of the one counter row first and holds it until it is committed, so
+whoever sees version n sees all before it.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Row, and_, delete, insert, select, text, update
+
+from knative_gateway.errors import ConflictError
+from knative_gateway.ports import Change, Key
+from knative_gateway.store.database import Database
+from knative_gateway.store.documents import read, written
+from knative_gateway.store.feed import NOTICES, Feed
+from knative_gateway.store.tables import CHANGES, COUNTERS, OBJECTS
+
+CHANGES_MAX: Final = 10_000
+"""Changes that a watch can go back; older ones are forgotten."""
+ADDED: Final = "ADDED"
+MODIFIED: Final = "MODIFIED"
+DELETED: Final = "DELETED"
+_NEXT: Final = update(COUNTERS).where(COUNTERS.c.id == 1).values(version=COUNTERS.c.version + 1).returning(COUNTERS.c.version)
+_NOTIFY: Final = text("SELECT pg_notify(:channel, :version)")
+
+
+class SqlResources:
+    """The `ResourceStore` of the gateway."""
+
+    def __init__(self, database: Database, feed: Feed, *, changes_max: int = CHANGES_MAX) -> None:
+        self._database: Final = database
+        self._feed: Final = feed
+        self._changes_max: Final = changes_max
+        self._trim_every: Final = max(1, changes_max // 40)
+
+    async def get(self, key: Key) -> Mapping[str, object] | None:
+        """The object; None if there is none."""
+        async with self._database.read() as connection:
+            document = (await connection.execute(select(OBJECTS.c.document).where(_is(key)))).scalar_one_or_none()
+        return None if document is None else read(document)
+
+    async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
+        """The objects of a kind by namespace and name, and the version that the list is of."""
+        wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
+        if namespace is not None:
+            wanted = and_(wanted, OBJECTS.c.namespace == namespace)
+        async with self._database.read() as connection:
+            version = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
+            rows = (await connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.document).where(wanted))).all()
+        # Sorted here: the database's idea of order depends on its locale.
+        return version, [read(row.document) for row in sorted(rows, key=lambda row: (row.namespace, row.name))]
+
+    async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
+        """Put or (None) delete; returns it with its new `metadata.resourceVersion`. `expected_version` 0: must not exist; None: whatever.
+
+        Raises:
+            ConflictError: it is not what was expected.
+            UnavailableError: the database is away.
+        """
+        async with self._database.write() as connection:
+            version = (await connection.execute(_NEXT)).scalar_one()
+            row = (await connection.execute(select(OBJECTS.c.version, OBJECTS.c.document).where(_is(key)))).one_or_none()
+            _check(key, row, expected_version)
+            if object_ is None and row is None:
+                return None
+            stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
+            document = written(stored)
+            if object_ is None:
+                await connection.execute(delete(OBJECTS).where(_is(key)))
+            elif row is None:
+                await connection.execute(insert(OBJECTS).values(**_columns(key), version=version, document=document))
+            else:
+                await connection.execute(update(OBJECTS).where(_is(key)).values(version=version, document=document))
+            type_ = DELETED if object_ is None else MODIFIED if row else ADDED
+            previous = row.document if row else None
+            entry = {"version": version, "type": type_, "document": document, "previous": previous}
+            await connection.execute(insert(CHANGES).values(**_columns(key), **entry))
+            if version % self._trim_every == 0:
+                trimmed = version - self._changes_max
+                await connection.execute(delete(CHANGES).where(CHANGES.c.version <= trimmed))
+                await connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < trimmed).values(trimmed=trimmed))
+            if self._database.postgresql:
+                await connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
+            await connection.commit()
+        self._feed.wake()
+        return stored
+
+    def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
+        """Changes of a kind after a version, as they happen, in order; of every kind when `kind` is empty. Ends when the store is closed.
+
+        Raises:
+            GoneError: what came after that version is no longer known, or that version is not of this store.
+            UnavailableError: the database is away.
+        """
+        return self._feed.watch(group, kind, after)
+
+
+def _is(key: Key) -> ColumnElement[bool]:
+    return and_(*(OBJECTS.c[name] == value for name, value in _columns(key).items()))
+
+
+def _columns(key: Key) -> dict[str, str]:
+    return {"api_group": key.group, "kind": key.kind, "namespace": key.namespace, "name": key.name}
+
+
+def _check(key: Key, row: Row[Any, Any] | None, expected: int | None) -> None:
+    found = row[0] if row else 0
+    if expected is not None and expected != found:
+        words = "exists already" if expected == 0 else f"is of version {found}, not {expected}" if found else "is not there any more"
+        message = f'{key.kind} "{key.namespace}/{key.name}" {words}'
+        raise ConflictError(message)
+
+
+def _versioned(object_: Mapping[str, object], version: int) -> dict[str, object]:
+    metadata = object_.get("metadata")
+    return {**object_, "metadata": {**(metadata if isinstance(metadata, Mapping) else {}), "resourceVersion": str(version)}}

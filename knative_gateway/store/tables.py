@@ -1,0 +1,69 @@
+"""The tables, as the newest migration leaves them. [io]
+
+Documents are JSON in ASCII (escapes for all else): both databases take any text that way. Versions are the store's own count of writes.
+"""
+
+from typing import Final
+
+from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, Table, Text
+
+METADATA: Final = MetaData()
+_COUNT: Final = BigInteger().with_variant(Integer, "sqlite")
+
+COUNTERS: Final = Table(
+    "counters",
+    METADATA,
+    Column("id", Integer, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("trimmed", BigInteger, nullable=False),
+)
+"""One row. `version`: of the last write; whoever holds its lock is the one writer. `trimmed`: changes up to it are forgotten."""
+
+OBJECTS: Final = Table(
+    "objects",
+    METADATA,
+    Column("api_group", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("namespace", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("document", Text, nullable=False),
+)
+
+CHANGES: Final = Table(
+    "changes",
+    METADATA,
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("type", Text, nullable=False),
+    Column("api_group", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Column("previous", Text),
+)
+"""The watch feed. `previous`: the document before; NULL for the first."""
+
+POSITIONS: Final = Table(
+    "positions",
+    METADATA,
+    Column("uid", Text, primary_key=True),
+    Column("log_partition", Integer, primary_key=True, autoincrement=False),
+    Column("log_offset", Text, nullable=False),
+)
+
+FAILURES: Final = Table(
+    "failures",
+    METADATA,
+    Column("id", _COUNT, primary_key=True, autoincrement=True),
+    Column("uid", Text, nullable=False),
+    Column("document", Text, nullable=False),
+    Index("failures_of", "uid", "id"),
+)
+
+SCHEMA: Final = Table(
+    "schema_version",
+    MetaData(),
+    Column("version", Integer, primary_key=True, autoincrement=False),
+)
+"""The migrations that were carried out; made before all of them."""

@@ -1,0 +1,91 @@
+"""A PostgreSQL server of the tests' own, from Debian's package `postgresql`: in a directory and on a socket that go with it.
+
+Skipped with the reason where there is none. `fsync` is off: the tests are about what is visible to whom, not about power failures.
+"""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+_SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    "autovacuum": "off",
+}
+
+
+def binaries() -> Path | None:
+    """Where `initdb` and `postgres` are."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    return next((place for place in places if (place / "initdb").exists() and (place / "postgres").exists()), None)
+
+
+def other_user() -> str | None:
+    """Root may not run it."""
+    if os.geteuid():
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in ("postgres", "nobody") if name in known)
+
+
+@contextmanager
+def server() -> Iterator[Path]:
+    """The directory of the socket of a running server; its superuser is `tester`."""
+    place = binaries()
+    if place is None:
+        pytest.skip("needs a PostgreSQL server: apt-get install postgresql")
+    user = other_user()
+    root = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
+    try:
+        if user:
+            shutil.chown(root, user)
+        data = root / "data"
+        made = subprocess.run(
+            [place / "initdb", "-D", data, "-U", "tester", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8"],
+            user=user,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=root,
+        )
+        assert made.returncode == 0, made.stderr
+        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        with (root / "log").open("w") as log:
+            process = subprocess.Popen([place / "postgres", "-D", data, "-k", root, *settings], user=user, stdout=log, stderr=log, cwd=root)
+        try:
+            _wait(process, root)
+            yield root
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _wait(process: "subprocess.Popen[bytes]", root: Path) -> None:
+    """Until it says that it is ready: it says so in its own file."""
+    pid_file = root / "data" / "postmaster.pid"
+    for _ in range(600):
+        if process.poll() is not None:
+            pytest.fail(f"PostgreSQL ended: {(root / 'log').read_text()}")
+        if pid_file.exists() and "ready" in pid_file.read_text():
+            return
+        try:
+            process.wait(0.05)
+        except subprocess.TimeoutExpired:
+            continue
+    pytest.fail("PostgreSQL does not start")

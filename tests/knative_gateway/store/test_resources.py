@@ -1,0 +1,90 @@
+"""Objects: writes by compare-and-set, versions in order, lists of one moment. Each on SQLite and on PostgreSQL."""
+
+import asyncio
+
+import pytest
+
+from knative_gateway.errors import ConflictError
+from knative_gateway.ports import Key
+from knative_gateway.store import Store
+
+TRIGGERS = ("eventing.knative.dev", "Trigger")
+
+
+def key(name: str, namespace: str = "default", kind: str = "Trigger") -> Key:
+    return Key("eventing.knative.dev", kind, namespace, name)
+
+
+def made(name: str, **more: object) -> dict[str, object]:
+    return {"kind": "Trigger", "metadata": {"name": name, "namespace": "default"}, **more}
+
+
+def version(object_: object) -> int:
+    assert isinstance(object_, dict)
+    return int(object_["metadata"]["resourceVersion"])
+
+
+async def test_what_was_written_is_read_again_with_its_version(store: Store) -> None:
+    strange = made("a", spec={"text": "\ud800 \x00 \u2028 ü 🌍", "number": 1.5, "large": 2**63, "none": None, "list": [1, "a"]})
+    stored = await store.resources.write(key("a"), strange, expected_version=0)
+    assert stored == await store.resources.get(key("a"))
+    assert stored is not None
+    assert stored["spec"] == strange["spec"]
+    assert version(stored) == 2, "the first list is of version 1: 0 means any"
+    assert await store.resources.get(key("b")) is None
+
+
+async def test_versions_rise_over_all_kinds(store: Store) -> None:
+    written = [await store.resources.write(key("a", kind=kind), made("a"), expected_version=0) for kind in ("Trigger", "Broker", "Other")]
+    assert [version(each) for each in written] == [2, 3, 4]
+    listed, objects = await store.resources.list(*TRIGGERS)
+    assert listed == 4
+    assert [version(each) for each in objects] == [2]
+
+
+async def test_a_list_is_sorted_and_may_be_of_one_namespace(store: Store) -> None:
+    for namespace, name in [("b", "Z"), ("b", "a"), ("a", "b"), ("a", "a-b"), ("a", "a.b")]:
+        await store.resources.write(key(name, namespace), {"at": [namespace, name]}, expected_version=None)
+    _, everything = await store.resources.list(*TRIGGERS)
+    assert [each["at"] for each in everything] == [["a", "a-b"], ["a", "a.b"], ["a", "b"], ["b", "Z"], ["b", "a"]]
+    _, some = await store.resources.list(*TRIGGERS, namespace="b")
+    assert [each["at"] for each in some] == [["b", "Z"], ["b", "a"]]
+
+
+@pytest.mark.parametrize("expected", [1, 2, 7])
+async def test_what_is_not_there_is_not_of_any_version(store: Store, expected: int) -> None:
+    with pytest.raises(ConflictError, match="not there"):
+        await store.resources.write(key("a"), made("a"), expected_version=expected)
+    with pytest.raises(ConflictError, match="not there"):
+        await store.resources.write(key("a"), None, expected_version=expected)
+
+
+async def test_a_write_on_another_version_is_refused_and_changes_nothing(store: Store) -> None:
+    first = await store.resources.write(key("a"), made("a", spec=1), expected_version=0)
+    with pytest.raises(ConflictError, match="exists already"):
+        await store.resources.write(key("a"), made("a"), expected_version=0)
+    second = await store.resources.write(key("a"), made("a", spec=2), expected_version=version(first))
+    for object_ in (made("a"), None):
+        with pytest.raises(ConflictError, match="is of version 3, not 2"):
+            await store.resources.write(key("a"), object_, expected_version=version(first))
+    assert await store.resources.get(key("a")) == second
+    assert (await store.resources.list(*TRIGGERS))[0] == 3, "a refused write takes no version"
+
+
+async def test_what_is_deleted_comes_back_once_more_with_a_version_of_its_own(store: Store) -> None:
+    stored = await store.resources.write(key("a"), made("a", spec=1), expected_version=None)
+    gone = await store.resources.write(key("a"), None, expected_version=version(stored))
+    assert gone is not None
+    assert (gone["spec"], version(gone)) == (1, 3)
+    assert await store.resources.get(key("a")) is None
+    assert await store.resources.write(key("a"), None, expected_version=None) is None
+    assert (await store.resources.list(*TRIGGERS))[0] == 3, "deleting nothing takes no version"
+
+
+async def test_of_writers_that_saw_the_same_one_wins(store: Store) -> None:
+    await store.resources.write(key("a"), made("a"), expected_version=0)
+    results = await asyncio.gather(
+        *(store.resources.write(key("a"), made("a", spec=number), expected_version=2) for number in range(8)), return_exceptions=True
+    )
+    assert sum(isinstance(each, ConflictError) for each in results) == 7
+    assert sum(isinstance(each, dict) for each in results) == 1
