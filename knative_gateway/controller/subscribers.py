@@ -59,13 +59,13 @@ def trigger(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
     added = _added("SubscriptionReady", subscriber, parent, state)
     status = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
-    conditions = (
+    conditions = (  # causes before their consequence: the first that is False speaks for Ready
         _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"there is no Broker {broker.namespace}/{broker.name}"),
-        added,
-        is_true("DependencyReady", "NoDependency"),
         _resolution("SubscriberResolved", {"subscriber": url}),
         delivery.condition,
+        is_true("DependencyReady", "NoDependency"),
         OIDC,
+        added,
     )
     return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
 
@@ -93,7 +93,7 @@ def subscription(key: Key, object_: Object, parents: Mapping[Key, Parent], addre
     references = _resolution("ReferencesResolved", urls)
     if references.status == TRUE and delivery.condition.status == FALSE:
         references = is_false("ReferencesResolved", delivery.condition.reason, f"deadLetterSink: {delivery.condition.message}")
-    conditions = (references, added, channel_ready, OIDC)
+    conditions = (references, channel_ready, OIDC, added)
     status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
     return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
 

@@ -1,0 +1,193 @@
+"""Laws of reconciling, whatever the objects are. What the specification demands: test_sources.py, test_subscribers.py."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from knative_gateway.controller.plan import Figures
+from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.ports import Failure, Key
+from knative_gateway.resources.objects import at, child, entries, number, text
+from tests.knative_gateway.controller.world import World, addressable, broker, channel, made, ref, service, subscription, trigger
+
+DESTINATIONS = st.sampled_from(
+    [
+        {"uri": "http://there/"},
+        ref("s"),
+        {**ref("s"), "uri": "/p"},
+        ref("k", api_version="serving.knative.dev/v1"),
+        ref("b", "Broker", "eventing.knative.dev/v1"),
+        ref("c", "Channel", "messaging.knative.dev/v1"),
+        ref("none"),
+    ]
+)
+DELIVERIES = st.none() | st.builds(lambda sink, retry: {"deadLetterSink": sink, "retry": retry}, DESTINATIONS, st.integers(0, 3))
+NAMES = st.sampled_from("bc")
+
+
+def spec(delivery: object) -> dict[str, object]:
+    return {} if delivery is None else {"delivery": delivery}
+
+
+OBJECTS = st.one_of(
+    st.builds(lambda name, delivery: broker(name, spec(delivery)), NAMES, DELIVERIES),
+    st.builds(lambda name, to, of, delivery: trigger(f"t{name}", to=to, of=of, **spec(delivery)), NAMES, DESTINATIONS, NAMES, DELIVERIES),
+    st.builds(
+        lambda name, kind, delivery: channel(name, spec(delivery), kind=kind),
+        NAMES,
+        st.sampled_from(["Channel", "InMemoryChannel"]),
+        DELIVERIES,
+    ),
+    st.builds(
+        lambda name, of, kind, where, to, delivery: subscription(f"s{name}", of=of, kind=kind, **{where: to}, **spec(delivery)),
+        NAMES,
+        NAMES,
+        st.sampled_from(["Channel", "InMemoryChannel", "Broker"]),
+        st.sampled_from(["subscriber", "reply"]),
+        DESTINATIONS,
+        DELIVERIES,
+    ),
+    st.just(service("s")),
+    st.sampled_from([addressable("k"), addressable("k", "http://k/")]),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(OBJECTS, max_size=9), st.data())
+def test_whatever_there_is_comes_to_rest_and_only_what_is_served_is_ready(objects: list[dict[str, object]], data: st.DataObject) -> None:
+    world = World()
+    for object_ in objects:
+        kind, name = text(object_, "kind"), text(object_, "metadata", "name")
+        if not any((key.kind, key.name) == (kind, name) for key in world.objects):
+            world.send(object_)
+    world.settle()
+    if world.objects and data.draw(st.booleans()):
+        world.delete(data.draw(st.sampled_from(sorted(world.objects, key=str))))
+        world.settle()
+    served = {each.uid for route in world.routes.by_path.values() for each in route.subscribers}
+    for key in world.objects:
+        if key.kind in {"Trigger", "Subscription"}:
+            uid = text(world.objects[key], "metadata", "uid")
+            assert (world.ready(key)[0] != "True") or uid in served
+        if key.kind in {"Broker", "Trigger", "Channel", "InMemoryChannel", "Subscription"}:
+            assert world.status(key)["observedGeneration"] == at(world.objects[key], "metadata", "generation")
+            assert world.ready(key)[0] in {"True", "False"}
+
+
+@given(st.lists(OBJECTS, max_size=6))
+def test_the_same_input_gives_the_same_plan(objects: list[dict[str, object]]) -> None:
+    world = World()
+    for index, object_ in enumerate(objects):
+        world.send({**object_, "metadata": {**child(object_, "metadata"), "name": f"x{index}"}})
+    plans = [
+        reconcile(dict(order), world.state, world.settings, previous=world.routes, now_ms=world.now_ms)
+        for order in (world.objects.items(), reversed(world.objects.items()))
+    ]
+    assert plans[0].writes == plans[1].writes
+    assert plans[0].routes == plans[1].routes
+
+
+def test_routes_that_did_not_change_keep_their_version() -> None:
+    world = World()
+    world.send(broker())
+    first = world.settle().routes
+    key = world.send(trigger())
+    second = world.settle().routes
+    world.patch(key, {"metadata": {"labels": {"a": "b"}}})
+    assert (first.version, second.version, world.settle().routes) == (1, 2, second)
+
+
+def test_a_rest_writes_nothing() -> None:
+    world = World()
+    world.send(broker())
+    world.send(trigger())
+    world.settle()
+    world.now_ms += 60_000
+    assert world.step().writes == {}
+
+
+def test_times_of_transition_are_those_of_the_change() -> None:
+    """Section "Error Signalling"."""
+    world = World()
+    world.send(broker())
+    key = world.send(trigger(to=ref("s")))
+    world.settle()
+    world.now_ms += 60_000
+    world.send(service("s"))
+    world.settle()
+    times = {text(each, "type"): text(each, "lastTransitionTime") for each in entries(world.status(key), "conditions")}
+    assert times["Ready"] == times["SubscriberResolved"] == "2023-11-14T22:14:20Z"
+    assert times["BrokerReady"] == "2023-11-14T22:13:20Z"
+
+
+def test_what_happened_is_told_once_with_its_reason() -> None:
+    world = World()
+    world.send(broker())
+    world.send(trigger(to=ref("s")))
+    world.settle()
+    world.send(service("s"))
+    world.settle()
+    told = [(each.type, each.reason) for plan in world.plans for each in plan.happenings if text(each.about, "kind") == "Trigger"]
+    assert told == [("Warning", "NotFound"), ("Normal", "TriggerReady")]
+
+
+def test_what_the_data_plane_counted_is_in_status() -> None:
+    world = World()
+    world.send(broker())
+    key = world.send(trigger())
+    world.settle()
+    failure = Failure(world.now_ms, "id", "source", 0, "0001", 2, 500, "status 500", "no")
+    unanswered = replace(failure, code=None, body="")
+    uid = text(world.objects[key], "metadata", "uid")
+    world.state = replace(world.state, figures={uid: Figures({"delivered": 3}, [failure, *[unanswered] * 20])})
+    world.settle()
+    assert world.status(key)["deliveries"] == {"delivered": 3}
+    history = entries(world.status(key), "history")
+    assert len(history) == 10
+    assert history[0] == {
+        "time": "2023-11-14T22:13:20Z",
+        "eventId": "id",
+        "eventSource": "source",
+        "partition": 0,
+        "offset": "0001",
+        "attempt": 2,
+        "reason": "status 500",
+        "code": 500,
+        "body": "no",
+    }
+    assert "code" not in child(history[1])
+    world.state = replace(world.state, figures={})
+    assert world.step().writes == {}, "what was counted stays until it is counted anew"
+
+
+def test_a_definition_that_is_stored_is_served() -> None:
+    world = World()
+    names = {"kind": "Service", "plural": "services"}
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    declared = {"group": "serving.knative.dev", "scope": "Namespaced", "names": names, "versions": versions}
+    key = world.send(made("apiextensions.k8s.io/v1", "CustomResourceDefinition", "services.serving.knative.dev", declared), namespace="")
+    world.settle()
+    assert world.conditions(key)["Established"] == "True"
+    assert world.status(key)["storedVersions"] == ["v1"]
+
+
+def test_a_channel_s_list_counts_its_generation_in_the_same_write() -> None:
+    """Sections "Channel": observedGeneration and conditions MUST be updated in the same transaction."""
+    world = World()
+    key = world.send(channel())
+    world.settle()
+    world.send(subscription())
+    for _ in range(4):
+        plan = world.step()
+        if key in plan.writes:
+            new = plan.writes[key]
+            assert number(new, "status", "observedGeneration") == number(new, "metadata", "generation")
+    assert number(world.objects[key], "metadata", "generation") == 2
+
+
+def test_objects_of_other_kinds_are_left_alone() -> None:
+    world = World()
+    world.send(service("s"))
+    world.objects[Key("x", "Y", "n", "z")] = {"kind": "Y"}
+    assert world.step().writes == {}
