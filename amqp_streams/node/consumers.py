@@ -92,7 +92,7 @@ class Consumers:
         require_here(log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index)
         course = _Course(request, log, asked, source_filters(request.filters))
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
-        if request.durable:
+        if request.durable or (claim is not None and claim.group):  # who keeps no place could still take a partition away
             self.places.check(request, log, None if claim is None else claim.group)
         self._steal(request, now_ms)
         if claim is None:

@@ -230,6 +230,15 @@ def test_a_place_is_its_users(bench: Bench) -> None:
     assert bench.consume(durable(user="ann"))
 
 
+def test_another_user_takes_no_partition_of_a_group_that_keeps_its_place(bench: Bench) -> None:
+    """Not even without a place of its own: with a high epoch it could shut the group's user out."""
+    bench.detach(bench.consume(member(partition=0, durable=True, user="ann")))
+    for claim in (member(user="bob"), member(partition=0, user=None)):
+        assert bench.refusal(claim).condition == names.UNAUTHORIZED_ACCESS
+    assert bench.consume(member(partition=0, user="ann"))
+    assert bench.consume(member(group="others", partition=0, user="bob"))
+
+
 def test_a_link_attached_again_takes_the_place_with_it(bench: Bench) -> None:
     """AMQP 2.6.1: the old endpoint's settlements count no more, so what it has unsettled comes to the new one."""
     old = bench.consume(durable(filters=EARLIEST))

@@ -145,8 +145,8 @@ def waits(room: Room, log: str) -> Outcome:
     """Both partitions of the group have links: who may wait for one waits."""
     holder = EnginePair(room.node, login=Login("everybody"))
     for partition in (0, 1):
-        holder.receiver("temps", group="billing", partition=partition)
-    link = room.peer.receiver(log, group="billing")
+        holder.receiver("temps", group="billing-2", partition=partition)
+    link = room.peer.receiver(log, group="billing-2")
     return Outcome(allowed=True) if link.pending else link_outcome(link)
 
 
@@ -226,9 +226,11 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "relay": (attach.Relaying, relays, SENDERS),
     "read": (attach.Consuming, reads(credit=1, filters=filter_of("@earliest")), READERS),
     "read a partition": (attach.Consuming, reads(partition=1), READERS),
-    "read in a group": (attach.Consuming, reads(group="billing"), MEMBERS),
+    "read in a group": (attach.Consuming, reads(group="billing-2"), MEMBERS),
     "read in another group": (attach.Consuming, reads(group="audit"), READERS),
-    "claim a partition of a group": (attach.Consuming, reads(group="billing", partition=0, epoch=5), MEMBERS),
+    "claim a partition of a group": (attach.Consuming, reads(group="billing-2", partition=0, epoch=5), MEMBERS),
+    "read in a group that keeps its place": (attach.Consuming, reads(group="billing"), frozenset({"member"})),
+    "claim a partition of such a group": (attach.Consuming, reads(group="billing", partition=0, epoch=5), frozenset({"member"})),
     "share the place of a group": (attach.Consuming, reads(group="billing", durable=True, name="share"), frozenset({"member"})),
     "keep a place": (attach.Consuming, reads(durable=True, name="own"), READERS),
     "resume the place of a reader": (attach.Consuming, takes_over, frozenset({"reader"})),
