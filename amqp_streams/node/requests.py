@@ -29,6 +29,8 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
         if operation is None:
             description = f"operation {request.operation[:64]!r} is unknown: {', '.join(operations)}"
             raise RequestError(management.NOT_IMPLEMENTED, description)
+        if not request.well_formed:
+            raise RequestError(management.BAD_REQUEST, "the body is a map in an amqp-value section, or missing")
         return operation(request)
     except RequestError as error:
         return error.answer

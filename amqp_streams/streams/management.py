@@ -40,7 +40,7 @@ class Request:
     """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id.
 
     `permissions`: of whoever asks; the node fills them in. `log`: the one that a cursor or a group is of, from the application properties
-    or the body.
+    or the body. `well_formed`: the body is a map, or missing.
     """
 
     operation: str
@@ -51,6 +51,7 @@ class Request:
     correlation: Value
     permissions: Permissions = EVERYTHING
     log: str = ""
+    well_formed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def parse_request(message: bytes) -> Request:
         reply_to=reply_to if isinstance(reply_to, str) else None,
         correlation=_field(fields, _MESSAGE_ID) if correlation is None else correlation,
         log=_text(named, names.INFO_LOG) or _text(body, names.INFO_LOG),
+        well_formed=value is None or isinstance(value, dict),
     )
 
 
@@ -163,7 +165,7 @@ def _field(fields: list[Value], index: int) -> Value:
 
 def _text(named: Mapping[Value, Value], key: str) -> str:
     value = named.get(key)
-    return value if isinstance(value, str) else ""
+    return "" if value is None else str(value)
 
 
 __all__ = [

@@ -1,5 +1,7 @@
 """Requests carried out by their types and operations."""
 
+from dataclasses import replace
+
 import pytest
 
 from amqp_streams import names
@@ -35,3 +37,10 @@ def test_unknown_types_and_operations_are_told_which_are_known() -> None:
     unknown = carry_out(types, request(type_="queue" * 50))
     assert unknown.status == 501
     assert unknown.description.endswith(f"is unknown: '{names.LOG_TYPE}', 't'")
+
+
+def test_a_body_that_is_no_map_is_not_taken_for_an_empty_one() -> None:
+    """Whoever sends settings as a list is not to be told that they are in force."""
+    types = {"t": {"UPDATE": lambda _request: Answer(200, "updated")}}
+    assert carry_out(types, replace(request("UPDATE"), well_formed=False)).status == 400
+    assert carry_out(types, request("UPDATE")).status == 200

@@ -46,8 +46,9 @@ def test_operations_are_read_in_any_case() -> None:
     assert parse_request(message(operation="query")).operation == "QUERY"
 
 
-def test_what_is_missing_or_of_another_type_is_empty() -> None:
-    assert parse_request(message("no map", reply_to=None, operation=7)) == Request("", "", "", {}, None, "request-1")
+def test_what_is_missing_is_empty_and_what_is_of_another_type_is_not_taken_for_missing() -> None:
+    strange = parse_request(message("no map", reply_to=None, operation=7))
+    assert strange == Request("7", "", "", {}, None, "request-1", well_formed=False)
     assert parse_request(b"\x00\x53\x75\xa0\x00") == Request("", "", "", {}, None, None)
 
 
