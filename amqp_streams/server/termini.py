@@ -112,7 +112,10 @@ def _answer_settle_modes(link: Pointer, *, consumer: bool) -> None:
 
 
 def _map(data: Pointer, field: str) -> Mapping[str, Value]:
-    value = read_data(data)
+    try:
+        value = read_data(data)
+    except PeerError as error:
+        raise PeerError(error.condition, f"{field}: {error.description}", {"field": field}) from error
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -139,6 +139,18 @@ def test_a_malformed_filter_is_named_in_the_errors_info() -> None:
     assert error.value[2] == {"field": "filter", "filter": "mine", "position": "1"}
 
 
+def test_filters_nested_beyond_what_is_read_are_refused_as_filters() -> None:
+    """Operators are told of refused filters (`filter_refused`), this one among them."""
+    group = proton.Described(proton.ulong(0x110), None)
+    for _ in range(20):
+        group = proton.Described(proton.ulong(0x102), [group])
+    receiver = EnginePair(InMemoryNode({"temps": 1})).receiver("temps", filters={proton.symbol("deep"): group})
+    assert receiver.refused == names.DECODE_ERROR
+    condition = receiver.link.remote_condition
+    assert condition.description.startswith("filter: a value at byte")
+    assert condition.info == {"field": "filter"}
+
+
 def test_filters_are_bounded_in_size() -> None:
     peer = ScriptedPeer(InMemoryNode({"temps": 1}, limits=Limits(filter_bytes=256)))
     peer.open()
