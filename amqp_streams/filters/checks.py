@@ -84,7 +84,7 @@ def check_subset(given: Sequence[Token] | Predicate) -> None:
         case Holds(of=Constant(value=bool())):
             pass
         case _:
-            raise _beyond("anything but comparisons, AND, OR, TRUE and FALSE", given.position)
+            raise _beyond("conditions other than comparisons, AND, OR, TRUE and FALSE", given.position)
 
 
 def _check_subset_expression(expression: Expression) -> None:
