@@ -241,17 +241,18 @@ class Node:
 
     # -- events out
 
-    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None = None) -> Run | Passed | None:
+    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
         """The next records for a consumer, or what its filters passed over; None: it has all, and is woken when there is more.
 
         What a link that `keeps` its place is given counts as unsettled from here on. `now_ms`: the wall clock. A `stopped` one gets None.
+        `bytes_max`: see `Reader.take`.
 
         Raises:
             PeerError: the records there are damaged, or the disk fails; the link has to close.
         """
         if consumer.stopped:
             return None
-        run = self._consumers.reading.next_run(consumer, count_max, now_ms)
+        run = self._consumers.reading.next_run(consumer, count_max, now_ms, bytes_max)
         if consumer.place is not None and run is not None:
             self._consumers.places.taken(consumer, run if isinstance(run, Run) else None)
         return run

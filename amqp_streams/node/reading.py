@@ -16,10 +16,10 @@ class Reading:
     def __init__(self) -> None:
         self._waiting: dict[Partition, set[Consuming]] = {}
 
-    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None) -> Run | Passed | None:
+    def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None) -> Run | Passed | None:
         """See `Node.next_run`; a consumer that has all is woken when there is more."""
         try:
-            run = consumer.reader.take(count_max, now_ms)
+            run = consumer.reader.take(count_max, now_ms, bytes_max)
         except StorageError as error:
             raise storage_refusal(error) from error
         if run is None:

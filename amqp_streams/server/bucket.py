@@ -102,8 +102,13 @@ class Throttle:
         return self._messages(link, self.rate * WINDOW_MS // 1000 // len(self._members))
 
     def deliveries(self, link: Throttled) -> int:
-        """How many messages a consumer may be sent now; 0: none, it is told to go on."""
+        """How many messages a consumer may be sent now, if they are like those before; 0: none, it is told to go on."""
         return self._messages(link, self._bucket.capacity)
+
+    def room(self, link: Throttled) -> int:
+        """How many bytes these `deliveries` may have, whatever those before were like."""
+        member = self._member(link)
+        return member.balance if member.has_turn else self._bucket.level(self._clock_ms())
 
     def spend(self, link: Throttled, messages: int, size: int) -> None:
         """A link got or sent so many messages, `size` bytes in all."""

@@ -119,18 +119,19 @@ class ConsumerLink(Link[Consuming]):
             if room <= 0:
                 self.owner.stall(self)
                 return
-            throttle = self.owner.account.bytes_out
+            throttle, bytes_max = self.owner.account.bytes_out, None
             if throttle is not None:
                 room = min(room, throttle.deliveries(self))
                 if not room:
                     return
+                bytes_max = throttle.room(self)
             if self.again:
                 self._redeliver(self.again.popleft())
                 continue
             if budget <= 0:
                 self.service.pump_later(self)
                 return
-            run = node.next_run(self.grant, min(credit, room, budget), self.service.now_ms())
+            run = node.next_run(self.grant, min(credit, room, budget), self.service.now_ms(), bytes_max)
             if isinstance(run, Passed):
                 budget -= PASSED_COST
                 if self.keeps:

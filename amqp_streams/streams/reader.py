@@ -6,8 +6,9 @@ rejects everything moves on without holding others up.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, takewhile
 from typing import Final
 
 from amqp_streams.filters import Compiled
@@ -67,7 +68,7 @@ class _Cursor:
         self.finished = False
         """No record from here on can pass."""
 
-    def run(self, count_max: int, now_ms: int | None) -> Run | Passed | None:
+    def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | None:
         """The next records; what was passed over instead; or None when all that is durable was read."""
         if self.finished and not self.chosen:
             return None
@@ -82,6 +83,8 @@ class _Cursor:
         start = self.position - chunk.base
         if self.filters is None:
             count = min(count_max, len(chunk) - start)
+            if bytes_max is not None:
+                count = _fitting(chunk.messages[start : start + count], bytes_max)
             self.position = chunk.base + start + count
             return self._told(chunk, start, count)
         if not self.chosen:
@@ -89,7 +92,7 @@ class _Cursor:
             if not self.chosen:
                 self.position = self.judged
                 return Passed(passed)
-        return self._next_chosen(chunk, count_max)
+        return self._next_chosen(chunk, count_max, bytes_max)
 
     def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
         """Let the filters choose among the next records of the chunk; returns how many were looked at."""
@@ -115,9 +118,11 @@ class _Cursor:
             self.filters = None  # offsets rise and timestamps never fall: from the first that passes on, all do
         return end - start
 
-    def _next_chosen(self, chunk: Chunk, count_max: int) -> Run:
+    def _next_chosen(self, chunk: Chunk, count_max: int, bytes_max: int | None) -> Run:
         """The first chosen records that are neighbours."""
         first = self.chosen.popleft()
+        if bytes_max is not None:
+            count_max = _fitting(chunk.messages[first : first + count_max], bytes_max)
         count = 1
         while count < count_max and self.chosen and self.chosen[0] == first + count:
             self.chosen.popleft()
@@ -142,6 +147,12 @@ class _Cursor:
     def behind(self) -> bool:
         """There is something to read: retention may have removed all that there was."""
         return not self.finished and max(self.position, self.partition.start) < self.partition.end
+
+
+def _fitting(messages: Sequence[bytes], bytes_max: int) -> int:
+    """How many of these messages, from the first, have so many bytes together; at least one."""
+    sizes = accumulate(map(len, messages))
+    return max(1, sum(1 for _ in takewhile(lambda size: size <= bytes_max, sizes)))
 
 
 class Reader:
@@ -172,10 +183,11 @@ class Reader:
         for cursor in self._cursors.values():
             cursor.read_bytes = read_bytes
 
-    def take(self, count_max: int, now_ms: int | None = None) -> Run | Passed | None:
+    def take(self, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
         """The next run of at most `count_max` records, taking the partitions in turn; None when there is nothing more yet.
 
         `Passed` instead of a run: filters let none of some records through, ask again. `now_ms` is what UTC() in a filter means.
+        `bytes_max`: what the messages of the run may have together; one comes in any case.
 
         Raises:
             CorruptionError, StorageError: from the store; the reader stays where it is.
@@ -183,7 +195,7 @@ class Reader:
         turn = count_max if len(self._cursors) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
             cursor = self._ready[0]
-            run = cursor.run(turn, now_ms)
+            run = cursor.run(turn, now_ms, bytes_max)
             if run is None:
                 self._ready.popleft()
                 continue

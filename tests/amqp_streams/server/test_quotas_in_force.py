@@ -137,6 +137,25 @@ def test_consumers_of_one_user_get_the_rate_together_and_others_theirs() -> None
     assert all(order == sorted(order) for order in orders)
 
 
+@pytest.mark.parametrize(
+    "filters", [filter_of("@earliest"), {proton.symbol("sql"): proton.Described(proton.ulong(0x120), "TRUE OR x = 1")}]
+)
+def test_large_events_behind_small_ones_are_held_back_as_well(filters: dict[object, object]) -> None:
+    """How large events were says nothing of those that come."""
+    here = node(alice=Quota(bytes_out=RATE))
+    loader = pair(here, None)
+    link = loader.sender("temps")
+    for size in [1] * 20 + [10_000] * 100:
+        link.send(proton.Message(body=b"x" * size))
+    here.run()
+    reader = pair(here, "alice").receiver("temps", credit=5000, filters=filters)
+    assert 20 < len(reader.arrived) < 20 + 12
+    here.advance(5_000)
+    assert len(reader.arrived) < 20 + 65
+    here.advance(10_000)
+    assert len(reader.arrived) == 120
+
+
 def test_a_reader_that_drains_while_it_waits_is_answered_in_the_end() -> None:
     here = node(alice=Quota(bytes_out=RATE))
     link = (loader := pair(here, None)).sender("temps")

@@ -14,7 +14,7 @@ from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
-from tests.amqp_streams.streams.conftest import NOW, Append
+from tests.amqp_streams.streams.conftest import DATA, NOW, Append
 
 Place = tuple[int, int]
 
@@ -181,6 +181,19 @@ def test_a_reader_that_retention_left_nothing_waits_for_more(store: MemoryStore,
     run = reader.take(10)
     assert isinstance(run, Run)
     assert (run.first, run.skipped) == (3, 2)
+
+
+@pytest.mark.parametrize("filters", [None, sql("TRUE OR x = 1"), later_than(0)])
+def test_a_run_has_no_more_bytes_than_asked_for_but_one_message(store: MemoryStore, log: StoredLog, filters: Compiled | None) -> None:
+    messages = [DATA + bytes((size,)) + b"x" * size for size in (1, 2, 30, 1, 1, 40)]
+    log.partitions[0].append(messages, bytes(len(messages)), NOW)
+    store.commit()
+    reader = from_start(log, filters)
+    runs = []
+    while run := reader.take(10, None, 13):
+        if isinstance(run, Run):
+            runs.append(run.count)
+    assert runs == [2, 1, 2, 1]
 
 
 def test_a_failed_read_leaves_the_reader_where_it_is(
