@@ -1,0 +1,95 @@
+"""docs/knative.md says what the gateway does: names, limits and defaults in it are those of the code."""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from knative_gateway.controller import log_settings
+from knative_gateway.controller.plan import Settings
+from knative_gateway.delivery.backoff import RETRY_AFTER_MAX_MS, WAIT_MAX_MS
+from knative_gateway.delivery.congestion import LIMIT_MAX
+from knative_gateway.delivery.dead_letter import (
+    DATA_CHARACTERS_MAX,
+    ERROR_CODE,
+    ERROR_DATA,
+    ERROR_DESTINATION,
+    REASON,
+    RETRY,
+    SUBSCRIBER_URI,
+)
+from knative_gateway.delivery.outcome import RETRIED
+from knative_gateway.delivery.ttl import TTL_DEFAULT
+from knative_gateway.ingress.app import IngressLimits
+from knative_gateway.resources import extensions
+from knative_gateway.resources.kinds import BUILT_IN
+from knative_gateway.resources.schemas import DELIVERY, FILTERS
+from knative_gateway.resources.validation import NAME_CHARACTERS_MAX, check_object
+
+TEXT: Final = (Path(__file__).parent.parent / "docs" / "knative.md").read_text()
+
+
+def section(title: str) -> str:
+    """One section's text."""
+    return TEXT.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def first_cells(title: str) -> list[str]:
+    """What the tables of a section are about."""
+    rows = re.findall(r"^\| (.+?) \|", section(title), re.MULTILINE)
+    return [name for row in rows for name in re.findall("`([^`]+)`", row)]
+
+
+def test_every_annotation_is_told_and_none_is_made_up() -> None:
+    known = {value for name, value in vars(extensions).items() if name.isupper() and isinstance(value, str) and "/" in value}
+    assert set(first_cells("Annotations")) == known - {extensions.PREFIX}
+
+
+def test_every_field_of_a_delivery_is_told() -> None:
+    fields = DELIVERY["properties"]
+    assert isinstance(fields, dict)
+    assert set(fields) <= set(first_cells("Delivery"))
+
+
+def test_every_filter_is_told() -> None:
+    items = FILTERS["items"]
+    assert isinstance(items, dict)
+    told = section("Resources")
+    assert [dialect for dialect in items["properties"] if dialect != "sql" and dialect not in told] == []
+
+
+def test_the_attributes_of_dead_letters_are_told() -> None:
+    assert {ERROR_DESTINATION, ERROR_CODE, ERROR_DATA, SUBSCRIBER_URI, REASON, RETRY} <= set(first_cells("Delivery"))
+
+
+def test_the_answers_that_are_tried_again_are_told() -> None:
+    assert f"| none (refused, reset, timeout), {', '.join(map(str, sorted(RETRIED)))}, 5xx | tried again |" in section("Delivery")
+
+
+def test_the_settings_of_a_log_are_told() -> None:
+    assert log_settings.PARTITIONS_MAX == 1024
+    assert f"fixed once it is made | {Settings('http://x').partitions} |" in section("Resources")
+    assert "| 10 retries, exponential from 0.2 s |" in section("Resources")
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    limits = IngressLimits()
+    table = section("Limits")
+    assert f"| a request's body | {limits.body_bytes >> 20} MiB |" in table
+    assert f"| events of a batch | {limits.batch_events:,} |" in table
+    assert f"| seconds until a body is here | {limits.body_s:.0f} |" in table
+    assert f"| deliveries of one subscriber under way | found out, at most {LIMIT_MAX:,} |" in table
+    assert f"| name of a Broker, Trigger, Channel, Subscription | {NAME_CHARACTERS_MAX} characters |" in table
+    assert f"| one wait between attempts | {WAIT_MAX_MS // 3_600_000} hours |" in table
+    assert f"| {RETRY_AFTER_MAX_MS // 60_000} minutes |" in section("Delivery")
+    assert f"at most {DATA_CHARACTERS_MAX:,} characters" in section("Delivery")
+    assert f"{TTL_DEFAULT} at first" in section("Sending events")
+
+
+def test_the_example_is_valid() -> None:
+    (written,) = re.findall("```yaml\n(.*?)```", TEXT, re.DOTALL)
+    for each in yaml.safe_load_all(written):
+        kind = BUILT_IN.of(each["apiVersion"], each["kind"])
+        assert kind is not None
+        assert check_object(kind, each) == []
