@@ -1,0 +1,68 @@
+"""`knative-gateway serve`: settings in, a running gateway, its exit status out."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from knative_gateway.cli.readiness import announcer
+from knative_gateway.cli.settings import Name, flag_of, gateway_settings, variable_of
+from knative_gateway.config import LogFormat, LogLevel
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Command]:  # noqa: A002  # click's own word for it
+    """A flag for a setting: its variable is told in the help, its value is checked with all others in `settings`."""
+    return click.option(flag_of(name), "__".join(name), help=f"{help}  [{variable_of(name)}]", **more)
+
+
+@click.command(short_help="Run a gateway, and an event log node unless there is one.")
+@_setting("listen", metavar="HOST:PORT", multiple=True, help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:8080]")
+@_setting("state_dir", metavar="DIR", help="Resources, positions, and the embedded node's events.  [default: knative-gateway-state]")
+@_setting("amqp", metavar="URL", help="The event log node to use, amqp://USER:PASSWORD@HOST:PORT; without it one is started.")
+@_setting("amqp_listen", metavar="HOST:PORT", help="Where the started node listens.  [default: 127.0.0.1:0, any port]")
+@_setting(
+    "public_url", metavar="URL", help="How senders reach this gateway: what status.address.url begins with.  [default: where it listens]"
+)
+@_setting("tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP.")
+@_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
+@_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
+@_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    envvar="KNATIVE_GATEWAY_CONFIG",
+    help="Settings from a file; flags and variables win over it.  [KNATIVE_GATEWAY_CONFIG]",
+)
+@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
+@click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
+def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **flags: object) -> int:
+    """Run a gateway until SIGTERM or SIGINT.
+
+    A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
+
+    \b
+      listen = ["0.0.0.0:8080"]
+      public_url = "http://events.example.com"
+      [limits]
+      body = "1MiB"
+
+    \b
+    Examples:
+      knative-gateway serve
+      knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672
+      knative-gateway serve --amqp amqp://127.0.0.1:5672
+    """
+    given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
+    settings = gateway_settings(given, os.environ, config)
+    # Imported when it is known to be needed: it loads the whole server.
+    from knative_gateway import logs, server  # noqa: PLC0415
+
+    logs.configure(settings.log_format, settings.log_level)
+    with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
+        return server.run(settings, ready=ready, reread=partial(gateway_settings, given, os.environ, config))

@@ -1,0 +1,114 @@
+"""The settings of the gateway: frozen, checked when they are made. Pure.
+
+Where they come from is told in cli/settings.py; what each is for, in docs/gateway.md. Durations are seconds, sizes take units ("1MiB").
+"""
+
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
+
+_HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
+_URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
+_AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
+
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+
+
+class Settings(BaseModel):
+    """What all of them have in common."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+
+class Listener(Settings):
+    """An address to listen on."""
+
+    host: str
+    port: int = Field(ge=0, le=65_535)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found = _HOST_PORT.fullmatch(value.strip())
+        if found is None:
+            message = f"{value!r} is no HOST:PORT, such as 127.0.0.1:8080 or [::1]:0"
+            raise ValueError(message)
+        return {"host": found["v6"] or found["host"], "port": int(found["port"])}
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class LogFormat(StrEnum):
+    """How log lines look: for people or for programs."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """The least serious log line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class TlsSettings(Settings):
+    """HTTPS instead of HTTP; both are PEM files, read again on SIGHUP."""
+
+    certificate: Path
+    key: Path
+
+
+class Limits(Settings):
+    """Everything has a limit."""
+
+    body: ByteSize = Field(default=ByteSize(1 << 20), ge=1024, le=64 << 20)
+    batch_events: int = Field(default=1000, ge=1, le=100_000)
+    request: Seconds = 30.0
+    idle: Seconds = 75.0
+    connections: int = Field(default=10_000, ge=1, le=1_000_000)
+    pending_events: int = Field(default=20_000, ge=1, le=1_000_000)
+    pending: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
+    append: Seconds = 5.0
+    drain: Seconds = 20.0
+
+
+class GatewaySettings(Settings):
+    """Everything about a gateway."""
+
+    listen: Annotated[tuple[Listener, ...], BeforeValidator(_as_list)] = Field(
+        default=(Listener(host="127.0.0.1", port=8080),), min_length=1
+    )
+    state_dir: Path = Path("knative-gateway-state")
+    amqp: str | None = None
+    amqp_listen: Listener = Listener(host="127.0.0.1", port=0)
+    public_url: str | None = None
+    tls: TlsSettings | None = None
+    log_format: LogFormat = LogFormat.TEXT
+    log_level: LogLevel = LogLevel.INFO
+    limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        if self.amqp is not None and not _AMQP_URL.fullmatch(self.amqp):
+            message = f"amqp: {self.amqp!r} is no amqp://, amqps://, ws:// or wss:// URL"
+            raise ValueError(message)
+        if self.amqp is not None and "amqp_listen" in self.model_fields_set:
+            message = "amqp and amqp_listen: the one names a node that is there, the other is for the one that is started"
+            raise ValueError(message)
+        if self.public_url is not None and not _URL.fullmatch(self.public_url):
+            message = f"public_url: {self.public_url!r} is no http:// or https:// URL"
+            raise ValueError(message)
+        return self

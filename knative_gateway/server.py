@@ -1,0 +1,195 @@
+"""[io] A whole gateway: the one place where its parts are put together, and the order in which they come up and go down.
+
+Up: the event log node (unless there is one), the store, the data plane, the control plane, the listener, ready. Down (SIGTERM, SIGINT):
+the listener finishes its requests, then everything else in the opposite order, exit 0.
+"""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+import uvloop
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from knative_gateway.appending import AppendLimits
+from knative_gateway.config import GatewaySettings
+from knative_gateway.embedded import EmbeddedNode
+from knative_gateway.errors import ConfigError, GatewayError
+from knative_gateway.event_log import AmqpEventLog
+from knative_gateway.ingress.app import Ingress, IngressLimits
+from knative_gateway.listening import HttpServer, serve_http
+from knative_gateway.ports import Routes
+from knative_gateway.web import Web
+
+MESSAGE_BYTES_MIN: Final = 16 << 20
+ATTRIBUTES_BYTES: Final = 1 << 20
+"""What a message may have beside the body that brought it."""
+CONNECT_S_MAX: Final = 30.0
+
+log = structlog.get_logger("knative_gateway")
+
+Addresses = dict[str, list[str]]
+Ready = Callable[[Addresses], None]
+Reread = Callable[[], GatewaySettings]
+
+
+def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; the exit status. `ready` is given the bound addresses: {"http": [...], "amqp": [...]}.
+
+    `reread` reads the settings again when SIGHUP asks for it.
+
+    Raises:
+        GatewayError: it cannot start, and why.
+    """
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(serve(settings, ready=ready, reread=reread))
+
+
+async def serve(
+    settings: GatewaySettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None, reread: Reread | None = None
+) -> int:
+    """The same on a running loop. `stop` ends it like SIGTERM, and then no signal handlers are set."""
+    loop = asyncio.get_running_loop()
+    stopping = stop or asyncio.Event()
+    gateway = Gateway(settings, reread=reread)
+    handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: gateway.reload}
+    for number, handler in handlers.items():
+        loop.add_signal_handler(number, handler)
+    try:
+        starting = asyncio.create_task(gateway.start())
+        ending = asyncio.create_task(stopping.wait())
+        await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            if ready is not None:
+                ready(gateway.addresses)
+            await ending
+        else:
+            starting.cancel()
+            await asyncio.wait({starting})
+    finally:
+        await gateway.stop()
+        for number in handlers:
+            loop.remove_signal_handler(number)
+    log.info("gateway_stopped")
+    return 0
+
+
+class Gateway:
+    """The parts, plugged together."""
+
+    def __init__(self, settings: GatewaySettings, *, reread: Reread | None = None) -> None:
+        self.settings: Final = settings
+        self.addresses: Final[Addresses] = {}
+        self.registry: Final = CollectorRegistry()
+        self.ingress: Ingress | None = None
+        self.event_log: AmqpEventLog | None = None
+        self.node: EmbeddedNode | None = None
+        self._http: HttpServer | None = None
+        self._reread: Final = reread
+        self._parts: Final = AsyncExitStack()
+        self._up = False
+
+    async def start(self) -> None:
+        """Bring everything up.
+
+        Raises:
+            GatewayError: a part does not come up.
+        """
+        settings = self.settings
+        try:
+            settings.state_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            message = f"state_dir: {settings.state_dir}: {error.strerror}"
+            raise ConfigError(message) from error
+        event_log = await self._start_log()
+        limits = settings.limits
+        self.ingress = Ingress(
+            event_log, limits=IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
+        )
+        self._count()
+        web = Web(self.ingress, self.registry, ready=self._missing)
+        self._http = await serve_http(web, settings.listen, limits=limits, tls=settings.tls)
+        self.addresses["http"] = self._http.addresses
+        gc.collect()
+        gc.freeze()  # what start-up made stays; collections then look at requests only
+        self._up = True
+        log.info("gateway_ready", state_dir=str(settings.state_dir))
+
+    async def stop(self) -> None:
+        """Bring everything down. Safe after a start that failed half-way."""
+        self._up = False
+        if self._http is not None:
+            await self._http.close(self.settings.limits.drain)
+        await self._parts.aclose()
+
+    def use(self, routes: Routes) -> None:
+        """Serve these routes from now on."""
+        assert self.ingress is not None
+        self.ingress.use(routes)
+
+    def reload(self) -> None:
+        """SIGHUP: the certificate is read again; what is broken keeps the old one."""
+        if self._http is None:
+            return
+        try:
+            self._http.reload()
+        except ConfigError as error:
+            log.error("gateway_not_reloaded", reason=str(error))
+        else:
+            log.info("gateway_reloaded", tls=self.settings.tls is not None)
+
+    async def _start_log(self) -> AmqpEventLog:
+        """The node, ours or another's, and what we append to it and read from it with."""
+        settings, limits = self.settings, self.settings.limits
+        url = settings.amqp
+        if url is None:
+            self.node = await self._parts.enter_async_context(
+                EmbeddedNode(
+                    settings.state_dir / "log",
+                    listen=str(settings.amqp_listen),
+                    message_bytes=max(MESSAGE_BYTES_MIN, limits.body + ATTRIBUTES_BYTES),
+                    log_format=settings.log_format,
+                    log_level=settings.log_level,
+                )
+            )
+            url = self.node.url
+            self.addresses["amqp"] = [self.node.address]
+        appends = AppendLimits(events=limits.pending_events, bytes=limits.pending, wait_s=limits.append)
+        self.event_log = await self._parts.enter_async_context(AmqpEventLog(url, limits=appends, drain_s=limits.drain))
+        try:
+            await self.event_log.wait_connected(CONNECT_S_MAX)
+        except GatewayError as error:
+            # Another's node may come later: until then senders are told 503.
+            log.warning("event_log_away", reason=str(error))
+        return self.event_log
+
+    def _missing(self) -> str | None:
+        if not self._up:
+            return "starting or stopping"
+        if self.event_log is None or not self.event_log.connected:
+            return "the event log node is away"
+        return None
+
+    def _count(self) -> None:
+        """What `/metrics` has beside what the parts count themselves."""
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self.registry.register(self)
+        assert self.ingress is not None
+        self.registry.register(self.ingress.figures)
+
+    def collect(self) -> Iterator[Metric]:
+        """The gateway's own figures."""
+        connected = self.event_log is not None and self.event_log.connected
+        yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is there.", float(connected))
+        if self.node is not None:
+            starts = float(self.node.starts)
+            yield CounterMetricFamily("knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts)

@@ -1,0 +1,49 @@
+"""[io] All that the gateway serves over HTTP on one listener, by path: events, health, metrics, the API.
+
+`/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can be.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from knative_gateway.listening import App
+
+EVENTS: Final = ("/broker/", "/channel/")
+
+Ready = Callable[[], str | None]
+"""None when all is well, else what is not, in words."""
+
+
+class Web:
+    """The application. `routes` are the API's."""
+
+    def __init__(self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()) -> None:
+        self._ingress: Final = ingress
+        self._registry: Final = registry
+        self._ready: Final = ready
+        self._rest: Final = Starlette(
+            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics), *routes]
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request."""
+        if scope["path"].startswith(EVENTS):
+            await self._ingress(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+    async def _healthz(self, _request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def _readyz(self, _request: Request) -> Response:
+        missing = self._ready()
+        return PlainTextResponse("ready\n") if missing is None else PlainTextResponse(f"not ready: {missing}\n", status_code=503)
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,63 @@
+"""One name for each setting, and the order of flags, variables, file and defaults."""
+
+from pathlib import Path
+
+import pytest
+
+from knative_gateway.cli.settings import flag_of, gateway_settings, settable, variable_of
+from knative_gateway.errors import ConfigError
+
+
+def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "g.toml"
+    file.write_text('listen = "127.0.0.1:1"\npublic_url = "http://file"\nlog_format = "json"\n[limits]\nbody = "2MiB"\nidle = 5\n')
+    environment = {"KNATIVE_GATEWAY_LISTEN": "127.0.0.1:2,[::1]:3", "KNATIVE_GATEWAY_PUBLIC_URL": "http://variable", "OTHER": "x"}
+    settings = gateway_settings({("public_url",): "http://flag", ("listen",): (), ("amqp",): None}, environment, file)
+    assert [str(one) for one in settings.listen] == ["127.0.0.1:2", "[::1]:3"]
+    assert (settings.public_url, settings.log_format, settings.limits.body, settings.limits.idle) == ("http://flag", "json", 2 << 20, 5)
+
+
+def test_paths_in_the_file_start_at_its_folder(tmp_path: Path) -> None:
+    file = tmp_path / "g.toml"
+    file.write_text('state_dir = "state"\n[tls]\ncertificate = "c.pem"\nkey = "/k.pem"\n')
+    settings = gateway_settings({}, {}, file)
+    assert settings.tls is not None
+    assert (settings.state_dir, settings.tls.certificate, settings.tls.key) == (tmp_path / "state", tmp_path / "c.pem", Path("/k.pem"))
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("listen = 5", "listen"),
+        ('listen = ["x"]', "listen.0 .*g.toml.*: 'x' is no HOST:PORT"),
+        ("[limits]\nbody = 5", "limits.body .*g.toml"),
+        ("[limits]\nbodies = 5", "limits.bodies .*no such setting; there are append"),
+        ("[other]\nx = 5", "other .*no such setting; there are amqp"),
+        ('amqp = "amqp://a"\namqp_listen = "a:1"', "amqp and amqp_listen"),
+        ("x = ", "is no TOML"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name_and_place(file: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "g.toml"
+    path.write_text(file)
+    with pytest.raises(ConfigError, match=words):
+        gateway_settings({}, {}, path)
+
+
+def test_a_variable_that_names_no_setting_is_refused() -> None:
+    with pytest.raises(ConfigError, match="KNATIVE_GATEWAY_BODY in the environment is no setting"):
+        gateway_settings({}, {"KNATIVE_GATEWAY_BODY": "1"}, None)
+    with pytest.raises(ConfigError, match=r"limits.body \(KNATIVE_GATEWAY_LIMITS_BODY\)"):
+        gateway_settings({}, {"KNATIVE_GATEWAY_LIMITS_BODY": "x"}, None)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read"):
+        gateway_settings({}, {}, tmp_path / "none.toml")
+
+
+def test_names_are_one() -> None:
+    assert ("tls", "certificate") in settable()
+    assert ("listen",) in settable()
+    assert flag_of(("tls", "certificate")) == "--tls-certificate"
+    assert variable_of(("limits", "batch_events")) == "KNATIVE_GATEWAY_LIMITS_BATCH_EVENTS"

@@ -1,0 +1,50 @@
+"""Settings are checked when they are made."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from knative_gateway.config import GatewaySettings, Limits, Listener
+
+
+def test_everything_has_a_default() -> None:
+    settings = GatewaySettings()
+    assert [str(one) for one in settings.listen] == ["127.0.0.1:8080"]
+    assert str(settings.amqp_listen) == "127.0.0.1:0"
+    assert settings.state_dir == Path("knative-gateway-state")
+    assert settings.limits.body == 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"), [("0.0.0.0:80", "0.0.0.0", 80), ("[::1]:0", "::1", 0), (" localhost:8080 ", "localhost", 8080)]
+)
+def test_an_address_is_read_and_told(text: str, host: str, port: int) -> None:
+    listener = Listener.model_validate(text)
+    assert (listener.host, listener.port) == (host, port)
+    assert str(listener) == text.strip()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"listen": ["8080"]},
+        {"listen": ["a:99999"]},
+        {"listen": []},
+        {"amqp": "http://x"},
+        {"amqp": "amqp://x", "amqp_listen": "127.0.0.1:0"},
+        {"public_url": "ftp://x"},
+        {"public_url": "http://x?y"},
+        {"tls": {"certificate": "c"}},
+        {"limits": {"body": "1KB"}},
+        {"limits": {"drain": 0}},
+        {"unknown": 1},
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        GatewaySettings.model_validate(settings)
+
+
+def test_sizes_have_units() -> None:
+    assert Limits.model_validate({"body": "2MiB"}).body == 2 << 20

@@ -1,0 +1,140 @@
+"""A whole gateway with its node, in this process and as its command."""
+
+import asyncio
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.client import EARLIEST, connect
+from knative_gateway import server
+from knative_gateway.amqp_binding import decode
+from knative_gateway.config import GatewaySettings
+from knative_gateway.errors import ConfigError
+from knative_gateway.server import Addresses, Gateway, serve
+from tests.knative_gateway.asking import BINARY, BROKER, routes
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
+    running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}))
+    try:
+        await running.start()
+        yield running
+    finally:
+        await running.stop()
+
+
+def request(gateway: Gateway, method: str, path: str, body: bytes = b"", headers: tuple[tuple[str, str], ...] = ()) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(gateway.addresses["http"][0], timeout=10)
+    try:
+        connection.request(method, path, body, dict(headers))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+async def test_an_event_that_is_posted_is_read_over_amqp(gateway: Gateway) -> None:
+    """One thing: a CloudEvent over HTTP is a message in a log, data byte for byte."""
+    assert gateway.event_log is not None
+    assert gateway.node is not None
+    await gateway.event_log.ensure(BROKER.log, partitions=1, retention_ms=None)
+    gateway.use(routes(BROKER))
+    status, body = await asyncio.to_thread(request, gateway, "POST", BROKER.path, b' {"a": 1}', BINARY)
+    assert (status, body) == (202, b"")
+    async with connect(gateway.node.url) as client, client.consumer(BROKER.log, start=EARLIEST) as consumer:
+        [event] = await consumer.receive(timeout=10)
+        assert event.body == b' {"a": 1}'
+        assert event.properties["cloudEvents_id"] == "1"
+        assert decode(event.message).attributes["type"] == "t"
+
+
+async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
+    assert await asyncio.to_thread(request, gateway, "GET", "/readyz") == (200, b"ready\n")
+    status, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
+    assert status == 200
+    for name in (b"knative_gateway_event_log_connected 1.0", b"knative_gateway_embedded_starts_total 1.0", b"process_cpu_seconds_total"):
+        assert name in metrics
+    assert gateway.node is not None
+    assert gateway.node.pid is not None
+    os.kill(gateway.node.pid, signal.SIGSTOP)
+    os.kill(gateway.node.pid, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        for wanted in (503, 200):
+            status = 0
+            while status != wanted:
+                status, _ = await asyncio.to_thread(request, gateway, "GET", "/readyz")
+
+
+async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 for senders, not silence."""
+    monkeypatch.setattr(server, "CONNECT_S_MAX", 0.01)
+    settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "amqp": "amqp://127.0.0.1:1", "limits": {"append": 0.01}}
+    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(serve(GatewaySettings.model_validate(settings), ready=ready.set_result, stop=stop))
+    addresses: Addresses = await ready
+    connection = http.client.HTTPConnection(addresses["http"][0], timeout=10)
+    await asyncio.to_thread(connection.request, "GET", "/readyz")
+    answer = await asyncio.to_thread(connection.getresponse)
+    assert (answer.status, answer.read()) == (503, b"not ready: the event log node is away\n")
+    connection.close()
+    stop.set()
+    assert await running == 0
+
+
+async def test_an_address_that_is_taken_ends_the_start_and_the_node(tmp_path: Path, gateway: Gateway) -> None:
+    settings = {"listen": gateway.addresses["http"], "state_dir": tmp_path / "other"}
+    with pytest.raises(ConfigError, match="cannot listen on"):
+        await serve(GatewaySettings.model_validate(settings), stop=asyncio.Event())
+
+
+async def test_being_stopped_while_it_starts_is_an_orderly_end(tmp_path: Path) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    assert await serve(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}), stop=stop) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: signal.Signals) -> None:
+    """Exit status 0 after SIGTERM and SIGINT; the node is gone, and its data is there for the next."""
+    ready = tmp_path / "ready.json"
+    command = [
+        str(Path(sys.executable).parent / "knative-gateway"),
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--state-dir",
+        str(tmp_path / "state"),
+    ]
+    with (tmp_path / "words").open("wb") as words:
+        process = subprocess.Popen([*command, "--ready-file", str(ready)], stderr=words, stdout=words)
+    try:
+        deadline = time.monotonic() + 30
+        while not ready.exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        addresses = json.loads(ready.read_text())
+        connection = http.client.HTTPConnection(addresses["http"][0], timeout=10)
+        connection.request("GET", "/readyz")
+        with connection.getresponse() as response:
+            assert response.status == 200
+        connection.close()
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(number)
+        assert process.wait(30) == 0, (tmp_path / "words").read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+    assert not ready.exists()
+    assert (tmp_path / "state" / "log").is_dir()
+    told = (tmp_path / "words").read_text()
+    assert "gateway_ready" in told
+    assert "gateway_stopped" in told

@@ -1,0 +1,48 @@
+"""Which request goes where."""
+
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from knative_gateway.web import Web
+from tests.knative_gateway.asking import ask
+
+
+async def ingress(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse(f"ingress {scope['path']}")(scope, receive, send)
+
+
+async def api(_request: object) -> PlainTextResponse:
+    return PlainTextResponse("api")
+
+
+def web(missing: list[str]) -> Web:
+    registry = CollectorRegistry()
+    Counter("things", "Things.", registry=registry).inc(3)
+    return Web(ingress, registry, ready=lambda: missing[0] if missing else None, routes=[Route("/apis", api)])
+
+
+async def got(app: Web, path: str, method: str = "GET") -> tuple[int, str]:
+    answered = await ask(app, path, (), b"", method=method)
+    assert answered is not None
+    return answered.status, answered.body.decode()
+
+
+async def test_events_go_to_the_ingress_and_the_rest_elsewhere() -> None:
+    app = web([])
+    assert await got(app, "/broker/a/b", "POST") == (200, "ingress /broker/a/b")
+    assert await got(app, "/channel/a/b") == (200, "ingress /channel/a/b")
+    assert await got(app, "/apis") == (200, "api")
+    assert (await got(app, "/nothing"))[0] == 404
+    assert await got(app, "/healthz") == (200, "alive\n")
+    assert "things_total 3.0" in (await got(app, "/metrics"))[1]
+
+
+async def test_ready_says_what_is_missing() -> None:
+    missing = ["the node is away"]
+    app = web(missing)
+    assert await got(app, "/readyz") == (503, "not ready: the node is away\n")
+    missing.clear()
+    assert await got(app, "/readyz") == (200, "ready\n")
