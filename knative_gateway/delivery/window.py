@@ -51,6 +51,11 @@ class Window:
         return self._span >= self.look_ahead
 
     @property
+    def span(self) -> int:
+        """Events held, from the lowest not completed on."""
+        return self._span
+
+    @property
     def open(self) -> int:
         """Events that are not completed, started or not."""
         return self._open

@@ -1,0 +1,339 @@
+"""[io] One subscriber: how many events are on their way to it, and each one's way to its end.
+
+Laws: requests under way never exceed what congestion control, rate and the subscriber's own bound allow; retries go before new events; an
+event is completed when its plan is done, and then only. While paused nothing begins, and nothing that began is cut off.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from knative_gateway import amqp_binding
+from knative_gateway.cloudevents.http import to_binary
+from knative_gateway.delivery import Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Unstored, Wait, overloaded
+from knative_gateway.delivery.backoff import spread_ms
+from knative_gateway.delivery.congestion import LIMIT_MAX
+from knative_gateway.delivery.headers import delivery_headers, trace_headers
+from knative_gateway.delivery.rate import PER_SECOND_MAX
+from knative_gateway.delivery.window import Entry
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.figures import Figures
+from knative_gateway.dispatcher.sending import Sender
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.track import Track
+from knative_gateway.errors import GatewayError, TooLargeError
+from knative_gateway.filters import compile_filters
+from knative_gateway.ports import EventLog, Failure, Subscriber
+
+log = structlog.get_logger(__name__)
+
+HISTORY_MAX: Final = 100
+_BODY_CHARACTERS_MAX: Final = 1024
+_FAULT_WAIT_S: Final = 1.0
+_FAULTS_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1."""
+
+    sender: Sender
+    log: EventLog
+    settings: DispatchSettings
+    now_ms: Callable[[], int]
+    chance: Callable[[], float]
+
+
+class Courier:
+    """Brings one subscriber its events."""
+
+    def __init__(self, spec: Subscriber, outside: Outside) -> None:
+        """Raises FilterError for filters that should not have come so far."""
+        self.spec = spec
+        self.wants = compile_filters(spec.filters).test
+        self.outside: Final = outside
+        self.figures: Final = Figures()
+        self.failures: Final[deque[Failure]] = deque(maxlen=HISTORY_MAX)
+        self.tracks: Final[dict[int, Track]] = {}
+        self.held_bytes = 0
+        self.room: Final = asyncio.Event()
+        self.running: Final = asyncio.Event()
+        self._loop: Final = asyncio.get_running_loop()
+        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._resuming: Final[deque[asyncio.Future[None]]] = deque()
+        self._sleeping: Final[set[asyncio.Future[None]]] = set()
+        self._later: asyncio.TimerHandle | None = None
+        self._turn = 0
+        self._stopping = False
+        self._congestion = Congestion(self._in_flight_max(spec))
+        self._rate = self._rate_of(spec)
+        if not spec.paused:
+            self.running.set()
+
+    # -- what others do to it
+
+    def update(self, spec: Subscriber) -> None:
+        """Go on by another specification of the same subscriber. What waits for a retry starts anew if it goes elsewhere or otherwise."""
+        if spec.filters != self.spec.filters:
+            self.wants = compile_filters(spec.filters).test
+        before, self.spec = self.spec, spec
+        if spec.in_flight_max != before.in_flight_max:
+            self._congestion = Congestion(self._in_flight_max(spec))
+        if spec.per_second_max != before.per_second_max:
+            self._rate = self._rate_of(spec)
+        if _errand(spec) != _errand(before):
+            for sleeping in self._sleeping:
+                _wake(sleeping)
+        if spec.paused:
+            self.running.clear()
+        else:
+            self.running.set()
+        self.pump()
+
+    def pump(self) -> None:
+        """Begin what may begin."""
+        while self.running.is_set() and not self._stopping and self.figures.in_flight < self._congestion.limit:
+            while self._resuming and self._resuming[0].done():
+                self._resuming.popleft()
+            track = None
+            if not self._resuming and (track := self._next_track()) is None:
+                return
+            if self._rate is not None and not self._rate.take(self._clock_ms()):
+                if self._later is None:
+                    self._later = self._loop.call_later(self._rate.wait_ms(self._clock_ms()) / 1000, self._pump_later)
+                return
+            self.figures.in_flight += 1
+            if track is None:
+                self._resuming.popleft().set_result(None)
+            else:
+                self._begin(track)
+
+    async def stop(self, drain_s: float) -> None:
+        """Begin nothing more, wait so long for answers, and let go of the rest: it comes again from the checkpoint."""
+        self._stopping = True
+        if self._later is not None:
+            self._later.cancel()
+        for waiting in [*self._sleeping, *self._resuming]:
+            waiting.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=drain_s)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def skip(self, arrival: Arrival) -> None:
+        """What is in the log there is no event: it is passed over, and told of."""
+        self.figures.skipped += 1
+        where = (arrival.partition, arrival.offset)
+        self.failures.append(Failure(self.outside.now_ms(), "", "", *where, 0, None, f"no CloudEvent: {arrival.problem}", "", "skipped"))
+
+    async def keep_history(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
+        """Hand over what failed since the last time; what cannot be kept now is tried again."""
+        if not self.failures:
+            return
+        failures = list(self.failures)
+        self.failures.clear()
+        try:
+            await record(failures)
+        except BaseException:
+            self.failures.extendleft(reversed(failures))
+            raise
+
+    # -- one event
+
+    def _begin(self, track: Track) -> None:
+        entry, arrival = track.take()
+        task = self._loop.create_task(self._carry(track, entry, arrival))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, track: Track, entry: Entry, arrival: Arrival) -> None:
+        faults = 0
+        while True:
+            try:
+                done = await self._errand(arrival)
+                break
+            except Exception as error:
+                # A fault of ours must not hold up the events behind this one.
+                faults += 1
+                log.exception("delivery_fault", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset)
+                fault = Attempt(To.SUBSCRIBER, "", faults, self.outside.now_ms(), None, f"internal error: {error!r}", b"", retryable=True)
+                self._note(arrival, fault, "" if faults < _FAULTS_MAX else End.DROPPED)
+                if faults == _FAULTS_MAX:
+                    self.figures.dropped += 1
+                    done = None
+                    break
+                await asyncio.sleep(_FAULT_WAIT_S)
+                self.figures.in_flight += 1
+            finally:
+                self.figures.in_flight -= 1
+        if done is not None:
+            self._ended(arrival, done)
+        self.held_bytes -= arrival.size
+        track.complete(entry)
+        self.room.set()
+        self.pump()
+
+    async def _errand(self, arrival: Arrival) -> Done:
+        """Carry out a plan until it is done; one slot of the in-flight is ours at the beginning and at the end."""
+        assert arrival.event is not None
+        plan = Plan(self.spec, arrival.event, self._spread)
+        action = plan.start()
+        while not isinstance(action, Done):
+            if isinstance(action, Post):
+                answer = await self._post(action, arrival)
+                action = plan.answered(answer, self._clock_ms())
+            elif isinstance(action, Store):
+                action = plan.stored(await self._store(action), self._clock_ms())
+            else:
+                await self._wait(action)
+                if _errand(self.spec) != _errand(plan.subscriber):
+                    plan = Plan(self.spec, arrival.event, self._spread)
+                    action = plan.start()
+                else:
+                    action = plan.resumed()
+            if plan.failure is not None:
+                self._failed(arrival, plan.failure)
+        return action
+
+    async def _post(self, post: Post, arrival: Arrival) -> Answer:
+        first = post.to is To.SUBSCRIBER
+        message = arrival.request(departs=self.spec.reply_log is not None) if first else to_binary(post.event)
+        extra = delivery_headers(
+            reply_wanted=post.reply_wanted,
+            namespace=self.spec.namespace,
+            passed_on=post.passed_on,
+            trace=trace_headers(post.event, secrets.token_hex(8)) if "traceparent" in post.event.attributes else (),
+        )
+        headers = [*message.headers, *extra]
+        answer = await self.outside.sender.post(post.url, headers, message.body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted)
+        if first:
+            self._learn(answer)
+            self.figures.retried += post.attempt > 1
+        return answer
+
+    def _learn(self, answer: Answer) -> None:
+        """What the answer says of how much the subscriber bears."""
+        self.figures.request.note(answer.elapsed_ms)
+        if overloaded(answer):
+            self._congestion.overloaded(self._clock_ms())
+        else:
+            self._congestion.succeeded(answer.elapsed_ms, self.figures.in_flight)
+
+    async def _store(self, store: Store) -> Unstored | None:
+        try:
+            await self.outside.log.append(store.log, amqp_binding.encode(store.event))
+        except GatewayError as error:
+            return Unstored(f"the reply was not stored: {error}", self.outside.now_ms(), retryable=not isinstance(error, TooLargeError))
+        self.figures.replied += 1
+        return None
+
+    async def _wait(self, wait: Wait) -> None:
+        """Without a slot, so that others go on; then in front of those that have not begun."""
+        figures = self.figures
+        figures.in_flight -= 1
+        figures.waiting += 1
+        try:
+            self.pump()
+            pause: asyncio.Future[None] = self._loop.create_future()
+            handle = self._loop.call_later(max(0, wait.until_ms - self._clock_ms()) / 1000, _wake, pause)
+            self._sleeping.add(pause)
+            try:
+                await pause
+            finally:
+                handle.cancel()
+                self._sleeping.discard(pause)
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._resuming.append(turn)
+            self.pump()
+            await turn
+        except BaseException:
+            figures.in_flight += 1  # whoever began this errand gives the slot back
+            raise
+        finally:
+            figures.waiting -= 1
+
+    # -- the record
+
+    def _failed(self, arrival: Arrival, failure: Attempt) -> None:
+        self.figures.failed_attempts += 1
+        self._note(arrival, failure)
+
+    def _ended(self, arrival: Arrival, done: Done) -> None:
+        figures = self.figures
+        figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
+        figures.replies_expired += done.reply_expired
+        if done.end is End.COMPLETED:
+            figures.delivered += 1
+            return
+        if done.end is End.DEAD_LETTERED:
+            figures.dead_lettered += 1
+        else:
+            figures.dropped += 1
+        if done.failure is not None:
+            self._note(arrival, done.failure, done.end.value)
+
+    def _note(self, arrival: Arrival, failure: Attempt, end: str = "") -> None:
+        attributes = arrival.event.attributes if arrival.event is not None else {}
+        where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {failure.url}: "
+        self.failures.append(
+            Failure(
+                self.outside.now_ms(),
+                event_id=str(attributes.get("id", "")),
+                event_source=str(attributes.get("source", "")),
+                partition=arrival.partition,
+                offset=arrival.offset,
+                attempt=failure.number,
+                code=failure.code,
+                reason=where + failure.reason,
+                body=failure.body[: 4 * _BODY_CHARACTERS_MAX].decode("utf-8", "replace")[:_BODY_CHARACTERS_MAX],
+                end=end,
+            )
+        )
+
+    # -- small ones
+
+    def _next_track(self) -> Track | None:
+        """The next partition with an event to begin, in turn."""
+        if self.figures.waiting >= self.outside.settings.waiting_max:
+            return None
+        tracks = list(self.tracks.values())
+        for step in range(len(tracks)):
+            track = tracks[(self._turn + step) % len(tracks)]
+            if track.window.startable:
+                self._turn += step + 1
+                return track
+        return None
+
+    def _pump_later(self) -> None:
+        self._later = None
+        self.pump()
+
+    def _in_flight_max(self, spec: Subscriber) -> int:
+        return min(spec.in_flight_max or self.outside.settings.in_flight_max, LIMIT_MAX)
+
+    def _rate_of(self, spec: Subscriber) -> Rate | None:
+        return None if spec.per_second_max is None else Rate(min(spec.per_second_max, PER_SECOND_MAX))
+
+    def _spread(self, wait: int) -> int:
+        jitter = self.outside.settings.jitter
+        return spread_ms(wait, jitter, self.outside.chance()) if jitter else wait
+
+    def _clock_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _errand(spec: Subscriber) -> tuple[object, ...]:
+    """What a plan is made by."""
+    return (spec.subscriber_url, spec.reply_log, spec.reply_url, spec.delivery)

@@ -1,0 +1,163 @@
+"""[io] All routes: one worker each, and the keeping of everybody's places.
+
+Laws: what is completed is durable as such within `flush_ms`, so that a crash brings back little; a stop waits for answers, then keeps all
+places. `applied` tells what is served, and never more.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.sending import Sender
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.track import Track
+from knative_gateway.dispatcher.worker import LEAVING_S, RouteWorker
+from knative_gateway.errors import GatewayError
+from knative_gateway.ports import Checkpoints, EventLog, Route, Routes
+
+log = structlog.get_logger(__name__)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Dispatcher:
+    """Pushes the events of all routes to their subscribers. Use with `async with`; tell it what to serve by `use`.
+
+    `changed` is called whenever `applied` or `failing` are others than before.
+    """
+
+    def __init__(
+        self,
+        events: EventLog,
+        checkpoints: Checkpoints,
+        sender: Sender,
+        settings: DispatchSettings | None = None,
+        *,
+        changed: Callable[[], None] = lambda: None,
+        now_ms: Callable[[], int] = _wall_ms,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self.settings: Final = settings or DispatchSettings()
+        self.workers: Final[dict[str, RouteWorker]] = {}
+        self._outside: Final = Outside(sender, events, self.settings, now_ms, chance)
+        self._checkpoints: Final = checkpoints
+        self._changed: Final = changed
+        self._routes = Routes(0, {})
+        self._closing: Final[set[asyncio.Task[None]]] = set()
+        self._flushing: Final = asyncio.Lock()
+        self._flusher: asyncio.Task[None]
+
+    async def __aenter__(self) -> Self:
+        self._flusher = asyncio.create_task(self._flush_always())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Begin nothing more, wait for answers for `drain_s`, keep all places."""
+        self._flusher.cancel()
+        await asyncio.gather(self._flusher, return_exceptions=True)
+        workers = list(self.workers.values())
+        self.workers.clear()
+        await asyncio.gather(*(worker.close(self.settings.drain_s) for worker in workers), *self._closing)
+
+    # -- what is served
+
+    def use(self, routes: Routes) -> None:
+        """Serve these from now on; returns at once."""
+        self._routes = routes
+        wanted: dict[str, Route] = {route.uid: route for route in routes.by_path.values()}
+        for uid in self.workers.keys() - wanted.keys():
+            self._close_later(self.workers.pop(uid))
+        for uid, route in wanted.items():
+            worker = self.workers.get(uid)
+            if worker is None:
+                self.workers[uid] = RouteWorker(route, self._outside, self._checkpoints, self._changed)
+            elif worker.wanted != route:
+                worker.use(route)
+
+    @property
+    def applied(self) -> Routes:
+        """What is served now: a route is missing until it is, and is the former one until it is the new one."""
+        served = (worker.served for worker in self.workers.values())
+        return Routes(self._routes.version, {route.path: route for route in served if route is not None})
+
+    @property
+    def failing(self) -> Mapping[str, str]:
+        """Subscribers that could not be set up, by uid, and why; they are tried again."""
+        return {uid: reason for worker in self.workers.values() for uid, reason in worker.failing.items()}
+
+    def courier(self, uid: str) -> Courier | None:
+        """The one of a subscriber."""
+        return next((worker.couriers[uid] for worker in self.workers.values() if uid in worker.couriers), None)
+
+    def figures(self, uid: str) -> Mapping[str, int]:
+        """What was counted of a subscriber."""
+        courier = self.courier(uid)
+        return {} if courier is None else courier.figures.counters()
+
+    async def forget(self, uid: str) -> None:
+        """A subscriber is deleted: when it has ended here, its place and history go.
+
+        Raises:
+            UnavailableError: the store is away.
+        """
+        for worker in self.workers.values():
+            await worker.ended(uid)
+        await asyncio.gather(*self._closing)
+        await self._checkpoints.forget(uid)
+
+    # -- places
+
+    async def flush(self, *, idle: bool = True) -> None:
+        """Make durable how far everybody is. `idle`: those too that completed nothing and only passed events over.
+
+        Raises:
+            GatewayError: the store is away; the next flush has it all.
+        """
+        async with self._flushing:
+            moved: dict[tuple[str, int], tuple[Track, str]] = {}
+            for uid, courier in self._couriers():
+                for partition, track in courier.tracks.items():
+                    if (idle or track.touched) and (position := track.position()) != track.saved:
+                        moved[uid, partition] = (track, position)
+                        track.touched = False
+            try:
+                await self._checkpoints.save({key: position for key, (_, position) in moved.items()})
+            except BaseException:
+                for track, _ in moved.values():
+                    track.touched = True
+                raise
+            for track, position in moved.values():
+                track.saved = position
+            for uid, courier in self._couriers():
+                await courier.keep_history(partial(self._checkpoints.record, uid))
+
+    async def _flush_always(self) -> None:
+        every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)
+        turn = 0
+        while True:
+            await asyncio.sleep(self.settings.flush_ms / 1000)
+            turn = (turn + 1) % every
+            try:
+                await self.flush(idle=turn == 0)
+            except GatewayError as error:
+                log.warning("places_not_kept", reason=str(error))
+
+    def _couriers(self) -> list[tuple[str, Courier]]:
+        return [each for worker in self.workers.values() for each in worker.couriers.items()]
+
+    def _close_later(self, worker: RouteWorker) -> None:
+        task = asyncio.create_task(worker.close(LEAVING_S))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

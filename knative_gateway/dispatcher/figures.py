@@ -1,0 +1,61 @@
+"""What is counted of one subscriber. Pure."""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Final
+
+LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000)
+"""Upper bounds of the classes of latencies; one more is beyond them."""
+
+
+@dataclass(slots=True, eq=False)
+class Latencies:
+    """How many took how long. `counts` by class, `total_ms` of all."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
+    total_ms: int = 0
+
+    def note(self, elapsed_ms: int) -> None:
+        """One more."""
+        self.counts[bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)] += 1
+        self.total_ms += elapsed_ms
+
+
+@dataclass(slots=True, eq=False)
+class Figures:
+    """Counters since the process began; `in_flight` and `waiting` are now.
+
+    `matched`: events that its filters let through; `delivered`: completed without a failure that was final; `replied`: replies that were
+    stored or delivered; `retried`: attempts after the first; `dead_lettered`, `dropped`: ends; `skipped`: what is in the log and no
+    CloudEvent. `request`: of one POST to the subscriber; `end_to_end`: from the event's storing to its completion.
+    """
+
+    matched: int = 0
+    delivered: int = 0
+    replied: int = 0
+    retried: int = 0
+    failed_attempts: int = 0
+    dead_lettered: int = 0
+    dropped: int = 0
+    skipped: int = 0
+    replies_expired: int = 0
+    in_flight: int = 0
+    waiting: int = 0
+    request: Latencies = field(default_factory=Latencies)
+    end_to_end: Latencies = field(default_factory=Latencies)
+
+    def counters(self) -> dict[str, int]:
+        """All that are plain numbers, by name."""
+        return {
+            "matched": self.matched,
+            "delivered": self.delivered,
+            "replied": self.replied,
+            "retried": self.retried,
+            "failedAttempts": self.failed_attempts,
+            "deadLettered": self.dead_lettered,
+            "dropped": self.dropped,
+            "skipped": self.skipped,
+            "repliesExpired": self.replies_expired,
+            "inFlight": self.in_flight,
+            "waiting": self.waiting,
+        }

@@ -1,0 +1,166 @@
+"""[io] One subscriber's place in one partition: what it holds of it, how far it is, and its own reader when it is behind the shared one.
+
+Laws: events come in the log's order, each once while the process lives; the checkpoint never passes an event that is not completed; what is
+held is bounded by count and by bytes.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, cast
+
+import structlog
+
+from knative_gateway.delivery.window import Entry, Window
+from knative_gateway.dispatcher import positions
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.errors import GatewayError
+from knative_gateway.ports import Order, Stored
+
+if TYPE_CHECKING:
+    from knative_gateway.dispatcher.courier import Courier
+    from knative_gateway.dispatcher.reader import PartitionReader
+
+log = structlog.get_logger(__name__)
+
+_AGAIN_S: Final = 1.0
+
+
+class Track:
+    """Made at `position`; then either a member of the shared reader or reading by itself."""
+
+    def __init__(self, courier: "Courier", reader: "PartitionReader", position: str) -> None:
+        self.courier: Final = courier
+        self.reader: Final = reader
+        self.window: Final = Window(courier.spec.order, courier.outside.settings.look_ahead, position)
+        self.passed = position
+        self.saved = position
+        self.touched = False
+        self._last = position
+        self._arrivals: Final[dict[str, Arrival]] = {}
+        self._times: Final[dict[str, int]] = {}
+        self._catching_up: asyncio.Task[None] | None = None
+
+    # -- what is held
+
+    def offer(self, arrival: Arrival) -> bool:
+        """Take an event that is for this subscriber; False: there is no room. One that it has had is taken and forgotten."""
+        if arrival.offset <= self._last:
+            return True
+        courier = self.courier
+        held = courier.held_bytes
+        if self.window.full or (held and held + arrival.size > courier.outside.settings.held_bytes_max):
+            return False
+        self._advance(arrival.before)
+        self.window.add(arrival.offset, arrival.key if self.window.order is Order.BY_KEY else None)
+        self._last = arrival.offset
+        self._arrivals[arrival.offset] = arrival
+        self._times[arrival.offset] = arrival.timestamp_ms
+        courier.held_bytes += arrival.size
+        courier.figures.matched += 1
+        courier.pump()
+        return True
+
+    def take(self) -> tuple[Entry, Arrival]:
+        """The next event to begin with; there is one."""
+        entry = self.window.take()
+        assert entry is not None
+        return entry, self._arrivals.pop(entry.offset)
+
+    def complete(self, entry: Entry) -> None:
+        """It is done."""
+        del self._times[entry.offset]
+        self.touched |= self.window.complete(entry)
+
+    def position(self) -> str:
+        """Up to where everything is completed, as far as is known now."""
+        self._advance(self.reader.passed if self.is_member else self.passed)
+        return self.window.checkpoint or positions.BEGINNING
+
+    @property
+    def is_member(self) -> bool:
+        """The shared reader brings its events."""
+        return self.reader.members.get(self.courier.spec.uid) is self
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest event that it holds was stored."""
+        return next(iter(self._times.values()), None)
+
+    @property
+    def has_room(self) -> bool:
+        """At most half of what it may hold is held."""
+        settings = self.courier.outside.settings
+        return self.window.span * 2 <= settings.look_ahead and self.courier.held_bytes * 2 <= settings.held_bytes_max
+
+    def _advance(self, position: str) -> None:
+        if position > self._last:
+            self.window.pass_over(position)
+            self._last = position
+
+    # -- reading by itself
+
+    def catch_up(self) -> None:
+        """Begin to read by itself from where it is."""
+        assert self._catching_up is None or self._catching_up.done()
+        self._catching_up = asyncio.create_task(self._read())
+
+    def joins(self) -> None:
+        """From now on the shared reader brings its events."""
+        self._advance(self.passed)
+
+    async def close(self) -> None:
+        """Read no more."""
+        self.reader.leave(self)
+        if self._catching_up is not None:
+            self._catching_up.cancel()
+            await asyncio.gather(self._catching_up, return_exceptions=True)
+
+    async def _read(self) -> None:
+        """Until the shared reader takes over. A reader without room for long is closed: what waits in it is memory."""
+        while True:
+            await self.courier.running.wait()
+            while not self.has_room:
+                await self._more_room()
+            if self.reader.admit(self):
+                return
+            try:
+                stream = self.courier.outside.log.read(self.reader.log, {self.reader.partition: positions.read_from(self.passed)})
+                async with aclosing(cast("AsyncGenerator[Sequence[Stored], None]", stream)) as batches:
+                    async for batch in batches:
+                        if not await self._take(batch):
+                            break
+                        if self.has_room and self.reader.admit(self):
+                            return
+            except GatewayError as error:
+                log.warning("reading_failed", log=self.reader.log, subscriber=self.courier.spec.uid, reason=str(error))
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _take(self, batch: Sequence[Stored]) -> bool:
+        """Take what is for it; False if there was no room for too long, and the rest is to be read again later."""
+        courier = self.courier
+        for count, stored in enumerate(batch, 1):
+            if stored.offset <= self.passed:
+                continue
+            arrival = Arrival(stored, self.passed)
+            if arrival.event is None:
+                courier.skip(arrival)
+            elif courier.wants is None or courier.wants(arrival.event.attributes):
+                while not self.offer(arrival):
+                    if not await self._more_room(courier.outside.settings.patience_s):
+                        return False
+            self.passed = stored.offset
+            if count % 64 == 0:
+                await asyncio.sleep(0)
+        return True
+
+    async def _more_room(self, patience_s: float | None = None) -> bool:
+        """Wait until something was completed; False: not within that time."""
+        room = self.courier.room
+        room.clear()
+        try:
+            async with asyncio.timeout(patience_s):
+                await room.wait()
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,172 @@
+"""[io] One Broker or Channel: its partitions' readers and its subscribers' couriers, kept as the latest route wants them.
+
+Laws: a change of the route loses nothing that is on its way; a subscriber is served from its durable place, and only then said to be; one
+that comes back under the same uid begins when its predecessor has ended.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import structlog
+
+from knative_gateway.cloudevents.event import Value
+from knative_gateway.dispatcher import places
+from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.reader import PartitionReader
+from knative_gateway.dispatcher.track import Track
+from knative_gateway.errors import GatewayError
+from knative_gateway.filters import FilterError, Index
+from knative_gateway.ports import Checkpoints, Route, Subscriber
+
+log = structlog.get_logger(__name__)
+
+LEAVING_S: Final = 2.0
+"""How long the answers of a subscriber that was removed are waited for."""
+_AGAIN_S: Final = 1.0
+
+
+class RouteWorker:
+    """Serves one route until it is closed. `changed` is called when `served` or `failing` are others."""
+
+    def __init__(self, route: Route, outside: Outside, checkpoints: Checkpoints, changed: Callable[[], None]) -> None:
+        self.wanted = route
+        self.served: Route | None = None
+        self.failing: Mapping[str, str] = {}
+        self.couriers: Final[dict[str, Courier]] = {}
+        self.readers: Final[dict[int, PartitionReader]] = {}
+        self._outside: Final = outside
+        self._checkpoints: Final = checkpoints
+        self._changed: Final = changed
+        self._index: Index[str] = Index([])
+        self._leaving: dict[str, asyncio.Task[None]] = {}
+        self._wake: Final = asyncio.Event()
+        self._turn: Final = asyncio.Lock()
+        self._task: Final = asyncio.create_task(self._run())
+
+    def use(self, route: Route) -> None:
+        """Become this; `served` says when."""
+        self.wanted = route
+        self._wake.set()
+
+    async def close(self, drain_s: float) -> None:
+        """Wait so long for answers, and keep the places."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        async with self._turn:
+            couriers = list(self.couriers.values())
+            self.couriers.clear()
+            await asyncio.gather(*(self._end(courier, drain_s) for courier in couriers), *self._leaving.values())
+            await asyncio.gather(*(reader.close() for reader in self.readers.values()))
+
+    async def replay(self, uid: str, to: Mapping[int, str]) -> None:
+        """Go back or forth to these places; what is on its way ends first.
+
+        Raises:
+            KeyError: this subscriber is not served here.
+            UnavailableError: the store is away; it goes on from where it was.
+        """
+        async with self._turn:
+            courier = self.couriers.pop(uid)
+            await self._end(courier, LEAVING_S)
+            try:
+                await self._checkpoints.reset(uid, to)
+            finally:
+                self.failing = {**self.failing, **await self._enter([courier.spec])}
+        self._wake.set()
+
+    async def ended(self, uid: str) -> None:
+        """Wait until a subscriber that is not wanted any more has ended."""
+        async with self._turn:
+            leaving = self._leaving.pop(uid, None)
+            if leaving is not None:
+                await leaving
+
+    # -- becoming what is wanted
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            wanted = self.wanted
+            try:
+                async with self._turn:
+                    self.failing = await self._become(wanted)
+                    self.served = wanted
+            except Exception as error:
+                # A fault of ours: others are served on, and this is tried again.
+                log.exception("route_not_served", path=wanted.path)
+                self.failing = {subscriber.uid: f"internal error: {error!r}" for subscriber in wanted.subscribers}
+            self._leaving = {uid: task for uid, task in self._leaving.items() if not task.done()}
+            self._changed()
+            try:
+                async with asyncio.timeout(_AGAIN_S if self.failing else None):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _become(self, wanted: Route) -> Mapping[str, str]:
+        """Let go of whom is gone, take in whom is new, change the others; those that could not be taken in, and why."""
+        subscribers = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
+        for uid, courier in list(self.couriers.items()):
+            spec = subscribers.get(uid)
+            if spec is None or spec.order is not courier.spec.order:
+                self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S))
+        failing: dict[str, str] = {}
+        for uid, courier in self.couriers.items():
+            if subscribers[uid] != courier.spec:
+                courier.update(subscribers[uid])
+        self._reindex()
+        failing |= await self._enter(subscriber for uid, subscriber in subscribers.items() if uid not in self.couriers)
+        return failing
+
+    async def _enter(self, subscribers: Iterable[Subscriber]) -> Mapping[str, str]:
+        failing: dict[str, str] = {}
+        entering: list[tuple[Courier, Mapping[int, str]]] = []
+        for spec in subscribers:
+            leaving = self._leaving.pop(spec.uid, None)
+            if leaving is not None:
+                await leaving
+            try:
+                begun = await places.begin(spec, self.wanted.log, events=self._outside.log, checkpoints=self._checkpoints)
+                courier = Courier(spec, self._outside)
+            except (GatewayError, FilterError) as error:
+                failing[spec.uid] = str(error)
+                log.warning("subscriber_not_served", uid=spec.uid, namespace=spec.namespace, name=spec.name, reason=str(error))
+                continue
+            entering.append((courier, begun))
+        self.couriers.update((courier.spec.uid, courier) for courier, _ in entering)
+        self._reindex()
+        tracks: dict[int, list[Track]] = {}
+        for courier, begun in entering:
+            for partition, position in begun.items():
+                courier.tracks[partition] = track = Track(courier, self._reader(partition), position)
+                tracks.setdefault(partition, []).append(track)
+        for partition, placed in tracks.items():
+            self._reader(partition).place(placed)
+        return failing
+
+    async def _end(self, courier: Courier, drain_s: float) -> None:
+        uid = courier.spec.uid
+        tracks = list(courier.tracks.values())
+        await asyncio.gather(*(track.close() for track in tracks))
+        await courier.stop(drain_s)
+        try:
+            await self._checkpoints.save({(uid, track.reader.partition): track.position() for track in tracks})
+            await courier.keep_history(partial(self._checkpoints.record, uid))
+        except GatewayError as error:
+            log.warning("places_not_kept", uid=uid, reason=str(error))
+
+    # -- small ones
+
+    def _reader(self, partition: int) -> PartitionReader:
+        reader = self.readers.get(partition)
+        if reader is None:
+            reader = self.readers[partition] = PartitionReader(self._outside.log, self.wanted.log, partition, self._matching)
+        return reader
+
+    def _reindex(self) -> None:
+        self._index = Index([(uid, courier.spec.filters) for uid, courier in self.couriers.items()])
+
+    def _matching(self, attributes: Mapping[str, Value]) -> Sequence[str]:
+        return self._index.matching(attributes)
