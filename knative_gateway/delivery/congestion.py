@@ -14,10 +14,14 @@ LIMIT_MIN: Final = 1
 START_LIMIT: Final = 8
 LIMIT_MAX: Final = 1024
 SLOWDOWN: Final = 4.0
-"""An answer that takes this many times the usual shortest one says that requests queue up over there."""
+"""Answers that take this many times as long as with little in flight say that requests queue up over there."""
 LATENCY_FLOOR_MS: Final = 20
 """Below this, slower means nothing: it is the machine's noise."""
-_FORGET: Final = 0.05
+PROBE_LIMIT: Final = 2
+"""In flight while it is measured how long an answer takes when little is."""
+PROBE_ANSWERS: Final = 8
+PROBE_ROUNDS: Final = 100
+"""Rounds of slow answers after which that is measured again: the subscriber may have become slower for good."""
 _DECREASE: Final = 0.5
 
 
@@ -29,8 +33,12 @@ class Congestion:
     start_limit: int = START_LIMIT
     _limit: float = field(default=0.0, init=False)
     _threshold: float = field(default=0.0, init=False)
-    _shortest_ms: float | None = field(default=None, init=False)
     _latency_ms: float = field(default=0.0, init=False)
+    _unhurried_ms: float | None = field(default=None, init=False)
+    _probing: bool = field(default=False, init=False)
+    _measured: int = field(default=0, init=False)
+    _measured_ms: int = field(default=0, init=False)
+    _slow_answers: int = field(default=0, init=False)
     _decreased_ms: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -41,18 +49,26 @@ class Congestion:
     @property
     def limit(self) -> int:
         """How many may be in flight now."""
-        return int(self._limit)
+        return min(int(self._limit), PROBE_LIMIT) if self._probing else int(self._limit)
 
     def succeeded(self, elapsed_ms: int, in_flight: int) -> None:
         """An answer that the subscriber gave in good order came after `elapsed_ms`, one of `in_flight` then.
 
         Only what is used can be found to be too much: the limit rises only if at least half of it was in flight.
         """
-        self._note(elapsed_ms)
-        if in_flight * 2 < self.limit or self._slow():
+        if self._probing:
+            if in_flight <= PROBE_LIMIT:
+                self._measure(elapsed_ms)
             return
-        step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
-        self._limit = min(self._limit + step, float(self.limit_max))
+        self._note(elapsed_ms)
+        if self._slow():
+            self._slow_answers += 1
+            if self._slow_answers > PROBE_ROUNDS * self._limit:
+                # The first ones may have begun while more was in flight.
+                self._probing, self._measured, self._measured_ms = True, -PROBE_LIMIT, 0
+        elif in_flight * 2 >= self.limit:
+            step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
+            self._limit = min(self._limit + step, float(self.limit_max))
 
     def overloaded(self, now_ms: int) -> None:
         """It did not answer in time, or answered that it cannot: one decrease for all that were in flight together."""
@@ -60,16 +76,26 @@ class Congestion:
         if since is not None and since < max(self._latency_ms, LATENCY_FLOOR_MS):
             return
         self._decreased_ms = now_ms
+        self._probing = False
         self._limit = max(self._limit * _DECREASE, float(LIMIT_MIN))
         self._threshold = self._limit
 
     def _note(self, elapsed_ms: int) -> None:
-        self._latency_ms += (elapsed_ms - self._latency_ms) / 8
-        if self._shortest_ms is None or elapsed_ms <= self._shortest_ms:
-            self._shortest_ms = float(elapsed_ms)
-        else:
-            # A subscriber that has become slower for good is measured anew, little by little.
-            self._shortest_ms += (elapsed_ms - self._shortest_ms) * _FORGET / max(self._limit, 1.0)
+        if self._unhurried_ms is None:
+            self._latency_ms = float(elapsed_ms)
+            self._measure(elapsed_ms)
+            return
+        self._latency_ms += (elapsed_ms - self._latency_ms) / max(self._limit, float(PROBE_ANSWERS))
+        self._unhurried_ms = min(self._unhurried_ms, self._latency_ms)
+
+    def _measure(self, elapsed_ms: int) -> None:
+        """How long an answer takes with little in flight: the mean of some."""
+        self._measured += 1
+        if self._measured > 0:
+            self._measured_ms += elapsed_ms
+        if self._measured == PROBE_ANSWERS:
+            self._unhurried_ms = self._measured_ms / PROBE_ANSWERS
+            self._probing, self._slow_answers = False, 0
 
     def _slow(self) -> bool:
-        return self._shortest_ms is not None and self._latency_ms > max(self._shortest_ms * SLOWDOWN, LATENCY_FLOOR_MS)
+        return self._unhurried_ms is not None and self._latency_ms > max(self._unhurried_ms * SLOWDOWN, LATENCY_FLOOR_MS)

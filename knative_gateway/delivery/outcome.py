@@ -23,7 +23,8 @@ class Answer:
     """How one POST ended. `status` None: there was no answer, and `reason` says why (timeout, connection refused, …).
 
     `body`: its first bytes, for the record; `event`: the CloudEvent that the body is, None if it is none. `at_ms`: milliseconds since
-    1970 UTC when it came. `elapsed_ms`: how long it took.
+    1970 UTC when it came. `elapsed_ms`: how long it took. `final`: there is no answer, and trying again cannot help (a destination that is
+    not allowed).
     """
 
     status: int | None
@@ -33,6 +34,7 @@ class Answer:
     headers: Sequence[tuple[bytes, bytes]] = field(default=())
     event: CloudEvent | None = None
     elapsed_ms: int = 0
+    final: bool = False
 
     def header(self, name: bytes) -> str | None:
         """The first value of a header, by its name in lower case."""
@@ -62,9 +64,11 @@ def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
     """The verdict on an answer. `reply_wanted`: the POST had `Prefer: reply`; without it an event in the answer is ignored."""
     if succeeded(answer.status):
         return Verdict.REPLIED if reply_wanted and answer.status == OK and answer.event is not None else Verdict.ACCEPTED
-    return Verdict.RETRY if retryable(answer.status) else Verdict.FAILED
+    return Verdict.RETRY if retryable(answer.status) and not answer.final else Verdict.FAILED
 
 
 def overloaded(answer: Answer) -> bool:
     """Whether the subscriber bears less than it gets: congestion control slows down."""
+    if answer.final:
+        return False
     return answer.status is None or answer.status in {408, 429} or answer.status >= 500

@@ -1,0 +1,87 @@
+"""Headers of deliveries: knative-eventing-test-spec, "Derived (Reply) Events"; data plane contract, "Observability"; W3C Trace Context."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knative_gateway.delivery.headers import FORWARDED_MAX, delivery_headers, forwarded, trace_headers
+from tests.knative_gateway.delivery.made import event
+
+TRACE, SPAN, CHILD = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "b7ad6b7169203331"
+
+
+def test_subscribers_are_told_that_replies_are_processed() -> None:
+    """Brokers and Channels MUST indicate support for replies using `Prefer: reply` when sending to spec.subscriber."""
+    assert delivery_headers(reply_wanted=True, namespace="default") == [("Prefer", "reply"), ("Kn-Namespace", "default")]
+
+
+def test_reply_and_dead_letter_destinations_are_told_nothing_of_replies() -> None:
+    """If a sender will process a reply it MUST include the header: and if it will not, it does not."""
+    assert delivery_headers(reply_wanted=False, namespace="default") == []
+
+
+def test_only_headers_on_the_list_are_passed_on() -> None:
+    headers = [
+        (b"Authorization", b"Bearer x"),
+        (b"Cookie", b"x"),
+        (b"X-Request-ID", b"1"),
+        (b"Knative-One", b"a"),
+        (b"knative-one", b"b"),
+        (b"X-B3-TraceId", b"2"),
+        (b"ce-id", b"9"),
+        (b"traceparent", b"x"),
+        (b"Content-Type", b"text/plain"),
+        (b"Prefer", b"reply"),
+        (b"Connection", b"close"),
+        (b"Host", b"x"),
+    ]
+    kept = [("x-request-id", "1"), ("knative-one", "a"), ("knative-one", "b"), ("x-b3-traceid", "2")]
+    assert forwarded(headers) == kept
+    assert delivery_headers(reply_wanted=False, namespace="x", passed_on=headers) == kept
+
+
+def test_no_more_headers_are_passed_on_than_the_limit() -> None:
+    assert len(forwarded([(b"knative-x", b"%d" % number) for number in range(100)])) == FORWARDED_MAX
+
+
+def test_a_trace_goes_on_as_a_child() -> None:
+    """Data plane contract, Observability: traceparent and tracestate may be modified for each delivery attempt."""
+    traced = event(traceparent=f"00-{TRACE}-{SPAN}-01", tracestate="a=1,b=2")
+    assert trace_headers(traced, CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-01"), ("tracestate", "a=1,b=2")]
+
+
+def test_an_event_without_a_trace_begins_one_if_asked() -> None:
+    assert trace_headers(event(), CHILD) == []
+    assert trace_headers(event(), CHILD, TRACE) == [("traceparent", f"00-{TRACE}-{CHILD}-01")]
+
+
+@pytest.mark.parametrize(
+    "parent",
+    [
+        "",
+        "x",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE.upper()}-{SPAN}-01",
+        f"00-{TRACE}-{SPAN}-01-more",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-01\n",
+    ],
+)
+def test_a_trace_that_is_not_valid_is_not_passed_on(parent: str) -> None:
+    """W3C Trace Context 3.2: a traceparent that is not valid MUST NOT be used, and no tracestate without it."""
+    assert trace_headers(event(traceparent=parent, tracestate="a=1"), CHILD) == []
+
+
+def test_of_a_later_version_only_what_is_known_is_passed_on() -> None:
+    assert trace_headers(event(traceparent=f"01-{TRACE}-{SPAN}-ff-more"), CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-01")]
+    assert trace_headers(event(traceparent=f"00-{TRACE}-{SPAN}-02"), CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-00")]
+
+
+@given(st.text(max_size=600))
+def test_no_trace_state_makes_a_header_that_cannot_be_sent(state: str) -> None:
+    headers = dict(trace_headers(event(traceparent=f"00-{TRACE}-{SPAN}-01", tracestate=state), CHILD))
+    assert headers.get("tracestate", "").isprintable()
+    assert headers.get("tracestate", "").isascii()
+    assert len(headers.get("tracestate", "")) <= 512
