@@ -51,12 +51,19 @@ class NodeProcess:
     def launch(self) -> None:
         """Start the process and do not wait."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        listen = self.addresses["amqp"][0] if "amqp" in self.addresses else self.listen
-        command = [str(Path(sys.executable).parent / "amqp-streams"), "serve", "--data-dir", str(self.data_dir)]
-        command += ["--listen", listen, "--ready-file", str(self._ready_file), *self.options]
         self._ready_file.unlink(missing_ok=True)  # a killed node leaves it behind
         with self._words.open("ab") as words:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=_environment())
+            self.process = subprocess.Popen(self.command(), stdin=subprocess.DEVNULL, stdout=words, stderr=words, env=self.environment())
+
+    def command(self) -> list[str]:
+        """What is run."""
+        listen = self.addresses["amqp"][0] if "amqp" in self.addresses else self.listen
+        command = [str(Path(sys.executable).parent / "amqp-streams"), "serve", "--data-dir", str(self.data_dir)]
+        return [*command, "--listen", listen, "--ready-file", str(self._ready_file), *self.options]
+
+    def environment(self) -> dict[str, str]:
+        """Ours without settings of a node that someone may have set for another one."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("AMQP_STREAMS_")}
 
     def start(self) -> Self:
         """Start it and wait until it listens.
@@ -97,8 +104,3 @@ class NodeProcess:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-
-
-def _environment() -> dict[str, str]:
-    """Ours without settings of a node that someone may have set for another one."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("AMQP_STREAMS_")}

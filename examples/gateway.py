@@ -1,0 +1,105 @@
+"""A gateway as a process of its own, with its log node as a child of it; and what a program that uses one needs: resources and events.
+
+The first start lets the system choose ports; later ones keep them, so that senders and AMQP clients find it again.
+"""
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from examples.node import NodeProcess
+
+_COMMAND_S_MAX: Final = 60.0
+
+
+class GatewayProcess(NodeProcess):
+    """`knative-gateway serve` with its state, words and ready file in `folder`. Use it with `with`: that stops what is left running."""
+
+    @property
+    def http(self) -> str:
+        """HOST:PORT of the API and the ingress."""
+        return self.addresses["http"][0]
+
+    @property
+    def base_url(self) -> str:
+        """What its URLs begin with."""
+        return f"http://{self.http}"
+
+    @property
+    def node_pid(self) -> int | None:
+        """Of the log node, while it runs."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        return int(children[0]) if children else None
+
+    def command(self) -> list[str]:
+        """What is run."""
+        listen = self.http if "http" in self.addresses else self.listen
+        command = [program(), "serve", "--state-dir", str(self.data_dir), "--listen", listen, "--ready-file", str(self._ready_file)]
+        if "amqp" in self.addresses:
+            command += ["--amqp-listen", self.addresses["amqp"][0]]
+        return [*command, *self.options]
+
+    def environment(self) -> dict[str, str]:
+        """Ours without settings of a gateway or node that someone may have set for another one."""
+        return {name: value for name, value in os.environ.items() if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))}
+
+    def cli(self, *arguments: str, status: int = 0) -> str:
+        """Run `knative-gateway` against it: what it prints.
+
+        Raises:
+            RuntimeError: it ended with another status; with its words.
+        """
+        environment = {**self.environment(), "KNATIVE_GATEWAY_URL": self.base_url}
+        done = subprocess.run([program(), *arguments], env=environment, capture_output=True, text=True, timeout=_COMMAND_S_MAX, check=False)
+        if done.returncode != status:
+            message = f"{' '.join(arguments)} ended with {done.returncode}: {done.stderr or done.stdout}"
+            raise RuntimeError(message)
+        return done.stdout
+
+    def get(self, path: str) -> object:
+        """An object or a list from the API, by its path."""
+        connection = http.client.HTTPConnection(self.http, timeout=_COMMAND_S_MAX)
+        try:
+            connection.request("GET", path, headers={"accept": "application/json"})
+            return json.loads(connection.getresponse().read())
+        finally:
+            connection.close()
+
+
+class Sender:
+    """POSTs events over one connection, one after the other. `path`: of a Broker or Channel, `/broker/NAMESPACE/NAME`."""
+
+    def __init__(self, address: str, path: str) -> None:
+        self._address: Final = address
+        self._path: Final = path
+        self._connection: http.client.HTTPConnection | None = None
+
+    def send(self, attributes: Mapping[str, str], data: bytes, content_type: str = "application/json") -> int | None:
+        """The status of the answer; None if none came: the event may be stored or not."""
+        headers = {"ce-specversion": "1.0", **{f"ce-{name}": value for name, value in attributes.items()}, "content-type": content_type}
+        try:
+            if self._connection is None:
+                self._connection = http.client.HTTPConnection(self._address, timeout=_COMMAND_S_MAX)
+            self._connection.request("POST", self._path, body=data, headers=headers)
+            answer = self._connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException):
+            self.close()
+            return None
+        return answer.status
+
+    def close(self) -> None:
+        """Close the connection; the next event opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def program() -> str:
+    """`knative-gateway` of this environment."""
+    return str(Path(sys.executable).parent / "knative-gateway")
