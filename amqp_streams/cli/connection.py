@@ -1,7 +1,7 @@
 """How commands reach a node: its URL, who asks, how TLS is checked; and how their asynchronous part is run.
 
-A password is never an argument: it comes from the URL, the environment, or the first line of stdin; a token from the environment
-or a file.
+No option is a password: it comes from the environment, alone or in the URL, or from the first line of stdin; a token from the environment
+or a file. A URL on the command line may have one, which is then seen by every user of the machine: the help says so.
 """
 
 import asyncio
@@ -68,7 +68,8 @@ def client_options(command: Command) -> Command:
     """The flags of every command that talks to a node; the command gets them as `endpoint`."""
 
     @click.option("--url", envvar="AMQP_STREAMS_URL", metavar="URL", default=URL_DEFAULT, show_default=True, show_envvar=True,
-                  help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT].")  # fmt: skip
+                  help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
+                  "Arguments can be seen by others: put one with a password into the variable.")  # fmt: skip
     @click.option("--user", envvar="AMQP_STREAMS_USER", metavar="NAME", show_envvar=True,
                   help="Who asks; the password is in the URL, in AMQP_STREAMS_PASSWORD, or on stdin.")  # fmt: skip
     @click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin.")
