@@ -110,7 +110,7 @@ def _told(failure: Failure) -> dict[str, object]:
     made: dict[str, object] = {"time": timestamp(failure.at_ms), "eventId": failure.event_id, "eventSource": failure.event_source}
     made |= {"partition": failure.partition, "offset": failure.offset, "attempt": failure.attempt, "reason": failure.reason}
     made |= {} if failure.code is None else {"code": failure.code}
-    return {**made, **({"body": failure.body} if failure.body else {})}
+    return made | {name: value for name, value in (("body", failure.body), ("end", failure.end)) if value}
 
 
 def _definition(definition: Object, now: str) -> Object:

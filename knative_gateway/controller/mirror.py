@@ -1,0 +1,77 @@
+"""[io] All objects of the store in memory, as they change.
+
+Law: an object is never replaced by an older version of itself, whichever of list, watch and own writes tells of it first.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from knative_gateway.errors import GatewayError, GoneError
+from knative_gateway.ports import Change, Key, ResourceStore
+from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS
+from knative_gateway.resources.objects import Object, key_of, text
+
+RETRY_S: Final = 1.0
+"""Wait before the store is asked again after it was away."""
+
+log = structlog.get_logger("knative_gateway.controller")
+
+
+class Mirror:
+    """`objects` is what is there; `on_change` is called after each change, with it."""
+
+    def __init__(self, store: ResourceStore, on_change: Callable[[Change | None], None]) -> None:
+        """`on_change` gets None when all was listed anew."""
+        self.objects: Final[dict[Key, Object]] = {}
+        self._store: Final = store
+        self._on_change: Final = on_change
+
+    async def run(self) -> None:
+        """List, then follow, until cancelled; again from the start when the store forgot where we were, or was away."""
+        while True:
+            try:
+                await self._follow(await self._list())
+            except GoneError:
+                log.info("watch_expired")
+            except GatewayError as error:
+                log.warning("store_away", reason=str(error))
+                await asyncio.sleep(RETRY_S)
+
+    def take(self, key: Key, object_: Object) -> None:
+        """What we wrote ourselves; the watch will tell it again."""
+        if version_of(object_) > version_of(self.objects.get(key)):
+            self.objects[key] = object_
+
+    async def _list(self) -> int:
+        """Everything; returns the version to follow from."""
+        after, definitions = await self._store.list(EXTENSIONS, "CustomResourceDefinition")
+        found: dict[Key, Object] = {}
+        for kind in BUILT_IN.with_definitions(definitions).stored():
+            _, objects = await self._store.list(kind.group, kind.kind)
+            found |= {key_of(object_): object_ for object_ in objects}
+        gone = [(key, object_) for key, object_ in self.objects.items() if key not in found]
+        self.objects.update(found)
+        for key, object_ in gone:
+            del self.objects[key]
+            self._on_change(Change("DELETED", after, key, object_, object_))
+        self._on_change(None)
+        return after
+
+    async def _follow(self, after: int) -> None:
+        async for change in self._store.watch("", "", after):
+            if change.version <= version_of(self.objects.get(change.key)):
+                continue
+            if change.type == "DELETED":
+                self.objects.pop(change.key, None)
+            else:
+                self.objects[change.key] = change.object
+            self._on_change(change)
+
+
+def version_of(object_: Object | None) -> int:
+    """The version that an object was stored with; 0 for none."""
+    written = text(object_, "metadata", "resourceVersion")
+    return int(written) if written.isdecimal() else 0
