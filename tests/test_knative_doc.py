@@ -21,6 +21,7 @@ from knative_gateway.delivery.dead_letter import (
 )
 from knative_gateway.delivery.outcome import RETRIED
 from knative_gateway.delivery.ttl import TTL_DEFAULT
+from knative_gateway.filters.refusal import LIMITS as FILTER_LIMITS
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.resources import extensions
 from knative_gateway.resources.kinds import BUILT_IN
@@ -80,6 +81,9 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| events of a batch | {limits.batch_events:,} |" in table
     assert f"| seconds until a body is here | {limits.body_s:.0f} |" in table
     assert f"| deliveries of one subscriber under way | found out, at most {LIMIT_MAX:,} |" in table
+    assert f"| filters of a Trigger | {FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels |" in table
+    expression = f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} words and marks, {FILTER_LIMITS.depth} levels"
+    assert f"| a CloudEvents SQL expression | {expression} |" in table
     assert f"| name of a Broker, Trigger, Channel, Subscription | {NAME_CHARACTERS_MAX} characters |" in table
     assert f"| one wait between attempts | {WAIT_MAX_MS // 3_600_000} hours |" in table
     assert f"| {RETRY_AFTER_MAX_MS // 60_000} minutes |" in section("Delivery")
