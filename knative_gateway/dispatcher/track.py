@@ -71,6 +71,10 @@ class Track:
         """It is done."""
         del self._times[entry.offset]
         self.touched |= self.window.complete(entry)
+        own = self._catching_up
+        # Whoever waits for the next event of a log that has none would go on to do so for itself.
+        if own is not None and not own.done() and self.has_room and self.reader.admit(self):
+            own.cancel()
 
     def position(self) -> str:
         """Up to where everything is completed, as far as is known now."""

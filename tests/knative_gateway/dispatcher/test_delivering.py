@@ -1,0 +1,329 @@
+"""What becomes of an event when its subscriber fails, replies, or is not there. Spec: knative-eventing-test-spec, "Event Delivery"."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from itertools import pairwise
+
+import pytest
+from aiohttp import web
+
+from knative_gateway.amqp_binding import decode
+from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.cloudevents.http import to_binary, to_structured
+from knative_gateway.delivery.ttl import TTL
+from knative_gateway.errors import UnavailableError
+from knative_gateway.ports import BackoffPolicy, Delivery
+from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
+from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with Rig(partitions=1) as made:
+        yield made
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SubscriberServer]:
+    async with SubscriberServer() as running:
+        yield running
+
+
+def reply(of: CloudEvent, status: int = 200) -> web.Response:
+    message = to_binary(of)
+    return web.Response(status=status, body=message.body, headers=dict(message.headers))
+
+
+async def completed(rig: Rig, uid: str, count: int) -> None:
+    """The checkpoint is behind so many events."""
+    await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
+
+
+# -- success
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+async def test_any_2xx_completes_a_delivery(rig: Rig, server: SubscriberServer, status: int) -> None:
+    """Spec: Event Acknowledgement and Delivery Retry: 200, 202 and other 2xx: delivery completed, no retry."""
+    server.answers = [status]
+    await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=3)))
+    await rig.send(event(1))
+    await completed(rig, "u", 1)
+    assert server.ids == ["1"]
+
+
+# -- retries
+
+
+@pytest.mark.parametrize("status", [404, 408, 409, 429, 500, 502, 503, 504])
+async def test_a_retryable_failure_is_tried_again(rig: Rig, server: SubscriberServer, status: int) -> None:
+    """Spec: Event Delivery 2.1: if it fails with a retryable error, it MUST be retried up to `retry` times."""
+    server.answers = [status, status]
+    await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2)))
+    await rig.send(event(1))
+    await server.wait(3)
+    await completed(rig, "u", 1)
+    assert server.ids == ["1"] * 3
+    assert rig.dispatcher.figures("u")["retried"] == 2
+
+
+@pytest.mark.parametrize("status", [300, 301, 307, 400, 401, 403, 405, 413])
+async def test_a_final_failure_is_not_tried_again(rig: Rig, server: SubscriberServer, status: int) -> None:
+    """Spec: Event Acknowledgement and Delivery Retry: 3xx, 400 and other 4xx: an error without a retry."""
+    server.answers = [status]
+    await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=5)))
+    await rig.send(event(1))
+    await completed(rig, "u", 1)
+    assert server.ids == ["1"]
+    [attempt, end] = rig.checkpoints.failures["u"]
+    assert (attempt.code, attempt.end) == (status, "")
+    assert (end.code, end.end, end.event_id) == (status, "dropped", "1")
+
+
+async def test_waits_follow_the_policy(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Event Delivery 2.1: following the `backoffPolicy` and `backoffDelay` parameters."""
+    server.answers = [500, 500, 500]
+    delivery = Delivery(retry=3, backoff_policy=BackoffPolicy.EXPONENTIAL, backoff_delay_ms=20)
+    await rig.serve(subscriber("u", server.url(), delivery=delivery))
+    await rig.send(event(1))
+    times = [got.at_s for got in await server.wait(4)]
+    waits = [later - earlier for earlier, later in pairwise(times)]
+    assert [wait >= expected for wait, expected in zip(waits, (0.02, 0.04, 0.08), strict=True)] == [True] * 3
+
+
+async def test_a_subscriber_that_comes_back_is_found(rig: Rig) -> None:
+    """Spec: knative-data-plane-contract: SHOULD re-attempt delivery of events where the HTTP request failed."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+    await rig.serve(subscriber("u", f"http://127.0.0.1:{port}/", delivery=Delivery(retry=1000, backoff_delay_ms=20, backoff_max_ms=20)))
+    await rig.send(event(1))
+    await until(lambda: rig.dispatcher.figures("u")["failedAttempts"])
+    arrived = asyncio.Event()
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        arrived.set()
+        return web.Response(status=202)
+
+    runner = web.ServerRunner(web.Server(handle))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await asyncio.wait_for(arrived.wait(), 10)
+    await completed(rig, "u", 1)
+    await runner.cleanup()
+
+
+async def test_an_attempt_has_its_time(rig: Rig) -> None:
+    async def slow(_: object) -> web.StreamResponse:
+        await asyncio.sleep(10)
+        raise AssertionError
+
+    async with SubscriberServer(slow) as server:
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(timeout_ms=30)))
+        await rig.send(event(1))
+        await completed(rig, "u", 1)
+        assert rig.checkpoints.failures["u"][0].reason == "no answer within 30 ms"
+
+
+# -- dead letters
+
+
+async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Event Delivery 5: the event MUST be delivered to the `deadLetterSink`; knative-event-delivery, deadLetterSink."""
+    async with SubscriberServer() as sink:
+        server.answers = [web.Response(status=503, text="not today"), web.Response(status=503, text="not today")]
+        delivery = Delivery(retry=1, dead_letter_url=sink.url("/dead"))
+        await rig.serve(subscriber("u", server.url(), delivery=delivery))
+        await rig.send(event(1, data=b"\x00\x01"))
+        [dead] = await sink.wait(1)
+        await completed(rig, "u", 1)
+    assert dead.body == b"\x00\x01"
+    attributes = dead.event.attributes
+    assert {name: attributes[name] for name in ("id", "source", "type")} == {"id": "1", "source": "/s", "type": "t"}
+    assert attributes["knativeerrorcode"] == "503"
+    assert attributes["knativeerrordata"] == "not today"
+    assert attributes["knativeerrordest"] == server.url()
+    assert attributes["deadlettersubscriberuri"] == server.url()
+    assert "prefer" not in dead.headers
+    assert rig.dispatcher.figures("u")["deadLettered"] == 1
+    assert rig.checkpoints.failures["u"][-1].end == "dead-lettered"
+
+
+async def test_the_dead_letter_sink_is_tried_again_too(rig: Rig, server: SubscriberServer) -> None:
+    async with SubscriberServer(answers=[500, 500]) as sink:
+        server.answers = [400]
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2, dead_letter_url=sink.url())))
+        await rig.send(event(1))
+        await sink.wait(3)
+        await completed(rig, "u", 1)
+    assert rig.dispatcher.figures("u")["deadLettered"] == 1
+
+
+async def test_without_a_sink_an_event_is_dropped_and_the_next_goes_on(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Event Delivery 5: if no `deadLetterSink` is specified, the event is dropped."""
+    server.answers = [400]
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1), event(2))
+    await server.wait(2)
+    await completed(rig, "u", 2)
+    figures = rig.dispatcher.figures("u")
+    assert (figures["dropped"], figures["delivered"]) == (1, 1)
+
+
+# -- replies
+
+
+async def test_subscribers_are_told_that_replies_are_taken(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Derived (Reply) Events: MUST indicate support for replies using the `Prefer: reply` header."""
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1))
+    [got] = await server.wait(1)
+    assert got.headers["prefer"] == "reply"
+    assert got.headers["kn-namespace"] == "default"
+
+
+@pytest.mark.parametrize("mode", [to_binary, to_structured])
+async def test_a_reply_to_a_trigger_goes_through_the_broker(rig: Rig, server: SubscriberServer, mode: type) -> None:
+    """Spec: Content Based Routing: reply events MUST be re-enqueued by the Broker, and MUST be evaluated against all Triggers associated
+    with the Broker, including the Trigger that generated the reply."""
+    answer = mode(event("answer", "answered", b"yes"))
+    server.answers = [web.Response(body=answer.body, headers=dict(answer.headers))]
+    everything = subscriber("all", server.url("/all"))
+    only = subscriber("only", server.url("/only"), filters=({"exact": {"type": "answered"}},))
+    await rig.serve(everything, only)
+    await rig.send(event(1, "asked"))
+    await server.wait(3)
+    await completed(rig, "all", 2)
+    assert sorted((got.path, got.id) for got in server.got) == [("/all", "1"), ("/all", "answer"), ("/only", "answer")]
+    assert {got.body for got in server.got if got.id == "answer"} == {b"yes"}
+
+
+async def test_a_202_is_never_a_reply(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Derived (Reply) Events: responses with a 202 response code MUST NOT be processed as reply events."""
+    server.answers = [reply(event("status"), status=202)]
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1))
+    await completed(rig, "u", 1)
+    assert len(rig.memory.messages(LOG)) == 1
+
+
+async def test_a_reply_that_cannot_be_stored_fails_the_delivery(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Content Based Routing: if the storage of the reply event in the Broker fails, the entire event delivery MUST be failed and the
+    delivery to the Trigger's subscriber MUST be retried."""
+    server.answers = [reply(event("first")), reply(event("second"))]
+    await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1)))
+    await rig.send(event(1))
+    rig.memory.failing = [UnavailableError("away")]
+    await server.wait(3)
+    await completed(rig, "u", 2)
+    assert server.ids == ["1", "1", "second"]
+
+
+async def test_replies_that_go_round_come_to_an_end(rig: Rig, server: SubscriberServer) -> None:
+    """Each reply has one life less than its cause, and lives are not shown to subscribers."""
+
+    async def echo(got: object) -> web.Response:
+        return reply(event("again"))
+
+    server.behaviour = echo
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1, **{TTL: 4}))
+    await until(lambda: rig.dispatcher.figures("u")["repliesExpired"])
+    assert [decode(message).attributes[TTL] for message in rig.memory.messages(LOG)] == [4, 3, 2, 1]
+    assert not any(TTL in got.event.attributes for got in server.got)
+
+
+async def test_a_reply_to_a_subscription_is_posted(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Event Delivery 4: the reply event MUST be delivered to the `status.replyUri` destination (for Subscriptions)."""
+    async with SubscriberServer() as replies:
+        server.answers = [reply(event("answer", data=b"yes"))]
+        await rig.serve(subscriber("u", server.url(), kind="Subscription", reply_log=None, reply_url=replies.url("/r")))
+        await rig.send(event(1))
+        [got] = await replies.wait(1)
+        await completed(rig, "u", 1)
+    assert (got.id, got.body, got.path) == ("answer", b"yes", "/r")
+    assert "prefer" not in got.headers
+    assert len(rig.memory.messages(LOG)) == 1
+
+
+async def test_a_reply_without_a_destination_is_dropped(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Event Delivery 4: if `status.replyUri` is not present in the Subscription, the reply event MUST be dropped."""
+    server.answers = [reply(event("answer"))]
+    await rig.serve(subscriber("u", server.url(), kind="Subscription", reply_log=None))
+    await rig.send(event(1))
+    await completed(rig, "u", 1)
+    assert len(rig.memory.messages(LOG)) == 1
+
+
+async def test_a_reply_that_cannot_be_delivered_fails_the_delivery(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Event Delivery 4.1: the entire delivery of the event MUST be retried up to `retry` times."""
+    server.answers = [reply(event("first")), reply(event("second"))]
+    async with SubscriberServer(answers=[500]) as replies:
+        delivery = Delivery(retry=1)
+        await rig.serve(subscriber("u", server.url(), kind="Subscription", reply_log=None, reply_url=replies.url(), delivery=delivery))
+        await rig.send(event(1))
+        await replies.wait(2)
+        await completed(rig, "u", 1)
+    assert server.ids == ["1", "1"]
+    assert replies.ids == ["first", "second"]
+
+
+async def test_with_a_reply_alone_events_go_there(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Subscription Lifecycle: if only `spec.reply` is set, it is equivalent to a subscriber, except that the Channel SHOULD NOT
+    advertise the ability to process replies."""
+    server.answers = [reply(event("ignored"))]
+    await rig.serve(subscriber("u", None, kind="Subscription", reply_log=None, reply_url=server.url()))
+    await rig.send(event(1))
+    [got] = await server.wait(1)
+    await completed(rig, "u", 1)
+    assert "prefer" not in got.headers
+    assert len(server.got) == 1
+
+
+async def test_an_answer_that_is_no_event_is_accepted(rig: Rig, server: SubscriberServer) -> None:
+    server.answers = [web.Response(text="thank you")]
+    await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=3)))
+    await rig.send(event(1))
+    await completed(rig, "u", 1)
+    assert server.ids == ["1"]
+
+
+# -- the event on its way
+
+
+async def test_the_trace_goes_on_as_a_child(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: knative-data-plane-contract, Observability."""
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1, traceparent=parent))
+    [got] = await server.wait(1)
+    assert got.event.attributes["traceparent"] == parent
+    assert got.headers["traceparent"].split("-")[1] == parent.split("-")[1]
+    assert got.headers["traceparent"].split("-")[2] != parent.split("-")[2]
+
+
+async def test_data_stays_what_it_was(rig: Rig, server: SubscriberServer) -> None:
+    """Spec: Content Based Routing: the implementation MUST NOT modify the event data in this process."""
+    data = bytes(range(256)) * 4
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1, data=data, datacontenttype="application/json"))
+    [got] = await server.wait(1)
+    assert (got.body, got.headers["content-type"]) == (data, "application/json")
+
+
+async def test_events_that_came_over_amqp_are_delivered_alike(rig: Rig, server: SubscriberServer) -> None:
+    """Structured mode, and the other prefix, as any AMQP client may write them."""
+    await rig.serve(subscriber("u", server.url()))
+    body = b'{"specversion":"1.0","id":"structured","source":"/s","type":"t","data":{"a":1}}'
+    content_type = b"application/cloudevents+json"
+    fields = b"\x40" * 6 + b"\xa3" + bytes([len(content_type)]) + content_type
+    properties = b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 7]) + fields
+    await rig.log.append(LOG, properties + b"\x00\x53\x75\xa0" + bytes([len(body)]) + body)
+    pairs = [(b"specversion", b"1.0"), (b"id", b"colon"), (b"source", b"/s"), (b"type", b"t")]
+    texts = b"".join(b"\xa1" + bytes([len(text)]) + text for name, value in pairs for text in (b"cloudEvents:" + name, value))
+    await rig.log.append(LOG, b"\x00\x53\x74\xc1" + bytes([len(texts) + 1, 8]) + texts + b"\x00\x53\x75\xa0\x02hi")
+    got = {each.id: each for each in await server.wait(2)}
+    assert got["structured"].body == b'{"a":1}'
+    assert got["structured"].headers["ce-type"] == "t"
+    assert got["colon"].body == b"hi"

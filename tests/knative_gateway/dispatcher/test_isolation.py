@@ -1,0 +1,182 @@
+"""Slow, dead and greedy subscribers, and what their neighbours notice of them: nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.ports import Delivery, Order
+from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
+
+SMALL = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.05)
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with Rig(SMALL) as made:
+        yield made
+
+
+class Gate:
+    """Requests wait while it is shut."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+
+    async def __call__(self, got: Got) -> web.StreamResponse:
+        await self.open.wait()
+        return web.Response(status=202)
+
+
+async def test_a_stuck_subscriber_delays_nobody_and_gets_everything_later(rig: Rig) -> None:
+    gate = Gate()
+    async with SubscriberServer(gate) as stuck, SubscriberServer() as quick:
+        await rig.serve(subscriber("stuck", stuck.url()), subscriber("quick", quick.url()))
+        await rig.send(*(event(number) for number in range(200)))
+        await quick.wait(200)
+        courier = rig.dispatcher.courier("stuck")
+        assert courier is not None
+        assert all(track.window.span <= 8 for track in courier.tracks.values())
+        assert courier.figures.in_flight <= 4
+        assert stuck.in_flight_max <= 4
+        gate.open.set()
+        await stuck.wait(200)
+        assert sorted(map(int, stuck.ids)) == list(range(200))
+        assert len(quick.got) == 200
+        await rig.send(*(event(number) for number in range(200, 210)))
+        await stuck.wait(210)
+        await until(lambda: all(track.is_member for track in courier.tracks.values()))
+
+
+async def test_a_subscriber_that_is_alone_holds_up_its_reader_only(rig: Rig) -> None:
+    """Nobody is to be delayed, so nothing is read twice."""
+    gate = Gate()
+    async with SubscriberServer(gate) as slow:
+        await rig.serve(subscriber("slow", slow.url()))
+        await rig.send(*(event(number) for number in range(100)))
+        await slow.wait(4)
+        courier = rig.dispatcher.courier("slow")
+        assert courier is not None
+        assert all(track.is_member for track in courier.tracks.values())
+        gate.open.set()
+        await slow.wait(100)
+        assert len(set(slow.ids)) == 100
+
+
+async def test_a_newcomer_is_not_held_up_by_one_that_was_alone(rig: Rig) -> None:
+    gate = Gate()
+    async with SubscriberServer(gate) as slow, SubscriberServer() as quick:
+        stuck = subscriber("slow", slow.url())
+        await rig.serve(stuck)
+        await rig.send(*(event(number) for number in range(100)))
+        await slow.wait(4)
+        await rig.serve(stuck, subscriber("quick", quick.url()))
+        await rig.send(*(event(number) for number in range(100, 150)))
+        await quick.wait(50)
+        assert sorted(map(int, quick.ids)) == list(range(100, 150))
+        gate.open.set()
+        await slow.wait(150)
+        assert len(set(slow.ids)) == 150
+
+
+async def test_a_dead_subscriber_costs_little_and_loses_nothing() -> None:
+    """It fails everything: what waits for a retry is bounded, and the rest stays in the log."""
+    settings = DispatchSettings(look_ahead=32, waiting_max=5, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
+    async with Rig(settings) as rig, SubscriberServer(_failing) as dead, SubscriberServer() as quick:
+        delivery = Delivery(retry=1000, backoff_delay_ms=60_000)
+        await rig.serve(subscriber("dead", dead.url(), delivery=delivery), subscriber("quick", quick.url()))
+        await rig.send(*(event(number) for number in range(300)))
+        await quick.wait(300)
+        await until(lambda: rig.dispatcher.figures("dead")["waiting"] >= 5)
+        assert len(dead.got) < 20
+        assert rig.checkpoints.places["dead"] == {0: "", 1: ""}
+
+
+async def _failing(_: Got) -> web.StreamResponse:
+    return web.Response(status=500)
+
+
+async def test_an_overloaded_subscriber_gets_less_at_once() -> None:
+    """Spec: knative-eventing-test-spec, Event Acknowledgement: Brokers and Channels MUST implement congestion control."""
+
+    async def busy(_: Got) -> web.StreamResponse:
+        await asyncio.sleep(0.005)
+        return web.Response(status=503 if server.in_flight > 2 else 202)
+
+    async with Rig() as rig, SubscriberServer(busy) as server:
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1000, backoff_delay_ms=1, backoff_max_ms=5)))
+        await rig.send(*(event(number) for number in range(150)))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 150)
+        assert rig.dispatcher.figures("u")["dropped"] == 0
+        half = len(server.got) // 2
+        server.in_flight_max = 0
+        await rig.send(*(event(number) for number in range(150, 200)))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 200)
+        assert server.in_flight_max <= 8
+        assert half > 0
+
+
+async def test_a_subscriber_has_no_more_in_flight_than_it_allows(rig: Rig) -> None:
+    async def slow(_: Got) -> web.StreamResponse:
+        await asyncio.sleep(0.002)
+        return web.Response(status=202)
+
+    async with SubscriberServer(slow) as server:
+        await rig.serve(subscriber("u", server.url(), in_flight_max=2))
+        await rig.send(*(event(number) for number in range(40)))
+        await server.wait(40)
+        assert server.in_flight_max <= 2
+
+
+async def test_a_rate_is_kept() -> None:
+    async with Rig() as rig, SubscriberServer() as server:
+        await rig.serve(subscriber("u", server.url(), per_second_max=50.0))
+        await rig.send(*(event(number) for number in range(15)))
+        got = await server.wait(15)
+        # A tenth of a second's worth goes at once, the rest 20 ms apart.
+        assert got[-1].at_s - got[0].at_s >= 0.18
+
+
+@pytest.mark.parametrize("keys", [1, 3])
+async def test_order_by_key_is_kept_whatever_fails(keys: int) -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer() as server:
+        answers = iter([202, 500, 500, 202, 500] * 100)
+
+        async def flaky(_: Got) -> web.StreamResponse:
+            await asyncio.sleep(0)
+            return web.Response(status=next(answers))
+
+        server.behaviour = flaky
+        await rig.serve(subscriber("u", server.url(), order=Order.BY_KEY, delivery=Delivery(retry=1000)))
+        await rig.send(*(event(number, partitionkey=f"k{number % keys}") for number in range(60)))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 60)
+        for key in range(keys):
+            of_key = [int(got.id) for got in server.got if got.event.attributes["partitionkey"] == f"k{key}"]
+            assert of_key == sorted(of_key)
+
+
+async def test_ordered_is_one_after_the_other() -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer(answers=[500, 202, 500, 500]) as server:
+        await rig.serve(subscriber("u", server.url(), order=Order.ORDERED, delivery=Delivery(retry=5)))
+        await rig.send(*(event(number) for number in range(20)))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 20)
+        assert list(map(int, server.ids)) == sorted(map(int, server.ids))
+        assert server.in_flight_max == 1
+
+
+async def test_large_events_are_held_one_by_one() -> None:
+    """By bytes as by count: one that is larger than all room goes alone."""
+    settings = DispatchSettings(held_bytes_max=10_000, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
+    gate = Gate()
+    async with Rig(settings) as rig, SubscriberServer(gate) as server:
+        await rig.serve(subscriber("u", server.url()))
+        await rig.send(*(event(number, data=b"x" * 20_000) for number in range(5)))
+        await server.wait(1)
+        courier = rig.dispatcher.courier("u")
+        assert courier is not None
+        assert sum(track.window.open for track in courier.tracks.values()) == 1
+        gate.open.set()
+        await server.wait(5)
