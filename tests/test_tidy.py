@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,6 +127,23 @@ def test_nothing_is_told_of_the_machine_it_was_written_on() -> None:
 
 def test_nothing_is_left_unfinished() -> None:
     assert not [str(path) for path in tracked(".py", ".sh", ".mjs", ".go", ".java") if _UNFINISHED.search(text(path))]
+
+
+def test_nothing_is_defined_that_nobody_uses() -> None:
+    """A name that stands once, in all code and tests, is left over."""
+    words = Counter(word for path in tracked(".py", ".toml") for word in re.findall(r"\w+", text(path)))
+    engine = [path for path in modules() if path.parts[0] == "amqp_streams"]
+    assert not [f"{path}: {name}" for path in engine for name in defined(text(path)) if words[name] == 1]
+
+
+def defined(source: str) -> Iterator[str]:
+    """The names that a module binds at its top."""
+    for node in ast.parse(source).body:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
+                yield name
 
 
 def test_test_names_are_sentences() -> None:

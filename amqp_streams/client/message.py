@@ -97,11 +97,6 @@ def _learn(message: bytes, partition: Symbol, offset: Symbol, timestamp: Timesta
     _layouts[message[:_KEY_BYTES]] = _Layout(slices[0], slices[1], slices[2], tuple(fixed))
 
 
-def described_section(code: int, value: object) -> bytes:
-    """A section as bytes."""
-    return b"\x00\x53" + bytes((code,)) + encode(value)
-
-
 def decoded(message: bytes, start: int) -> object:
     """The value of the section that starts at byte `start`."""
     value, _ = decode(message, start)

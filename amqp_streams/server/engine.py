@@ -23,13 +23,6 @@ _OUTPUT: Final = ffi.new("char[]", _OUTPUT_BYTES_MAX)
 _OUTPUT_VIEW: Final = ffi.buffer(_OUTPUT)
 _DATA_BYTES_MAX: Final = 1 << 20
 
-EXPIRIES: Final = {
-    "link-detach": lib.PN_EXPIRE_WITH_LINK,
-    "session-end": lib.PN_EXPIRE_WITH_SESSION,
-    "connection-close": lib.PN_EXPIRE_WITH_CONNECTION,
-    "never": lib.PN_EXPIRE_NEVER,
-}
-
 
 def require_engine() -> None:
     """Refuse to run on a release of Proton whose inner functions were never tried.

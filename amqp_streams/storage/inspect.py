@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, StorageError
 from amqp_streams.storage import catalog, journal_record, recovery, states
@@ -20,8 +19,6 @@ from amqp_streams.storage.journal import Entry, read_all
 from amqp_streams.storage.ports import Chunk
 from amqp_streams.storage.recovery import Scan
 from amqp_streams.storage.segments import segment_path
-
-_READ_BYTES: Final = 4 << 20
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes of segments checked so far, and the bytes of all."""
