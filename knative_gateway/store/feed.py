@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -149,12 +150,12 @@ class Feed:
         while not self._closed:
             ended = asyncio.Event()
             closing = asyncio.create_task(self._closing.wait())
-            closing.add_done_callback(lambda _task, ended=ended: ended.set())
+            closing.add_done_callback(partial(_set, ended))
             try:
                 async with self._database.read() as connection:
                     driver = (await connection.get_raw_connection()).driver_connection
                     assert driver is not None
-                    driver.add_termination_listener(lambda _connection, ended=ended: ended.set())
+                    driver.add_termination_listener(partial(_set, ended))
                     await driver.add_listener(NOTICES, self._noticed)
                     self._wake.set()  # for what was written meanwhile
                     await ended.wait()
@@ -169,6 +170,10 @@ class Feed:
     async def _pause(self) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), _AGAIN_S)
+
+
+def _set(event: asyncio.Event, _by: object) -> None:
+    event.set()
 
 
 def _key(row: Row[tuple[object, ...]]) -> Key:

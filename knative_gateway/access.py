@@ -1,0 +1,111 @@
+"""Who sends a request, and what they may: bearer tokens and rules, for the API and for the ingress. Pure.
+
+Laws: without tokens everybody may do everything; with tokens nobody may without one of them; with rules only what a rule allows.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final, Protocol
+
+from knative_gateway.errors import ForbiddenError, UnauthenticatedError
+from knative_gateway.ports import Route
+
+ANONYMOUS: Final = "system:anonymous"
+
+
+class Verb(StrEnum):
+    """What a rule allows."""
+
+    READ = "read"
+    """Objects, their history, watches."""
+    WRITE = "write"
+    """Objects: create, change, delete, replay."""
+    SEND = "send"
+    """Events, to Brokers and Channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who somebody was found to be."""
+
+    user: str
+    groups: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Users or groups (patterns with `*`), what they may, and in which namespaces (patterns).
+
+    What has no namespace, and lists over all of them, need a rule for `*`.
+    """
+
+    users: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    verbs: Sequence[Verb] = tuple(Verb)
+    namespaces: Sequence[str] = ("*",)
+
+    def allows(self, identity: Identity, verb: Verb, namespace: str) -> bool:
+        """Whether this rule lets it pass."""
+        who = any(fnmatchcase(identity.user, pattern) for pattern in self.users)
+        who = who or any(fnmatchcase(group, pattern) for group in identity.groups for pattern in self.groups)
+        where = "*" in self.namespaces or (namespace != "" and any(fnmatchcase(namespace, pattern) for pattern in self.namespaces))
+        return who and where and verb in self.verbs
+
+
+class Tokens(Protocol):
+    """Knows whose a token is."""
+
+    def identity(self, token: str) -> Identity | None:
+        """Whose; None: it is not believed."""
+
+
+class Gate:
+    """The one who asks for tokens. Implements `ports.Authorizer`."""
+
+    def __init__(self, tokens: Iterable[Tokens] = (), rules: Sequence[Rule] = ()) -> None:
+        self._tokens: Final = tuple(tokens)
+        self._rules: Final = tuple(rules)
+
+    @property
+    def open(self) -> bool:
+        """Whether everybody may do everything."""
+        return not self._tokens
+
+    def identify(self, authorization: str | None) -> Identity:
+        """Who sends this. `authorization` is the header's value.
+
+        Raises:
+            UnauthenticatedError: nobody, or somebody whose word does not count.
+        """
+        if not self._tokens:
+            return Identity(ANONYMOUS)
+        scheme, _, token = (authorization or "").partition(" ")
+        if scheme.lower() != "bearer" or not token.strip():
+            message = "a bearer token is needed"
+            raise UnauthenticatedError(message)
+        for tokens in self._tokens:
+            found = tokens.identity(token.strip())
+            if found is not None:
+                return found
+        message = "the bearer token is not believed"
+        raise UnauthenticatedError(message)
+
+    def check(self, identity: Identity, verb: Verb, *, namespace: str, what: str) -> None:
+        """Let pass.
+
+        Raises:
+            ForbiddenError: they may not.
+        """
+        if not self._tokens or not self._rules or any(rule.allows(identity, verb, namespace) for rule in self._rules):
+            return
+        place = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        message = f'{what} is forbidden: User "{identity.user}" cannot {verb} {place}'
+        raise ForbiddenError(message)
+
+    async def may_send(self, authorization: str | None, route: Route) -> None:
+        """See `ports.Authorizer`."""
+        if self._tokens:
+            what = f"{route.kind.lower()} {route.namespace}/{route.name}"
+            self.check(self.identify(authorization), Verb.SEND, namespace=route.namespace, what=what)

@@ -1,0 +1,100 @@
+"""What a Trigger or Subscription can be asked beyond Kubernetes: its delivery history, pause and resume, replay and redrive. [io]
+
+GET  …/NAME/deliveries    the latest failures and how far it has come
+POST …/NAME/pause         as the annotation knative-gateway/paused
+POST …/NAME/resume
+POST …/NAME/replay        {"start": "earliest"}, "time=2026-01-31T12:00:00Z" or "offset=PARTITION=OFFSET,…": deliver again from there
+POST …/NAME/redrive       deliver again what went to the dead letter sink or was given up
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Final, Protocol
+
+from knative_gateway.api.objects import Objects
+from knative_gateway.ports import Checkpoints
+from knative_gateway.resources import admission, extensions, patching
+from knative_gateway.resources.kinds import EVENTING, MESSAGING, Kind
+from knative_gateway.resources.objects import Object, uid_of
+from knative_gateway.resources.refusals import StatusError, bad_request
+
+GROUP_VERSION: Final = "gateway.knative.dev/v1"
+DELIVERIES: Final = "deliveries"
+PAUSE: Final = "pause"
+RESUME: Final = "resume"
+REPLAY: Final = "replay"
+REDRIVE: Final = "redrive"
+POSTED: Final = (PAUSE, RESUME, REPLAY, REDRIVE)
+
+
+class Replays(Protocol):
+    """What the data plane does again when it is asked to."""
+
+    async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
+        """Deliver again from `start`, written like the annotation knative-gateway/start; what was begun, for the answer.
+
+        Raises:
+            StatusError: that cannot be.
+        """
+
+    async def redrive(self, subscriber: Object, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Deliver again what was given up; what was begun, for the answer.
+
+        Raises:
+            StatusError: that cannot be.
+        """
+
+
+def applies(kind: Kind, subresource: str) -> bool:
+    """Whether a kind has such a subresource."""
+    return (kind.group, kind.kind) in {(EVENTING, "Trigger"), (MESSAGING, "Subscription")} and subresource in {DELIVERIES, *POSTED}
+
+
+class Actions:
+    """The endpoints."""
+
+    def __init__(self, objects: Objects, checkpoints: Checkpoints, replays: Replays | None) -> None:
+        self._objects: Final = objects
+        self._checkpoints: Final = checkpoints
+        self._replays: Final = replays
+
+    async def deliveries(self, kind: Kind, namespace: str, name: str) -> dict[str, object]:
+        """The history of a subscriber, the latest first, and its positions.
+
+        Raises:
+            StatusError: there is no such subscriber.
+        """
+        uid = uid_of(await self._objects.get(kind, namespace, name))
+        positions, failures = await self._checkpoints.load(uid), await self._checkpoints.history(uid)
+        return {
+            "kind": "Deliveries",
+            "apiVersion": GROUP_VERSION,
+            "metadata": {"namespace": namespace, "name": name, "uid": uid},
+            "positions": [{"partition": partition, "offset": offset} for partition, offset in sorted(positions.items())],
+            "failures": [asdict(failure) for failure in failures],
+        }
+
+    async def act(self, request: admission.Request, action: str, options: object) -> Mapping[str, object]:
+        """Carry out an action; the answer's body.
+
+        Raises:
+            StatusError: it cannot be carried out.
+        """
+        if action in {PAUSE, RESUME}:
+            change = {"metadata": {"annotations": {extensions.PAUSED: "true" if action == PAUSE else None}}}
+            written = await self._objects.change(request, lambda old: admission.patch(request, old, patching.MERGE, change))
+            return written.object
+        if not isinstance(options, Mapping | None):
+            raise bad_request("the body must be an object")
+        subscriber = await self._objects.get(request.kind, request.namespace, request.name)
+        if self._replays is None:
+            raise StatusError(501, "NotImplemented", f"{action} is not available here")
+        if action == REDRIVE:
+            return await self._replays.redrive(subscriber, options or {})
+        start = (options or {}).get("start")
+        annotated = {"metadata": {"annotations": {extensions.START: start}}}
+        causes = extensions.of_subscriber(annotated)[1]
+        if not isinstance(start, str) or causes:
+            words = f": {causes[0].words}" if causes else ""
+            raise bad_request(f'start must be given as {{"start": "earliest"}}, "time=…" or "offset=PARTITION=OFFSET,…"{words}')
+        return await self._replays.replay(subscriber, start)

@@ -1,0 +1,121 @@
+"""The application: who may, which document or kind a path means, and how every error is told. [io]"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from knative_gateway.access import Gate, Verb
+from knative_gateway.api.actions import Actions, Replays
+from knative_gateway.api.definitions import Definitions
+from knative_gateway.api.documents import document
+from knative_gateway.api.handlers import ApiSettings, Handlers, answer, not_allowed, nowhere
+from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects
+from knative_gateway.api.targets import target
+from knative_gateway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
+from knative_gateway.ports import Checkpoints, ResourceStore
+from knative_gateway.resources.objects import timestamp
+from knative_gateway.resources.refusals import StatusError
+
+RETRY_AFTER_S: Final = 1
+
+_log: Final = structlog.get_logger("knative_gateway.api")
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Api:
+    """The whole API as an ASGI application. `start` before the first request, `close` before the listener drains: it ends watches."""
+
+    def __init__(
+        self,
+        store: ResourceStore,
+        checkpoints: Checkpoints,
+        *,
+        settings: ApiSettings | None = None,
+        gate: Gate | None = None,
+        replays: Replays | None = None,
+        now_ms: Callable[[], int] = _wall_ms,
+    ) -> None:
+        self.settings: Final = settings or ApiSettings()
+        self.definitions: Final = Definitions(store, started=timestamp(now_ms()))
+        self.objects: Final = Objects(store, self.definitions, self.settings.namespaces)
+        self._handlers: Final = Handlers(self.objects, store, Actions(self.objects, checkpoints, replays), self.settings, now_ms=now_ms)
+        self._gate: Final = gate or Gate()
+        self._now_ms: Final = now_ms
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """For a Starlette application; last, as it answers every path."""
+        return [Route("/{path:path}", self)]
+
+    async def start(self) -> None:
+        """Know the stored definitions, and make the default namespace.
+
+        Raises:
+            UnavailableError: the store is away.
+        """
+        await self.definitions.start()
+        await self.objects.make_namespace(DEFAULT_NAMESPACE, self._now_ms())
+
+    async def close(self) -> None:
+        """End the watches."""
+        self._handlers.closing.set()
+        await self.definitions.close()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request."""
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except ClientDisconnect:
+            return
+        except Exception as error:  # noqa: BLE001  # the last line: every error becomes a Status
+            response = _refusal(error, request)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        meant = target(request.scope["path"])
+        verb = Verb.READ if request.method in {"GET", "HEAD"} else Verb.WRITE
+        identity = self._gate.identify(request.headers.get("authorization"))
+        if meant is None:  # discovery is for everybody who is known
+            found = document(request, self.definitions.registry)
+            if found is None:
+                raise nowhere()
+            if request.method != "GET":
+                raise not_allowed()
+            return found if isinstance(found, Response) else answer(found)
+        kind = self.definitions.registry.find(meant.group, meant.version, meant.plural)
+        if kind is None:
+            raise nowhere()
+        self._gate.check(identity, verb, namespace=meant.namespace, what=kind.full_name)
+        return await self._handlers.answer(request, meant, kind)
+
+
+def _refusal(error: Exception, request: Request) -> Response:
+    """An error as a Status."""
+    headers: dict[str, str] = {}
+    match error:
+        case StatusError():
+            status = error
+        case UnauthenticatedError():
+            status = StatusError(401, "Unauthorized", "Unauthorized")
+            headers["www-authenticate"] = "Bearer"
+        case ForbiddenError():
+            status = StatusError(403, "Forbidden", str(error))
+        case UnavailableError():
+            status = StatusError(503, "ServiceUnavailable", str(error), details={"retryAfterSeconds": RETRY_AFTER_S})
+            headers["retry-after"] = str(RETRY_AFTER_S)
+            _log.warning("request_failed", method=request.method, path=request.scope["path"], reason=str(error))
+        case _:
+            _log.error("request_broke", method=request.method, path=request.scope["path"], exc_info=error)
+            status = StatusError(500, "InternalError", "Internal error occurred: see the gateway's log")
+    response = answer(status.status(), status.code)
+    response.headers.update(headers)
+    return response

@@ -1,0 +1,66 @@
+"""The kinds that are served now: ours and those of the stored CustomResourceDefinitions, whoever stored them. [io]"""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from knative_gateway.errors import GoneError, UnavailableError
+from knative_gateway.ports import ResourceStore
+from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, OURS, Registry, definition
+from knative_gateway.resources.objects import Object, name_of, put
+
+DEFINITION: Final = "CustomResourceDefinition"
+_AGAIN_S: Final = 1.0
+
+_log: Final = structlog.get_logger("knative_gateway.api")
+
+
+class Definitions:
+    """`registry` is what is served; it follows the store while this runs."""
+
+    def __init__(self, store: ResourceStore, *, started: str) -> None:
+        """`started`: a timestamp, the age of what is built in."""
+        self._store: Final = store
+        self.registry = BUILT_IN
+        built_in = (put(definition(kind, started), ("metadata", "resourceVersion"), "1") for kind in OURS)
+        self.built_in: Final[dict[str, Object]] = {name_of(each): each for each in built_in}
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Know what is stored, and follow."""
+        version = await self.refresh()
+        self._task = asyncio.create_task(self._follow(version))
+
+    async def close(self) -> None:
+        """Follow no more."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def refresh(self) -> int:
+        """Read the definitions; the version they are of."""
+        version, stored = await self._store.list(EXTENSIONS, DEFINITION)
+        self.registry = BUILT_IN.with_definitions(stored)
+        return version
+
+    async def _follow(self, version: int) -> None:
+        while True:
+            try:
+                async for change in self._store.watch(EXTENSIONS, DEFINITION, version):
+                    version = max(change.version, await self.refresh())
+                return  # the store is closed
+            except GoneError:
+                version = 0
+            except UnavailableError as error:
+                _log.warning("definitions_interrupted", error=str(error))
+            with suppress(UnavailableError):
+                version = version or await self.refresh()
+            await asyncio.sleep(_AGAIN_S)
+
+
+def taken(registry: Registry, group: str, plural: str) -> bool:
+    """Whether a kind of ours has this name."""
+    return any((kind.group, kind.plural) == (group, plural) for kind in registry.kinds)

@@ -1,0 +1,220 @@
+"""Verbs on collections and objects: from a request to its answer. [io]"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from knative_gateway.api import reading
+from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
+from knative_gateway.api.listing import list_document, object_document, page, selector
+from knative_gateway.api.negotiation import form
+from knative_gateway.api.objects import Namespaces, Objects, Written
+from knative_gateway.api.targets import STATUS, Target
+from knative_gateway.api.watching import events, watch_of
+from knative_gateway.ports import ResourceStore
+from knative_gateway.resources import admission, patching
+from knative_gateway.resources.defaults import Defaults
+from knative_gateway.resources.kinds import Kind
+from knative_gateway.resources.objects import Object, name_of, namespace_of, text, uid_of
+from knative_gateway.resources.refusals import Because, Cause, StatusError, invalid
+
+BODY_BYTES_MAX: Final = 3 << 20
+WARNING_CHARACTERS_MAX: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ApiSettings:
+    """How the API behaves. `body_bytes_max`: of a request."""
+
+    namespaces: Namespaces = Namespaces.ON_DEMAND
+    defaults: Defaults = field(default_factory=Defaults)
+    body_bytes_max: int = BODY_BYTES_MAX
+
+
+class Handlers:
+    """One for all kinds; `closing` ends the watches."""
+
+    def __init__(
+        self, objects: Objects, store: ResourceStore, actions: Actions, settings: ApiSettings, *, now_ms: Callable[[], int]
+    ) -> None:
+        self._objects: Final = objects
+        self._store: Final = store
+        self._actions: Final = actions
+        self._settings: Final = settings
+        self._now_ms: Final = now_ms
+        self.closing: Final = asyncio.Event()
+
+    async def answer(self, request: Request, target: Target, kind: Kind) -> Response:
+        """The answer to a request for a kind that is served.
+
+        Raises:
+            StatusError: it is refused.
+        """
+        if kind.namespaced and target.name and not target.namespace:
+            raise nowhere()
+        if not kind.namespaced and target.namespace:
+            raise nowhere()
+        if not target.name:
+            return await self._collection(request, target, kind)
+        if not target.subresource or (target.subresource == STATUS and kind.status):
+            return await self._object(request, target, kind)
+        if applies(kind, target.subresource):
+            return await self._action(request, target, kind)
+        raise nowhere()
+
+    async def _collection(self, request: Request, target: Target, kind: Kind) -> Response:
+        match request.method:
+            case "GET" if request.query_params.get("watch", "").lower() in {"1", "true"}:
+                return self._watch(request, target, kind)
+            case "GET":
+                return await self._list(request, target, kind)
+            case "POST" if target.namespace or not kind.namespaced:
+                body = await self._body(request)
+                made = await self._objects.create(self._meant(request, target, kind), body, dry_run=reading.dry_run(request))
+                return self._written(request, kind, made)
+            case "DELETE" if target.namespace or not kind.namespaced:
+                return await self._delete_collection(request, target, kind)
+            case _:
+                raise not_allowed()
+
+    async def _object(self, request: Request, target: Target, kind: Kind) -> Response:
+        match request.method:
+            case "GET" if request.query_params.get("watch", "").lower() in {"1", "true"} and not target.subresource:
+                return self._watch(request, target, kind)
+            case "GET":
+                wanted = form(request.headers.get("accept", ""))
+                found = await self._objects.get(kind, target.namespace, target.name)
+                return answer(object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request)))
+            case "PUT":
+                return await self._replace(request, target, kind)
+            case "PATCH":
+                return await self._patch(request, target, kind)
+            case "DELETE" if not target.subresource:
+                options = await self._body(request)
+                meant = self._meant(request, target, kind)
+                gone = await self._objects.delete(meant, options, dry_run=reading.dry_run(request, options))
+                return answer(_deleted(kind, gone))
+            case _:
+                raise not_allowed()
+
+    async def _list(self, request: Request, target: Target, kind: Kind) -> Response:
+        wanted = form(request.headers.get("accept", ""))
+        part = page(*await self._objects.list(kind, target.namespace), request.query_params)
+        return answer(list_document(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
+
+    def _watch(self, request: Request, target: Target, kind: Kind) -> Response:
+        wanted = form(request.headers.get("accept", ""))
+        watch = watch_of(kind, target.namespace, target.name, request.query_params, wanted)
+        stream = events(watch, self._objects, self._store, self.closing, self._now_ms)
+
+        async def lines() -> AsyncIterator[bytes]:
+            async for event in stream:
+                yield _json(event) + b"\n"
+
+        return StreamingResponse(lines(), media_type="application/json", headers={"cache-control": "no-cache, private"})
+
+    async def _replace(self, request: Request, target: Target, kind: Kind) -> Response:
+        body = await self._body(request)
+        meant = self._meant(request, target, kind)
+        once = bool(text(body, "metadata", "resourceVersion"))
+        written = await self._objects.change(
+            meant, lambda old: admission.replace(meant, old, body), dry_run=reading.dry_run(request), once=once
+        )
+        return self._written(request, kind, written)
+
+    async def _patch(self, request: Request, target: Target, kind: Kind) -> Response:
+        type_ = reading.media_type(request)
+        meant = self._meant(request, target, kind)
+        dry_run = reading.dry_run(request)
+        body = await self._body(request)
+        if type_ == patching.APPLY:
+            if not request.query_params.get("fieldManager"):
+                raise invalid("meta.k8s.io", "PatchOptions", "", [Cause(Because.REQUIRED, "fieldManager", "is required for apply patch")])
+            force = request.query_params.get("force", "").lower() in {"1", "true"}
+            return self._written(request, kind, await self._objects.apply(meant, body, force=force, dry_run=dry_run))
+        once = bool(text(body, "metadata", "resourceVersion"))
+        written = await self._objects.change(meant, lambda old: admission.patch(meant, old, type_, body), dry_run=dry_run, once=once)
+        return self._written(request, kind, written)
+
+    async def _delete_collection(self, request: Request, target: Target, kind: Kind) -> Response:
+        options = await self._body(request)
+        matches = selector(request.query_params)
+        version, found = await self._objects.list(kind, target.namespace)
+        gone: list[Object] = []
+        for each in filter(matches, found):
+            one = Target(target.group, target.version, target.plural, namespace_of(each), name_of(each))
+            try:
+                deleted = await self._objects.delete(self._meant(request, one, kind), {}, dry_run=reading.dry_run(request, options))
+            except StatusError as error:
+                if error.code not in {403, 404}:  # gone meanwhile; or one of those that always stay
+                    raise
+                continue
+            gone.append(deleted)
+        items = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {"resourceVersion": str(version)}, "items": gone}
+        return answer(items)
+
+    async def _action(self, request: Request, target: Target, kind: Kind) -> Response:
+        if request.method == "GET" and target.subresource == DELIVERIES:
+            return answer(await self._actions.deliveries(kind, target.namespace, target.name))
+        if request.method == "POST" and target.subresource in POSTED:
+            options = await self._body(request)
+            return answer(await self._actions.act(self._meant(request, target, kind, plain=True), target.subresource, options))
+        raise not_allowed()
+
+    async def _body(self, request: Request) -> object:
+        return await reading.body(request, self._settings.body_bytes_max)
+
+    def _meant(self, request: Request, target: Target, kind: Kind, *, plain: bool = False) -> admission.Request:
+        return admission.Request(
+            kind,
+            target.namespace,
+            target.name,
+            self._now_ms(),
+            manager=reading.manager(request),
+            subresource="" if plain else target.subresource,
+            validation=reading.validation(request),
+            defaults=self._settings.defaults,
+        )
+
+    def _written(self, request: Request, kind: Kind, written: Written) -> Response:
+        wanted = form(request.headers.get("accept", ""))
+        document = object_document(kind, written.object, wanted, now_ms=self._now_ms(), include=_include(request))
+        response = answer(document, 201 if written.made else 200)
+        for words in written.warnings:
+            shown = "".join(character if " " <= character <= "~" else "?" for character in words[:WARNING_CHARACTERS_MAX])
+            escaped = shown.replace("\\", "\\\\").replace('"', '\\"')
+            response.headers.append("warning", f'299 - "{escaped}"')
+        return response
+
+
+def answer(document: object, code: int = 200) -> Response:
+    """A JSON answer."""
+    return Response(_json(document), code, media_type="application/json", headers={"cache-control": "no-cache, private"})
+
+
+def nowhere() -> StatusError:
+    """No such path (404)."""
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
+
+
+def not_allowed() -> StatusError:
+    """No such verb there (405)."""
+    return StatusError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _include(request: Request) -> str:
+    return request.query_params.get("includeObject", "Metadata")
+
+
+def _deleted(kind: Kind, gone: Object) -> dict[str, object]:
+    details = {"name": name_of(gone), **({"group": kind.group} if kind.group else {}), "kind": kind.plural, "uid": uid_of(gone)}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

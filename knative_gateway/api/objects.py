@@ -1,0 +1,242 @@
+"""Reading and writing objects: admission, then the store; again if somebody else was faster. [io]
+
+What a client sends is judged in `resources.admission`; here is what needs the store: namespaces, definitions and what goes with them.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from knative_gateway.api.definitions import DEFINITION, Definitions
+from knative_gateway.errors import ConflictError
+from knative_gateway.ports import Key, ResourceStore
+from knative_gateway.resources import admission
+from knative_gateway.resources.admission import Admitted, Request
+from knative_gateway.resources.kinds import BUILT_IN, CORE, EXTENSIONS, Kind, established
+from knative_gateway.resources.objects import Object, child, entries, name_of, text, timestamp
+from knative_gateway.resources.refusals import StatusError, already_exists, not_found, outdated
+
+ATTEMPTS: Final = 10
+"""Of a write without a version of its own, when others write the same object meanwhile."""
+DEFAULT_NAMESPACE: Final = "default"
+_NAMESPACE: Final = next(kind for kind in BUILT_IN.kinds if kind.kind == "Namespace")
+
+
+class Namespaces(StrEnum):
+    """What becomes of an object in a namespace that is not there."""
+
+    ON_DEMAND = "on-demand"
+    """The namespace is made."""
+    REQUIRED = "required"
+    """It is refused, as in Kubernetes (404)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a write. `made`: it was not there before."""
+
+    object: Object
+    warnings: tuple[str, ...] = ()
+    made: bool = False
+
+
+class Objects:
+    """All kinds alike."""
+
+    def __init__(self, store: ResourceStore, definitions: Definitions, namespaces: Namespaces) -> None:
+        self._store: Final = store
+        self._definitions: Final = definitions
+        self._namespaces: Final = namespaces
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """The object in the version of `kind`.
+
+        Raises:
+            StatusError: there is none (404).
+        """
+        found = await self.find(kind, namespace, name)
+        if found is None:
+            raise not_found(kind.group, kind.plural, name)
+        return found
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """The same; None if there is none."""
+        built_in = self._built_in(kind).get(name)
+        stored = built_in or await self._store.get(Key(kind.group, kind.kind, namespace, name))
+        return None if stored is None else in_version(kind, stored)
+
+    async def list(self, kind: Kind, namespace: str = "") -> tuple[int, Sequence[Object]]:
+        """All of a kind, in all namespaces if none is named, and the version that the list is of."""
+        version, stored = await self._store.list(kind.group, kind.kind, namespace or None)
+        return version, [in_version(kind, each) for each in (*self._built_in(kind).values(), *stored)]
+
+    async def create(self, request: Request, body: object, *, dry_run: bool = False) -> Written:
+        """A new object.
+
+        Raises:
+            StatusError: it is refused, or there is one of that name.
+        """
+        admitted = admission.create(request, body, uid=str(uuid.uuid4()))
+        name = name_of(admitted.object)
+        self._check_not_built_in(request.kind, name, create=True)
+        await self._need_namespace(request, dry_run=dry_run)
+        if dry_run:
+            if await self.find(request.kind, request.namespace, name) is not None:
+                raise already_exists(request.kind.group, request.kind.plural, name)
+            return Written(admitted.object, admitted.warnings, made=True)
+        try:
+            return Written(await self._put(request, admitted.object, name, 0), admitted.warnings, made=True)
+        except ConflictError:
+            raise already_exists(request.kind.group, request.kind.plural, name) from None
+
+    async def change(self, request: Request, change: Callable[[Object], Admitted], *, dry_run: bool = False, once: bool = False) -> Written:
+        """What `change` makes of the object that is there; `once`: its author meant this very version.
+
+        Raises:
+            StatusError: there is none, the change is refused, or somebody else writes it all the time.
+        """
+
+        def changed(old: Object | None) -> Admitted:
+            if old is None:
+                raise not_found(request.kind.group, request.kind.plural, request.name)
+            return change(old)
+
+        return await self._write(request, changed, dry_run=dry_run, once=once)
+
+    async def apply(self, request: Request, body: object, *, force: bool, dry_run: bool = False) -> Written:
+        """Server-side apply: it is made if it is not there.
+
+        Raises:
+            StatusError: it is refused.
+        """
+        uid = str(uuid.uuid4())
+        if request.subresource:
+            return await self.change(request, lambda old: admission.apply(request, old, body, uid=uid, force=force), dry_run=dry_run)
+        await self._need_namespace(request, dry_run=dry_run)
+        return await self._write(request, lambda old: admission.apply(request, old, body, uid=uid, force=force), dry_run=dry_run)
+
+    async def delete(self, request: Request, options: object, *, dry_run: bool = False) -> Object:
+        """The object that was deleted, and with it what lives in it or by it.
+
+        Raises:
+            StatusError: there is none, or it is not as `options` demand.
+        """
+        kind = request.kind
+        if kind.group == CORE and kind.kind == "Namespace" and request.name == DEFAULT_NAMESPACE:
+            raise _forbidden(kind, request.name, "this namespace may not be deleted")
+        for _ in range(ATTEMPTS):
+            old = await self.get(kind, request.namespace, request.name)
+            self._check_not_built_in(kind, request.name)
+            admission.check_preconditions(request, old, options)
+            if dry_run:
+                return old
+            if kind.group == CORE and kind.kind == "Namespace":
+                await self._empty(request.name)
+            try:
+                gone = await self._store.write(_key(request), None, expected_version=version_of(old))
+            except ConflictError:
+                continue
+            if kind.group == EXTENSIONS and kind.kind == DEFINITION:
+                await self._definitions.refresh()
+                await self._delete_all(text(old, "spec", "group"), text(old, "spec", "names", "kind"), None)
+            assert gone is not None, "deleted at a version that it had"
+            return in_version(kind, gone)
+        raise outdated(kind.group, kind.plural, request.name)
+
+    async def _write(self, request: Request, change: Callable[[Object | None], Admitted], *, dry_run: bool, once: bool = False) -> Written:
+        kind = request.kind
+        for _ in range(1 if once else ATTEMPTS):
+            old = await self.find(kind, request.namespace, request.name)
+            admitted = change(old)
+            self._check_not_built_in(kind, request.name)
+            if old is not None and admission.unchanged(old, admitted.object):
+                return Written(old, admitted.warnings)
+            if dry_run:
+                return Written(admitted.object, admitted.warnings, made=old is None)
+            try:
+                stored = await self._put(request, admitted.object, request.name, 0 if old is None else version_of(old))
+            except ConflictError:
+                continue
+            return Written(stored, admitted.warnings, made=old is None)
+        raise outdated(kind.group, kind.plural, request.name)
+
+    async def _put(self, request: Request, object_: Object, name: str, expected: int) -> Object:
+        kind = request.kind
+        is_definition = kind.group == EXTENSIONS and kind.kind == DEFINITION
+        if is_definition:
+            object_ = _served(object_, timestamp(request.now_ms))
+        stored = await self._store.write(_key(replace(request, name=name)), object_, expected_version=expected)
+        if is_definition:
+            await self._definitions.refresh()
+        assert stored is not None
+        return in_version(kind, stored)
+
+    async def _need_namespace(self, request: Request, *, dry_run: bool) -> None:
+        name = request.namespace
+        if not request.kind.namespaced or await self._store.get(Key(CORE, "Namespace", "", name)) is not None:
+            return
+        if self._namespaces is Namespaces.REQUIRED:
+            raise not_found(CORE, "namespaces", name)
+        if not dry_run:
+            await self.make_namespace(name, request.now_ms)
+
+    async def make_namespace(self, name: str, now_ms: int) -> None:
+        """Make it, unless it is there.
+
+        Raises:
+            StatusError: no namespace can have that name.
+        """
+        request = Request(_NAMESPACE, "", name, now_ms, manager="knative-gateway")
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        admitted = admission.create(request, body, uid=str(uuid.uuid4()))
+        try:
+            await self._put(request, admitted.object, name, 0)
+        except ConflictError:
+            return
+
+    async def _empty(self, namespace: str) -> None:
+        for kind in self._definitions.registry.stored():
+            if kind.namespaced:
+                await self._delete_all(kind.group, kind.kind, namespace)
+
+    async def _delete_all(self, group: str, kind: str, namespace: str | None) -> None:
+        _, found = await self._store.list(group, kind, namespace)
+        for each in found:
+            await self._store.write(Key(group, kind, text(each, "metadata", "namespace"), name_of(each)), None, expected_version=None)
+
+    def _built_in(self, kind: Kind) -> Mapping[str, Object]:
+        return self._definitions.built_in if kind.group == EXTENSIONS and kind.kind == DEFINITION else {}
+
+    def _check_not_built_in(self, kind: Kind, name: str, *, create: bool = False) -> None:
+        if name in self._built_in(kind):
+            if create:
+                raise already_exists(kind.group, kind.plural, name)
+            raise _forbidden(kind, name, "it is built in and cannot be changed")
+
+
+def in_version(kind: Kind, stored: Object) -> Object:
+    """As it is told to who asks for this version of its kind."""
+    return stored if stored.get("apiVersion") == kind.api_version else {**stored, "apiVersion": kind.api_version}
+
+
+def version_of(object_: Object) -> int:
+    """`metadata.resourceVersion` of what is stored."""
+    return int(text(object_, "metadata", "resourceVersion"))
+
+
+def _key(request: Request) -> Key:
+    return Key(request.kind.group, request.kind.kind, request.namespace, request.name)
+
+
+def _served(definition: Object, now: str) -> Object:
+    """With the status that a definition has as soon as it is stored."""
+    spec = child(definition, "spec")
+    since = next((text(each, "lastTransitionTime") for each in entries(definition, "status", "conditions")), now)
+    versions = [text(each, "name") for each in entries(spec, "versions") if child(each).get("storage") is True]
+    return {**definition, "status": established(child(spec, "names"), versions, since)}
+
+
+def _forbidden(kind: Kind, name: str, words: str) -> StatusError:
+    return StatusError(403, "Forbidden", f'{kind.full_name} "{name}" is forbidden: {words}')

@@ -1,0 +1,161 @@
+"""Watches: changes of a collection as they happen, one JSON document a line. [io]
+
+Spec: Kubernetes API concepts, "Efficient detection of changes".
+Without a version, or with 0, what is there comes first, as ADDED. An object that comes to match the selectors is ADDED, one that ceases
+to is DELETED, as if there were no others. A version that is too old ends the watch with an ERROR of code 410: list again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from knative_gateway.api.listing import number, object_document, selector
+from knative_gateway.api.negotiation import Form
+from knative_gateway.api.objects import Objects, in_version
+from knative_gateway.errors import GatewayError, GoneError
+from knative_gateway.ports import Change, ResourceStore
+from knative_gateway.resources.kinds import Kind
+from knative_gateway.resources.objects import Object
+from knative_gateway.resources.printing import column_definitions
+from knative_gateway.resources.refusals import StatusError, gone
+from knative_gateway.resources.selectors import Selector
+
+TIMEOUT_S: Final = 3_600
+"""When a client sets none: it watches again."""
+BOOKMARK_S: Final = 60
+INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
+Event = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What is watched, and how it is told."""
+
+    kind: Kind
+    namespace: str
+    name: str
+    matches: Selector
+    after: int
+    """0: begin with what is there."""
+    form: Form
+    include: str
+    bookmarks: bool
+    initial_end: bool
+    """Whether to tell when what was there has been told."""
+    timeout_s: int
+
+
+def watch_of(kind: Kind, namespace: str, name: str, query: Mapping[str, str], form: Form) -> Watch:
+    """What a request asks for.
+
+    Raises:
+        StatusError: it cannot be read (400).
+    """
+    initial = query.get("sendInitialEvents", "").lower() in {"1", "true"}
+    return Watch(
+        kind,
+        namespace,
+        name,
+        selector(query),
+        0 if initial else number(query, "resourceVersion"),
+        form,
+        query.get("includeObject", "Metadata"),
+        query.get("allowWatchBookmarks", "").lower() in {"1", "true"},
+        initial,
+        number(query, "timeoutSeconds") or TIMEOUT_S,
+    )
+
+
+async def events(
+    watch: Watch, objects: Objects, store: ResourceStore, closing: asyncio.Event, now_ms: Callable[[], int]
+) -> AsyncIterator[Event]:
+    """What a watch sends until its time is over or `closing` is set."""
+    position = watch.after
+    try:
+        if not position:
+            position, present = await objects.list(watch.kind, watch.namespace)
+            for each in present:
+                if _is_meant(watch, each) and watch.matches(each):
+                    yield _event("ADDED", watch, each, now_ms())
+            if watch.initial_end:
+                yield _bookmark(watch, position, INITIAL_END)
+        async for change in _changes(watch, store, closing, position):
+            if isinstance(change, int):
+                yield _bookmark(watch, change, {})
+                continue
+            type_ = _type(watch, change)
+            if type_ is not None:
+                yield _event(type_, watch, in_version(watch.kind, change.object), now_ms())
+    except GoneError as error:
+        yield {"type": "ERROR", "object": gone(str(error)).status()}
+    except GatewayError as error:
+        yield {"type": "ERROR", "object": StatusError(500, "InternalError", str(error)).status()}
+
+
+async def _changes(watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int) -> AsyncIterator[Change | int]:
+    """Changes of this kind; numbers: all changes up to this version have been told."""
+    # All kinds are looked at: so it is known up to where nothing is missing, however rare changes of this one are.
+    changes = store.watch("", "", after)
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + watch.timeout_s
+    marks = loop.time() + BOOKMARK_S
+    position = after
+    stopping = asyncio.create_task(closing.wait())
+    coming: asyncio.Future[Change] | None = None
+    try:
+        while not closing.is_set() and loop.time() < ends:
+            coming = coming or asyncio.ensure_future(anext(changes))
+            waiting: set[asyncio.Future[Any]] = {coming, stopping}
+            await asyncio.wait(waiting, timeout=min(ends, marks) - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+            if coming.done():
+                change, coming = coming.result(), None
+                position = change.version
+                if (change.key.group, change.key.kind) == (watch.kind.group, watch.kind.kind):
+                    yield change
+            if watch.bookmarks and loop.time() >= marks:
+                yield position
+            if loop.time() >= marks:
+                marks = loop.time() + BOOKMARK_S
+        if watch.bookmarks:
+            yield position
+    except StopAsyncIteration:
+        return  # the store is closed
+    finally:
+        stopping.cancel()
+        if coming is not None:
+            coming.cancel()
+            await asyncio.wait({coming})
+
+
+def _is_meant(watch: Watch, object_: Object) -> bool:
+    metadata = object_["metadata"]
+    assert isinstance(metadata, Mapping)
+    return (not watch.name or metadata.get("name") == watch.name) and (not watch.namespace or metadata.get("namespace") == watch.namespace)
+
+
+def _type(watch: Watch, change: Change) -> str | None:
+    if not _is_meant(watch, change.object):
+        return None
+    now = change.type != "DELETED" and watch.matches(change.object)
+    before = change.previous is not None and watch.matches(change.previous)
+    if now:
+        return "MODIFIED" if before else "ADDED"
+    return "DELETED" if before else None
+
+
+def _event(type_: str, watch: Watch, object_: Object, now_ms: int) -> Event:
+    return {"type": type_, "object": object_document(watch.kind, object_, watch.form, now_ms=now_ms, include=watch.include)}
+
+
+def _bookmark(watch: Watch, version: int, annotations: Mapping[str, str]) -> Event:
+    metadata: dict[str, object] = {"resourceVersion": str(version)}
+    if watch.form is Form.TABLE:
+        heads = column_definitions(watch.kind.columns)
+        document: Event = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "columnDefinitions": heads, "rows": []}
+        return {"type": "BOOKMARK", "object": document}
+    metadata |= {"creationTimestamp": None, **({"annotations": annotations} if annotations else {})}
+    kind, api_version = (watch.kind.kind, watch.kind.api_version)
+    if watch.form is Form.METADATA:
+        kind, api_version = "PartialObjectMetadata", "meta.k8s.io/v1"
+    return {"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": api_version, "metadata": metadata}}

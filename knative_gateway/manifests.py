@@ -1,0 +1,123 @@
+"""YAML and JSON as people write objects: read with care. Pure.
+
+YAML is JSON here: dates stay texts, keys are texts, and aliases cannot make a small file huge.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from knative_gateway.resources.objects import Object, entries, text
+
+NODES_MAX: Final = 200_000
+"""Values of one text, aliases counted as often as they stand."""
+DEPTH_MAX: Final = 100
+
+
+class ManifestError(ValueError):
+    """A text that is no YAML or JSON, or more than is taken; says where."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's JSON: without dates, times, binary, sets."""
+
+
+_TAGS: Final[dict[str | None, Any]] = {
+    f"tag:yaml.org,2002:{name}": getattr(yaml.SafeLoader, f"construct_yaml_{name}")
+    for name in ("null", "bool", "int", "float", "str", "seq", "map")
+}
+_Loader.yaml_constructors = {**_TAGS, None: yaml.SafeLoader.construct_undefined}
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_json(written: bytes) -> object:
+    """One JSON document.
+
+    Raises:
+        ManifestError: it is none.
+    """
+    try:
+        return json.loads(written, parse_constant=_no_constant)
+    except RecursionError:
+        message = "it is nested too deep"
+        raise ManifestError(message) from None
+    except ValueError as error:
+        message = f"it is no JSON: {error}"
+        raise ManifestError(message[:300]) from None
+
+
+def read_yaml(written: bytes) -> list[object]:
+    """The documents of a YAML text, empty ones left out.
+
+    Raises:
+        ManifestError: it is none, or too much.
+    """
+    try:
+        documents = [each for each in yaml.load_all(written, _Loader) if each is not None]
+        budget = [NODES_MAX]
+        return [_plain(each, budget, 0) for each in documents]
+    except RecursionError:
+        message = "it is nested too deep"
+        raise ManifestError(message) from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        message = f"it is no YAML: {' '.join(str(error).split())}"
+        raise ManifestError(message[:300]) from None
+    except (ValueError, OverflowError) as error:
+        raise ManifestError(str(error)[:300]) from None
+
+
+def objects(documents: Sequence[object]) -> list[Object]:
+    """The objects in documents, those of Lists one by one.
+
+    Raises:
+        ManifestError: something is no object.
+    """
+    found: list[Object] = []
+    for document in documents:
+        if not isinstance(document, Mapping) or not text(document, "apiVersion") or not text(document, "kind"):
+            message = "apiVersion and kind are missing"
+            raise ManifestError(message)
+        if text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
+            found += objects(entries(document, "items"))
+        else:
+            found.append(document)
+    return found
+
+
+def written_yaml(document: Any) -> str:
+    """A document as YAML."""
+    dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=140)
+    return dumped
+
+
+def _plain(value: object, budget: list[int], depth: int) -> object:
+    budget[0] -= 1
+    if budget[0] < 0 or depth > DEPTH_MAX:
+        message = f"it has more than {NODES_MAX} values" if budget[0] < 0 else f"it is nested more than {DEPTH_MAX} deep"
+        raise ManifestError(message)
+    if isinstance(value, dict):
+        return {_key(name): _plain(each, budget, depth + 1) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each, budget, depth + 1) for each in value]
+    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124  # not a number
+        message = f"{value} is no JSON"
+        raise ManifestError(message)
+    return value
+
+
+def _key(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    return "null" if name is None else str(name)
+
+
+def _no_constant(name: str) -> object:
+    message = f"{name} is not allowed"
+    raise ValueError(message)
