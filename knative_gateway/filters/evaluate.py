@@ -77,8 +77,7 @@ def closure(node: Node, functions: Functions) -> Compiled:
         case Like(operand, pattern):
             run, type_ = _like(_string(closure(operand, functions)), pattern), Type.BOOLEAN
         case In(operand, members):
-            run = _in(closure(operand, functions).run, [closure(member, functions).run for member in members])
-            type_ = Type.BOOLEAN
+            run, type_ = _in(closure(operand, functions).run, members, functions), Type.BOOLEAN
         case _:
             assert_never(node)
     return Compiled(run, type_)
@@ -259,13 +258,23 @@ def _like(operand: Callable[[Attributes], str], pattern: str) -> Test:
     return lambda attributes: matches(operand(attributes))
 
 
-def _in(operand: Run, members: Sequence[Run]) -> Test:
+def _in(operand: Run, members: Sequence[Node], functions: Functions) -> Test:
     """Spec: CESQL 3.4.5: the left operand's type is what the members are cast to."""
+    runs = [closure(member, functions).run for member in members]
+
+    def among(value: Primitive, attributes: Attributes) -> bool:
+        cast = CASTS[type_of(value)]
+        return any(cast(run(attributes)) == value for run in runs)
+
+    literals = [member.value for member in members if isinstance(member, Constant)]
+    if len(literals) < len(members):
+        return lambda attributes: among(operand(attributes), attributes)
+    texts = frozenset(map(as_string, literals))
 
     def contained(attributes: Attributes) -> bool:
+        """Every literal has a String: for a String one look-up is enough, however many there are."""
         value = operand(attributes)
-        cast = CASTS[type_of(value)]
-        return any(cast(member(attributes)) == value for member in members)
+        return value in texts if value.__class__ is str else among(value, attributes)
 
     return contained
 

@@ -60,6 +60,8 @@ def test_an_earlier_dead_letter_s_attributes_are_replaced() -> None:
         (b"a\r\nb\tc\x00d\x7f", "a  b c d "),
         (b"\xff\xfe", "\ufffd\ufffd"),
         ("a\u0085b\ufffeb\U0001fffec".encode(), "a b b c"),
+        ("\ufdcf\ufdd0\ufdef\ufdf0".encode(), "\ufdcf  \ufdf0"),
+        ("\x1f \x7f\x9f\xa0".encode(), "    \xa0"),
         (b"x" * 5000, "x" * DATA_CHARACTERS_MAX),
         ("€".encode() * 5000, "€" * DATA_CHARACTERS_MAX),
         ("\U0001f600".encode() * 5000, "\U0001f600" * DATA_CHARACTERS_MAX),

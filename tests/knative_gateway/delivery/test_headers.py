@@ -79,6 +79,12 @@ def test_of_a_later_version_only_what_is_known_is_passed_on() -> None:
     assert trace_headers(event(traceparent=f"00-{TRACE}-{SPAN}-02"), CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-00")]
 
 
+def test_a_trace_state_is_passed_on_up_to_its_limit() -> None:
+    for length, kept in ((512, True), (513, False)):
+        traced = event(traceparent=f"00-{TRACE}-{SPAN}-01", tracestate="a" * length)
+        assert ("tracestate" in dict(trace_headers(traced, CHILD))) is kept
+
+
 @given(st.text(max_size=600))
 def test_no_trace_state_makes_a_header_that_cannot_be_sent(state: str) -> None:
     headers = dict(trace_headers(event(traceparent=f"00-{TRACE}-{SPAN}-01", tracestate=state), CHILD))

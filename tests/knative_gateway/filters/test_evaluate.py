@@ -262,6 +262,17 @@ def test_evaluation_gives_a_value_of_the_type_that_was_told_and_only_fails_in_on
     assert event == before
 
 
+SCALARS = st.one_of(st.sampled_from(("5", "05", "x", "true", "TRUE", "")), st.sampled_from((0, 1, 5)), st.booleans())
+
+
+@given(SCALARS, st.lists(SCALARS, min_size=1, max_size=4))
+def test_it_makes_no_difference_to_in_whether_members_are_literals_or_attributes(value: Primitive, members: list[Primitive]) -> None:
+    event = {"value": value} | {f"m{number}": member for number, member in enumerate(members)}
+    literals = ", ".join(f"'{member}'" if isinstance(member, str) else str(member) for member in members)
+    attributes = ", ".join(f"m{number}" for number in range(len(members)))
+    assert evaluate(f"value IN ({literals})", event) == evaluate(f"value IN ({attributes})", event)
+
+
 DEEPEST = [
     "(" * 63 + "flag" + ")" * 63,
     "NOT " * 63 + "flag",
