@@ -23,6 +23,7 @@ from knative_gateway.delivery.rate import PER_SECOND_MAX
 from knative_gateway.delivery.window import Entry
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
+from knative_gateway.dispatcher.redriving import Again
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
@@ -60,6 +61,7 @@ class Courier:
         self.figures: Final = Figures()
         self.failures: Final[deque[Failure]] = deque(maxlen=HISTORY_MAX)
         self.tracks: Final[dict[int, Track]] = {}
+        self.again: Final = Again()
         self.held_bytes = 0
         self.room: Final = asyncio.Event()
         self.running: Final = asyncio.Event()
@@ -133,6 +135,12 @@ class Courier:
         where = (arrival.partition, arrival.offset)
         self.failures.append(Failure(self.outside.now_ms(), "", "", *where, 0, None, f"no CloudEvent: {arrival.problem}", "", "skipped"))
 
+    def redrive(self, arrivals: Sequence[Arrival]) -> None:
+        """Deliver these, whatever became of them before."""
+        for arrival in arrivals:
+            self.again.add(arrival)
+        self.pump()
+
     async def keep_history(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
         """Hand over what failed since the last time; what cannot be kept now is tried again."""
         if not self.failures:
@@ -147,13 +155,13 @@ class Courier:
 
     # -- one event
 
-    def _begin(self, track: Track) -> None:
+    def _begin(self, track: Track | Again) -> None:
         entry, arrival = track.take()
         task = self._loop.create_task(self._carry(track, entry, arrival))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, track: Track, entry: Entry, arrival: Arrival) -> None:
+    async def _carry(self, track: Track | Again, entry: Entry, arrival: Arrival) -> None:
         faults = 0
         while True:
             try:
@@ -175,8 +183,7 @@ class Courier:
                 self.figures.in_flight -= 1
         if done is not None:
             self._ended(arrival, done)
-        self.held_bytes -= arrival.size
-        track.complete(entry)
+        track.complete(entry, arrival)
         self.room.set()
         self.pump()
 
@@ -299,11 +306,11 @@ class Courier:
 
     # -- small ones
 
-    def _next_track(self) -> Track | None:
+    def _next_track(self) -> Track | Again | None:
         """The next partition with an event to begin, in turn."""
         if self.figures.waiting >= self.outside.settings.waiting_max:
             return None
-        tracks = list(self.tracks.values())
+        tracks: tuple[Track | Again, ...] = (*self.tracks.values(), self.again)
         for step in range(len(tracks)):
             track = tracks[(self._turn + step) % len(tracks)]
             if track.window.startable:

@@ -14,7 +14,11 @@ from typing import Final, Self
 
 import structlog
 
+from knative_gateway.delivery import End
 from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.places import after_offsets, after_time
+from knative_gateway.dispatcher.positions import stored
+from knative_gateway.dispatcher.redriving import stored_at
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
@@ -106,16 +110,51 @@ class Dispatcher:
         courier = self.courier(uid)
         return {} if courier is None else courier.figures.counters()
 
-    async def forget(self, uid: str) -> None:
-        """A subscriber is deleted: when it has ended here, its place and history go.
+    # -- again
+
+    async def replay(self, uid: str, to: Mapping[int, str]) -> None:
+        """Make a subscriber go back or forth to these places (as `places.after_offsets` or `places.after_time` have them).
 
         Raises:
-            UnavailableError: the store is away.
+            KeyError: it is not served here.
+            UnavailableError: log or store are away; it goes on from where it was.
         """
+        await self._worker(uid).replay(uid, to)
+
+    async def replay_from_time(self, uid: str, at_ms: int) -> None:
+        """The same to what was stored at that time (since 1970 UTC) or later."""
+        worker = self._worker(uid)
+        await worker.replay(uid, await after_time(worker.wanted.log, at_ms, self._outside.log))
+
+    async def replay_from_offsets(self, uid: str, offsets: str) -> None:
+        """The same to PARTITION=OFFSET,…: the next is the first after each; other partitions go on from where they are."""
+        worker = self._worker(uid)
+        ends = {partition: stored(end) for partition, end in (await self._outside.log.ends(worker.wanted.log)).items()}
+        await worker.replay(uid, after_offsets(offsets, ends))
+
+    async def redrive(self, uid: str) -> int:
+        """Deliver again what the history says was dead-lettered or dropped; how many. They begin at once, beside what is on its way.
+
+        They are not in any checkpoint: what a crash cuts off is in the history still.
+
+        Raises:
+            KeyError: it is not served here.
+            UnavailableError: log or store are away.
+        """
+        worker = self._worker(uid)
+        wanted: dict[int, set[str]] = {}
+        for failure in await self._checkpoints.history(uid):
+            if failure.end in {End.DEAD_LETTERED, End.DROPPED}:
+                wanted.setdefault(failure.partition, set()).add(failure.offset)
+        found = await stored_at(self._outside.log, worker.wanted.log, wanted)
+        worker.couriers[uid].redrive(found)
+        return len(found)
+
+    def _worker(self, uid: str) -> RouteWorker:
         for worker in self.workers.values():
-            await worker.ended(uid)
-        await asyncio.gather(*self._closing)
-        await self._checkpoints.forget(uid)
+            if uid in worker.couriers:
+                return worker
+        raise KeyError(uid)
 
     # -- places
 
@@ -158,6 +197,6 @@ class Dispatcher:
         return [each for worker in self.workers.values() for each in worker.couriers.items()]
 
     def _close_later(self, worker: RouteWorker) -> None:
-        task = asyncio.create_task(worker.close(LEAVING_S))
+        task = asyncio.create_task(worker.close(LEAVING_S, removed=True))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

@@ -67,8 +67,9 @@ class Track:
         assert entry is not None
         return entry, self._arrivals.pop(entry.offset)
 
-    def complete(self, entry: Entry) -> None:
+    def complete(self, entry: Entry, arrival: Arrival) -> None:
         """It is done."""
+        self.courier.held_bytes -= arrival.size
         del self._times[entry.offset]
         self.touched |= self.window.complete(entry)
         own = self._catching_up

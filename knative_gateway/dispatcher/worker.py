@@ -50,14 +50,16 @@ class RouteWorker:
         self.wanted = route
         self._wake.set()
 
-    async def close(self, drain_s: float) -> None:
-        """Wait so long for answers, and keep the places."""
+    async def close(self, drain_s: float, *, removed: bool = False) -> None:
+        """Wait so long for answers, and keep the places; `removed`: as they are now, since they may be forgotten later."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         async with self._turn:
             couriers = list(self.couriers.values())
             self.couriers.clear()
-            await asyncio.gather(*(self._end(courier, drain_s) for courier in couriers), *self._leaving.values())
+            if removed:
+                await asyncio.gather(*(self._keep(courier) for courier in couriers))
+            await asyncio.gather(*(self._end(courier, drain_s, keep=not removed) for courier in couriers), *self._leaving.values())
             await asyncio.gather(*(reader.close() for reader in self.readers.values()))
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
@@ -75,13 +77,6 @@ class RouteWorker:
             finally:
                 self.failing = {**self.failing, **await self._enter([courier.spec])}
         self._wake.set()
-
-    async def ended(self, uid: str) -> None:
-        """Wait until a subscriber that is not wanted any more has ended."""
-        async with self._turn:
-            leaving = self._leaving.pop(uid, None)
-            if leaving is not None:
-                await leaving
 
     # -- becoming what is wanted
 
@@ -110,7 +105,11 @@ class RouteWorker:
         subscribers = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
         for uid, courier in list(self.couriers.items()):
             spec = subscribers.get(uid)
-            if spec is None or spec.order is not courier.spec.order:
+            if spec is None:
+                # Kept now and not later, when its place may have been forgotten.
+                await self._keep(courier)
+                self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S, keep=False))
+            elif spec.order is not courier.spec.order:
                 self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S))
         failing: dict[str, str] = {}
         for uid, courier in self.couriers.items():
@@ -146,13 +145,16 @@ class RouteWorker:
             self._reader(partition).place(placed)
         return failing
 
-    async def _end(self, courier: Courier, drain_s: float) -> None:
-        uid = courier.spec.uid
-        tracks = list(courier.tracks.values())
-        await asyncio.gather(*(track.close() for track in tracks))
+    async def _end(self, courier: Courier, drain_s: float, *, keep: bool = True) -> None:
+        await asyncio.gather(*(track.close() for track in courier.tracks.values()))
         await courier.stop(drain_s)
+        if keep:
+            await self._keep(courier)
+
+    async def _keep(self, courier: Courier) -> None:
+        uid = courier.spec.uid
         try:
-            await self._checkpoints.save({(uid, track.reader.partition): track.position() for track in tracks})
+            await self._checkpoints.save({(uid, partition): track.position() for partition, track in courier.tracks.items()})
             await courier.keep_history(partial(self._checkpoints.record, uid))
         except GatewayError as error:
             log.warning("places_not_kept", uid=uid, reason=str(error))
