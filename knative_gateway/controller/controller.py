@@ -17,6 +17,7 @@ import structlog
 from knative_gateway.controller import happenings
 from knative_gateway.controller.garbage import left_behind
 from knative_gateway.controller.mirror import Mirror, version_of
+from knative_gateway.controller.pace import Pace
 from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, LogNeed, Plan, Settings, State
 from knative_gateway.controller.reconcile import reconcile
 from knative_gateway.errors import ConflictError, GatewayError
@@ -81,6 +82,7 @@ class Controller:
         self._gone: list[tuple[Key, Object]] = []
         self._forget: set[str] = set()
         self._applying: asyncio.Task[Mapping[str, str]] | None = None
+        self._pace: Final = Pace()
         self._retry = False
         self._recheck = False
         self._counted: dict[str, Mapping[str, int]] = {}
@@ -153,8 +155,7 @@ class Controller:
             settled = self._plan()
             if settled.routes is not plan.routes:
                 continue
-            await self._write(settled)
-            if not settled.writes:
+            if not await self._write(settled):
                 break
         await self._clean()
 
@@ -217,14 +218,19 @@ class Controller:
         if changed:
             self._again()
 
-    async def _write(self, plan: Plan) -> None:
+    async def _write(self, plan: Plan) -> bool:
+        """Whether anything was written."""
         written: set[str] = set()
         for key, object_ in plan.writes.items():
-            if await self._put(key, object_, version_of(self._mirror.objects.get(key))):
+            if not self._pace.may_write(key, asyncio.get_running_loop().time()):
+                log.warning("status_contested", kind=key.kind, namespace=key.namespace, name=key.name)
+                self._later()
+            elif await self._put(key, object_, version_of(object_)):  # what it was decided from, not what is known by now
                 written.add(uid_of(object_))
         for happening in plan.happenings:
             if uid_of(happening.about) in written:  # of replicas, the one whose write it was tells of it
                 await self._tell(happening)
+        return bool(written)
 
     async def _put(self, key: Key, object_: Object | None, expected_version: int) -> bool:
         """Whether it was written; if somebody was faster, the watch tells what there is now."""

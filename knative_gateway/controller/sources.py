@@ -14,11 +14,17 @@ from knative_gateway.controller.log_settings import LogSettings, of_broker, of_c
 from knative_gateway.controller.plan import Settings, State
 from knative_gateway.controller.snapshot import CHANNELS, Snapshot
 from knative_gateway.ports import Key
-from knative_gateway.resources.conditions import Condition, is_false, is_true, is_unknown, summary
+from knative_gateway.resources.conditions import TRUE, Condition, is_false, is_true, is_unknown, status_of, summary
 from knative_gateway.resources.extensions import duplicate_window_ms
 from knative_gateway.resources.kinds import MESSAGING
 from knative_gateway.resources.objects import Object, child, group_of, put, text, uid_of
 
+OF_DATA_PLANE: Final[Mapping[str, tuple[str, ...]]] = {
+    "Broker": ("IngressReady", "TriggerChannelReady", "FilterReady"),
+    "Channel": ("BackingChannelReady",),
+    "InMemoryChannel": ("DispatcherReady", "ServiceReady", "EndpointsReady", "ChannelServiceReady"),
+}
+"""The conditions that tell of log and ingress."""
 PREFIXES: Final = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
 
 
@@ -68,7 +74,8 @@ def _source(key: Key, snapshot: Snapshot, settings: Settings, state: State) -> S
     before = text(object_, "status", "address", "url")
     taken = _name_taken(key, snapshot)
     served = taken is None and (log.problem is None or bool(before))
-    data_plane = _data_plane(object_, path, log, state)
+    was_served = bool(before) and status_of(object_, OF_DATA_PLANE[key.kind][0]) == TRUE
+    data_plane = _data_plane(object_, path, log, state, was_served)
     able = data_plane.status == "True" or bool(before)
     url = f"{settings.base_url}{path}" if served and able else ""
     return Source(key, object_, path, log, served, url, data_plane, taken)
@@ -101,16 +108,19 @@ def _age(object_: Object) -> tuple[str, str]:
     return text(object_, "metadata", "creationTimestamp"), uid_of(object_)
 
 
-def _data_plane(object_: Object, path: str, log: LogSettings, state: State) -> Condition:
-    """Whether log and ingress are there; under a name that each kind gives its own."""
+def _data_plane(object_: Object, path: str, log: LogSettings, state: State, was_served: bool) -> Condition:
+    """Whether log and ingress are there; under a name that each kind gives its own. `was_served`: its status says so, and what is not known
+    yet after a start, or on another replica, does not change that."""
     if log.problem is not None:
         return is_false("", *log.problem)
     name = log.need.log
-    if name not in state.logs:
-        return is_unknown("", "LogPending", f"log {name} is being made")
-    problem = state.logs[name]
+    problem = state.logs.get(name)
     if problem is not None:
         return is_false("", "LogUnavailable", f"log {name}: {problem}")
+    if was_served:
+        return is_true("")
+    if name not in state.logs:
+        return is_unknown("", "LogPending", f"log {name} is being made")
     route = state.applied.by_path.get(path)
     if route is None or route.uid != uid_of(object_):
         return is_unknown("", "RoutePending", "its address is not served yet")
@@ -119,13 +129,8 @@ def _data_plane(object_: Object, path: str, log: LogSettings, state: State) -> C
 
 def conditions(source: Source, delivery: Resolved) -> list[Condition]:
     """All but Ready."""
-    names: Mapping[str, tuple[str, ...]] = {
-        "Broker": ("IngressReady", "TriggerChannelReady", "FilterReady"),
-        "Channel": ("BackingChannelReady",),
-        "InMemoryChannel": ("DispatcherReady", "ServiceReady", "EndpointsReady", "ChannelServiceReady"),
-    }
     data_plane = source.data_plane
-    same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in names[source.key.kind]]
+    same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in OF_DATA_PLANE[source.key.kind]]
     if source.taken is not None:
         addressable = source.taken
     elif source.url:

@@ -16,10 +16,10 @@ from knative_gateway.controller.snapshot import CHANNELS, broker_of, channel_of
 from knative_gateway.controller.sources import Source
 from knative_gateway.filters import trigger_filters
 from knative_gateway.ports import Delivery, Key, Subscriber
-from knative_gateway.resources.conditions import FALSE, TRUE, Condition, is_false, is_true, is_unknown
+from knative_gateway.resources.conditions import FALSE, TRUE, Condition, is_false, is_true, is_unknown, status_of
 from knative_gateway.resources.extensions import of_subscriber
 from knative_gateway.resources.kinds import MESSAGING
-from knative_gateway.resources.objects import Object, child, number, text, uid_of
+from knative_gateway.resources.objects import Object, child, number, same, text, uid_of
 
 OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no identity")
 
@@ -57,8 +57,8 @@ def trigger(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing
     if parent is not None and parent.source.served and not isinstance(url, Unresolved) and delivery.is_usable:
         target = _Target(addressing.reached(url), parent.source.log.need.log, None)
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
-    added = _added("SubscriptionReady", subscriber, parent, state)
-    status = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
+    status: dict[str, object] = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
+    added = _added("SubscriptionReady", subscriber, parent, state, _was_added("SubscriptionReady", object_, status))
     conditions = (  # causes before their consequence: the first that is False speaks for Ready
         _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"there is no Broker {broker.namespace}/{broker.name}"),
         _resolution("SubscriberResolved", {"subscriber": url}),
@@ -81,8 +81,9 @@ def subscription(key: Key, object_: Object, parents: Mapping[Key, Parent], addre
     if parent is not None and parent.source.served and delivery.is_usable and reached and None not in reached.values():
         target = _Target(reached.get("subscriber"), None, reached.get("reply"))
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing))
-    added = _added("AddedToChannel", subscriber, parent, state)
     physical: dict[str, object] = {f"{name}Uri": "" if isinstance(url, Unresolved) else url for name, url in urls.items()}
+    status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
+    added = _added("AddedToChannel", subscriber, parent, state, _was_added("AddedToChannel", object_, status))
     if (channel.group, channel.kind) in {(MESSAGING, kind) for kind in CHANNELS}:
         missing = f"there is no {channel.kind} {channel.namespace}/{channel.name}"
         channel_ready = _mirrored("ChannelReady", parent, "ChannelDoesNotExist", missing)
@@ -94,7 +95,6 @@ def subscription(key: Key, object_: Object, parents: Mapping[Key, Parent], addre
     if references.status == TRUE and delivery.condition.status == FALSE:
         references = is_false("ReferencesResolved", delivery.condition.reason, f"deadLetterSink: {delivery.condition.message}")
     conditions = (references, channel_ready, OIDC, added)
-    status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
     return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
 
 
@@ -144,8 +144,8 @@ def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> 
     return Condition(type_, ready.status, ready.reason, ready.message)
 
 
-def _added(type_: str, subscriber: Subscriber | None, parent: Parent | None, state: State) -> Condition:
-    """Whether the data plane serves exactly this subscriber.
+def _added(type_: str, subscriber: Subscriber | None, parent: Parent | None, state: State, before: bool) -> Condition:
+    """Whether the data plane serves exactly this subscriber. `before`: another replica, or this one before it was started anew, says so.
 
     Spec: "Trigger Lifecycle": Ready is only set after the Broker has been configured to send all future events.
     """
@@ -155,9 +155,17 @@ def _added(type_: str, subscriber: Subscriber | None, parent: Parent | None, sta
     if problem is not None:
         return is_false(type_, "SubscriberFailing", problem)
     route = state.applied.by_path.get(parent.source.path)
-    if route is None or subscriber not in route.subscribers:
+    if not before and (route is None or subscriber not in route.subscribers):
         return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
     return is_true(type_, "Paused", "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
+
+
+def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> bool:
+    """Whether the status that is stored says of this very generation and these addresses that it was done: its place in the log is recorded
+    then, and whoever serves it next goes on from there."""
+    stored = child(object_, "status")
+    is_current = number(stored, "observedGeneration") == number(object_, "metadata", "generation")
+    return is_current and status_of(object_, type_) == TRUE and all(same(stored.get(name), value) for name, value in status.items())
 
 
 def subscriber_spec(member: Member) -> dict[str, object]:

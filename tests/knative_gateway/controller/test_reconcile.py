@@ -107,6 +107,21 @@ def test_a_rest_writes_nothing() -> None:
     assert world.step().writes == {}
 
 
+def test_a_replica_that_knows_less_takes_nothing_back() -> None:
+    """Another one, or the same after a start, has not asked its data plane yet: Ready says that places in the log are recorded."""
+    world = World()
+    world.send(broker())
+    world.send(channel())
+    key = world.send(trigger())
+    world.send(subscription())
+    world.settle()
+    other = World(objects=world.objects, works=False)
+    assert other.step().writes == {}
+    other.patch(key, {"spec": {"subscriber": {"uri": "http://elsewhere/"}}})
+    other.step()
+    assert other.ready(key) == ("Unknown", "Configuring")
+
+
 def test_times_of_transition_are_those_of_the_change() -> None:
     """Section "Error Signalling"."""
     world = World()
