@@ -8,13 +8,20 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from examples.node import NodeProcess
 
 _COMMAND_S_MAX: Final = 60.0
+_READY: Final = (
+    "eventing.knative.dev/v1/brokers",
+    "eventing.knative.dev/v1/triggers",
+    "messaging.knative.dev/v1/channels",
+    "messaging.knative.dev/v1/subscriptions",
+)
 
 
 class GatewayProcess(NodeProcess):
@@ -69,6 +76,41 @@ class GatewayProcess(NodeProcess):
             return json.loads(connection.getresponse().read())
         finally:
             connection.close()
+
+    def apply(self, text: str, *, wait: bool = True) -> None:
+        """Apply resources in YAML, and wait until all of those that can be are ready.
+
+        Raises:
+            RuntimeError: they are refused, or not ready in time; with the reason.
+        """
+        file = self.folder / "resources.yaml"
+        file.write_text(text)
+        self.cli("apply", "-f", str(file))
+        if wait:
+            self.wait_ready()
+
+    def wait_ready(self) -> None:
+        """Until every Broker, Trigger, Channel and Subscription is ready.
+
+        Raises:
+            RuntimeError: they are not in time; with the reasons.
+        """
+        deadline = time.monotonic() + _COMMAND_S_MAX
+        while unready := [what for plural in _READY for what in self._unready(plural)]:
+            if time.monotonic() > deadline:
+                message = f"not ready: {'; '.join(unready)}"
+                raise RuntimeError(message)
+            time.sleep(0.02)
+
+    def _unready(self, plural: str) -> list[str]:
+        found: Any = self.get(f"/apis/{plural}")
+        return [
+            f"{one['kind']} {one['metadata']['name']}: {conditions.get('Ready')}"
+            for one in found["items"]
+            for conditions in [{each["type"]: each for each in one.get("status", {}).get("conditions", ())}]
+            if conditions.get("Ready", {}).get("status") != "True"
+            or one["status"].get("observedGeneration") != one["metadata"].get("generation")
+        ]
 
 
 class Sender:
