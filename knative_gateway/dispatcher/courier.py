@@ -53,12 +53,12 @@ class Outside:
 class Courier:
     """Brings one subscriber its events."""
 
-    def __init__(self, spec: Subscriber, outside: Outside) -> None:
-        """Raises FilterError for filters that should not have come so far."""
+    def __init__(self, spec: Subscriber, outside: Outside, figures: Figures) -> None:
+        """`figures` go on counting. Raises FilterError for filters that should not have come so far."""
         self.spec = spec
         self.wants = compile_filters(spec.filters).test
         self.outside: Final = outside
-        self.figures: Final = Figures()
+        self.figures: Final = figures
         self.failures: Final[deque[Failure]] = deque(maxlen=HISTORY_MAX)
         self.tracks: Final[dict[int, Track]] = {}
         self.again: Final = Again()

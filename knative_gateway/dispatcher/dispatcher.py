@@ -7,7 +7,7 @@ places. `applied` tells what is served, and never more.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -16,6 +16,7 @@ import structlog
 
 from knative_gateway.delivery import End
 from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.places import after_offsets, after_time
 from knative_gateway.dispatcher.positions import stored
 from knative_gateway.dispatcher.redriving import stored_at
@@ -105,10 +106,24 @@ class Dispatcher:
         """The one of a subscriber."""
         return next((worker.couriers[uid] for worker in self.workers.values() if uid in worker.couriers), None)
 
+    def subscribers(self) -> Iterator[tuple[str, Courier]]:
+        """All that are served, with the names of their Brokers and Channels."""
+        for worker in self.workers.values():
+            for courier in worker.couriers.values():
+                yield worker.wanted.name, courier
+
+    def lag(self, uid: str) -> Lag:
+        """How far a subscriber is behind."""
+        return next((worker.lag(uid, self._outside.now_ms()) for worker in self.workers.values() if uid in worker.couriers), NO_LAG)
+
+    def counters(self) -> Mapping[str, Mapping[str, int]]:
+        """What was counted of all subscribers, by uid."""
+        return {courier.spec.uid: self.figures(courier.spec.uid) for _, courier in self.subscribers()}
+
     def figures(self, uid: str) -> Mapping[str, int]:
         """What was counted of a subscriber."""
         courier = self.courier(uid)
-        return {} if courier is None else courier.figures.counters()
+        return {} if courier is None else {**courier.figures.counters(), "lag": self.lag(uid).events}
 
     # -- again
 
@@ -190,6 +205,8 @@ class Dispatcher:
             turn = (turn + 1) % every
             try:
                 await self.flush(idle=turn == 0)
+                if turn == 0:
+                    await asyncio.gather(*(worker.look() for worker in self.workers.values()))
             except GatewayError as error:
                 log.warning("places_not_kept", reason=str(error))
 

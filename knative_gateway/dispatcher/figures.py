@@ -21,6 +21,17 @@ class Latencies:
         self.total_ms += elapsed_ms
 
 
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """`events`: of the log behind the place, matching or not. `seconds`: the age of the oldest that is not completed; 0: all are."""
+
+    events: int
+    seconds: float
+
+
+NO_LAG: Final = Lag(0, 0.0)
+
+
 @dataclass(slots=True, eq=False)
 class Figures:
     """Counters since the process began; `in_flight` and `waiting` are now.

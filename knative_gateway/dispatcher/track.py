@@ -34,6 +34,7 @@ class Track:
         self.reader: Final = reader
         self.window: Final = Window(courier.spec.order, courier.outside.settings.look_ahead, position)
         self.passed = position
+        self.passed_ms: int | None = None
         self.saved = position
         self.touched = False
         self._last = position
@@ -113,6 +114,7 @@ class Track:
     def joins(self) -> None:
         """From now on the shared reader brings its events."""
         self._advance(self.passed)
+        self.passed_ms = None
 
     async def close(self) -> None:
         """Read no more."""
@@ -155,6 +157,7 @@ class Track:
                     if not await self._more_room(courier.outside.settings.patience_s):
                         return False
             self.passed = stored.offset
+            self.passed_ms = stored.timestamp_ms
             if count % 64 == 0:
                 await asyncio.sleep(0)
         return True

@@ -6,14 +6,16 @@ that comes back under the same uid begins when its predecessor has ended.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 import structlog
 
 from knative_gateway.cloudevents.event import Value
-from knative_gateway.dispatcher import places
+from knative_gateway.dispatcher import places, positions
 from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.errors import GatewayError
@@ -40,6 +42,8 @@ class RouteWorker:
         self._checkpoints: Final = checkpoints
         self._changed: Final = changed
         self._index: Index[str] = Index([])
+        self._ends: Mapping[int, str] = {}
+        self._figures: dict[str, Figures] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._wake: Final = asyncio.Event()
         self._turn: Final = asyncio.Lock()
@@ -78,6 +82,25 @@ class RouteWorker:
                 self.failing = {**self.failing, **await self._enter([courier.spec])}
         self._wake.set()
 
+    async def look(self) -> None:
+        """See where the log ends now, for the lag."""
+        if self.couriers:
+            with suppress(GatewayError):
+                self._ends = {
+                    partition: positions.stored(end) for partition, end in (await self._outside.log.ends(self.wanted.log)).items()
+                }
+
+    def lag(self, uid: str, now_ms: int) -> Lag:
+        """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading."""
+        events, oldest = 0, now_ms
+        for partition, track in self.couriers[uid].tracks.items():
+            end = max(self._ends.get(partition, positions.BEGINNING), track.reader.passed)
+            behind = positions.distance(track.position(), end) or 0
+            events += behind
+            if behind:
+                oldest = min(oldest, track.oldest_ms or track.passed_ms or now_ms)
+        return Lag(events, (now_ms - oldest) / 1000)
+
     # -- becoming what is wanted
 
     async def _run(self) -> None:
@@ -106,6 +129,7 @@ class RouteWorker:
         for uid, courier in list(self.couriers.items()):
             spec = subscribers.get(uid)
             if spec is None:
+                self._figures.pop(uid, None)
                 # Kept now and not later, when its place may have been forgotten.
                 await self._keep(courier)
                 self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S, keep=False))
@@ -128,7 +152,7 @@ class RouteWorker:
                 await leaving
             try:
                 begun = await places.begin(spec, self.wanted.log, events=self._outside.log, checkpoints=self._checkpoints)
-                courier = Courier(spec, self._outside)
+                courier = Courier(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
             except (GatewayError, FilterError) as error:
                 failing[spec.uid] = str(error)
                 log.warning("subscriber_not_served", uid=spec.uid, namespace=spec.namespace, name=spec.name, reason=str(error))

@@ -1,0 +1,65 @@
+"""[io] What `/metrics` tells of each subscriber: read from its figures when somebody asks."""
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from knative_gateway.dispatcher.figures import LATENCY_BOUNDS_MS, Latencies
+
+if TYPE_CHECKING:
+    from knative_gateway.dispatcher.dispatcher import Dispatcher
+
+LABELS: Final = ("kind", "namespace", "name", "parent")
+_PREFIX: Final = "knative_gateway_subscriber_"
+_COUNTERS: Final = {
+    "matched": "Events that its filters let through.",
+    "delivered": "Deliveries that ended well.",
+    "replied": "Replies that were stored in the Broker.",
+    "retried": "Attempts after the first of a delivery.",
+    "failed_attempts": "Attempts that failed, at any destination.",
+    "dead_lettered": "Deliveries that ended in the dead letter sink.",
+    "dropped": "Deliveries that were given up, and nobody has the event.",
+    "skipped": "What the log has that is no CloudEvent.",
+    "replies_expired": "Replies that were dropped because their chain was too long.",
+}
+_GAUGES: Final = {"in_flight": "Requests without an answer yet.", "waiting": "Deliveries that wait for their next attempt."}
+
+
+class DispatcherMetrics(Collector):
+    """A collector of prometheus_client."""
+
+    def __init__(self, dispatcher: "Dispatcher") -> None:
+        self._dispatcher: Final = dispatcher
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it as metrics."""
+        counters = {name: CounterMetricFamily(_PREFIX + name, words, labels=LABELS) for name, words in _COUNTERS.items()}
+        gauges = {name: GaugeMetricFamily(_PREFIX + name, words, labels=LABELS) for name, words in _GAUGES.items()}
+        events = GaugeMetricFamily(
+            f"{_PREFIX}lag_events", "Events of the log behind its place, matching or not; a few seconds old.", labels=LABELS
+        )
+        seconds = GaugeMetricFamily(f"{_PREFIX}lag_seconds", "Age of the oldest event that it has not completed.", labels=LABELS)
+        request = HistogramMetricFamily(f"{_PREFIX}request_seconds", "From a request to its answer.", labels=LABELS)
+        whole = HistogramMetricFamily(f"{_PREFIX}delivery_seconds", "From an event's storing to the end of its delivery.", labels=LABELS)
+        for parent, courier in self._dispatcher.subscribers():
+            spec, figures = courier.spec, courier.figures
+            labels = (spec.kind, spec.namespace, spec.name, parent)
+            for name, counter in counters.items():
+                counter.add_metric(labels, getattr(figures, name))
+            for name, gauge in gauges.items():
+                gauge.add_metric(labels, getattr(figures, name))
+            lag = self._dispatcher.lag(spec.uid)
+            events.add_metric(labels, lag.events)
+            seconds.add_metric(labels, lag.seconds)
+            request.add_metric(labels, _buckets(figures.request), figures.request.total_ms / 1000)
+            whole.add_metric(labels, _buckets(figures.end_to_end), figures.end_to_end.total_ms / 1000)
+        yield from (*counters.values(), *gauges.values(), events, seconds, request, whole)
+
+
+def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
+    bounds = [*(str(bound / 1000) for bound in LATENCY_BOUNDS_MS), "+Inf"]
+    return list(zip(bounds, map(float, accumulate(latencies.counts)), strict=True))

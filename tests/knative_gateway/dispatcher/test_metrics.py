@@ -1,0 +1,64 @@
+"""What operators see of subscribers. Spec: knative-data-plane-contract, Observability: SHOULD expose event-delivery telemetry."""
+
+import asyncio
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from knative_gateway.dispatcher.metrics import DispatcherMetrics
+from knative_gateway.ports import Delivery
+from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
+
+
+def told(rig: Rig) -> dict[str, float]:
+    registry = CollectorRegistry()
+    registry.register(DispatcherMetrics(rig.dispatcher))
+    families = text_string_to_metric_families(generate_latest(registry).decode())
+    return {sample.name: sample.value for family in families for sample in family.samples if sample.labels.get("le", "+Inf") == "+Inf"}
+
+
+async def test_every_end_is_counted() -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer(answers=[202, 500, 202, 400]) as server, SubscriberServer() as sink:
+        await rig.serve(subscriber("u", server.url(), in_flight_max=1, delivery=Delivery(retry=1, dead_letter_url=sink.url())))
+        await rig.send(event(1), event(2), event(3))
+        await until(lambda: rig.checkpoints.places["u"][0] == f"{2:016d}")
+        values = told(rig)
+    prefix = "knative_gateway_subscriber_"
+    expected = {"matched": 3, "delivered": 2, "retried": 1, "failed_attempts": 2, "dead_lettered": 1, "dropped": 0}
+    assert {name: values[f"{prefix}{name}_total"] for name in expected} == expected
+    assert values[f"{prefix}request_seconds_count"] == 4
+    assert values[f"{prefix}delivery_seconds_count"] == 3
+    assert (values[f"{prefix}in_flight"], values[f"{prefix}lag_events"], values[f"{prefix}lag_seconds"]) == (0, 0, 0)
+
+
+async def test_who_is_behind_is_seen_to_be() -> None:
+    """In events and in seconds; those not read yet count."""
+    answer = asyncio.Event()
+
+    async def slow(_: Got) -> web.StreamResponse:
+        await answer.wait()
+        return web.Response(status=202)
+
+    async with Rig(partitions=1) as rig, SubscriberServer(slow) as server:
+        await rig.serve(subscriber("u", server.url(), in_flight_max=1))
+        await rig.send(*(event(number) for number in range(700)))
+        await until(lambda: rig.dispatcher.lag("u").events == 700)
+        values = told(rig)
+        assert values["knative_gateway_subscriber_lag_events"] == 700
+        assert values["knative_gateway_subscriber_lag_seconds"] > 0
+        assert values["knative_gateway_subscriber_in_flight"] == 1
+        answer.set()
+        await until(lambda: rig.dispatcher.lag("u").events == 0)
+
+
+async def test_counting_goes_on_through_changes() -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer() as server:
+        await rig.serve(subscriber("u", server.url()))
+        await rig.send(event(1))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
+        await rig.dispatcher.replay_from_offsets("u", "0=@earliest")
+        await until(lambda: rig.dispatcher.figures("u").get("delivered") == 2)
+        assert rig.dispatcher.counters()["u"]["inFlight"] == 0
