@@ -51,6 +51,8 @@ _REMEMBERED_LENGTH_MAX: Final = 256
 _SHORT_MAX: Final = 255
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
+_BYTE_MAX: Final = 127
+_BYTES: Final = tuple(b"\x55" + bytes((number,)) for number in range(_BYTE_MAX + 1))
 _NO_BODY: Final = b"\x00\x53\x77\x40"
 _HEADER_PREFIX: Final = HEADER_PREFIX.encode()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -74,6 +76,8 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
             size = len(text)
             pieces.append(_STRINGS[size] if size <= _SHORT_MAX else b"\xb1" + size.to_bytes(4))
             pieces.append(text)
+        elif type(value) is int:
+            pieces.append(_BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True))
         else:
             pieces.append(encode_value(value))
     count = 2 * (len(event.attributes) - (content_type is not None))

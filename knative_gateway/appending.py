@@ -6,6 +6,7 @@ pushes back fails its own appends and no others.
 
 import asyncio
 from collections import deque
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -40,15 +41,15 @@ class Appender:
         self._limits: Final = limits or AppendLimits()
         self._lanes: Final[dict[str, _Lane]] = {}
 
-    async def append(self, log: str, message: bytes) -> None:
-        """Store one message; durable when it returns.
+    def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
+        """Store one message; durable when what it gives, awaited, returns.
 
         Raises: OverloadedError, UnavailableError, TooLargeError.
         """
         lane = self._lanes.get(log)
         if lane is None or lane.failure is not None:
             lane = self._lane(log, lane)
-        await lane.append(message)
+        return lane.append(message)
 
     def forget(self, log: str) -> None:
         """The log is used no more."""
@@ -81,7 +82,13 @@ class _Entry(LoneEntry):
     __slots__ = ("deadline", "future", "lane")
 
     def __init__(self, message: bytes, lane: "_Lane", future: "asyncio.Future[None]", deadline: float) -> None:
-        super().__init__(None, message)
+        # What the classes above do, without their calls: this is made for every event.
+        self.event = None
+        self.message = message
+        self.number = 0
+        self.attempts = 0
+        self.outcome = None
+        self.cancelled = False
         self.lane: Final = lane
         self.future: Final = future
         self.deadline: Final = deadline
@@ -115,6 +122,7 @@ class _Lane:
         self._producer: Final = client.producer(log, window=limits.events)
         self._opening: Final = self._loop.create_task(self._open(self._producer))
         self._sweeper: asyncio.TimerHandle | None = None
+        self._posted: list[_Entry] = []
         self._events = 0
         self._bytes = 0
 
@@ -130,7 +138,9 @@ class _Lane:
         self._events += 1
         self._bytes += len(message)
         entries.append(entry)
-        self._producer.post_entries((entry,))
+        if not self._posted:
+            self._loop.call_soon(self._post)
+        self._posted.append(entry)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
         try:
@@ -138,6 +148,11 @@ class _Lane:
         except asyncio.CancelledError:
             entry.cancelled = True
             raise
+
+    def _post(self) -> None:
+        """Give the producer all that came in this turn of the loop."""
+        posted, self._posted = self._posted, []
+        self._producer.post_entries(posted)
 
     def landed(self, size: int, error: AmqpStreamsError | None) -> None:
         """One of them has an outcome; an error that is not about itself ends the lane."""

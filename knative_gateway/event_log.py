@@ -5,7 +5,7 @@ and not taken is bounded.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Final, Self
@@ -123,15 +123,15 @@ class AmqpEventLog:
         except AmqpStreamsError as error:
             raise _away(log, error) from error
 
-    async def append(self, log: str, message: bytes) -> None:
-        """Store one message; durable when it returns. The message carries its own group key.
+    def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
+        """Store one message; durable when what it gives, awaited, returns. The message carries its own group key.
 
         Raises:
             OverloadedError: the log pushes back; try later.
             UnavailableError: it is away; nothing is known of this message.
             TooLargeError: it is larger than what the node takes.
         """
-        await self._appender.append(log, message)
+        return self._appender.append(log, message)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""

@@ -50,8 +50,11 @@ def check(attributes: Mapping[str, Value]) -> None:
     if version not in SPEC_VERSIONS:
         raise InvalidEventError("specversion is missing" if version is None else f"specversion {shown(version)}: there are 1.0 and 0.3")
     for name in ("id", "source", "type"):
-        if not attributes.get(name):
+        required = attributes.get(name)
+        if not required:
             raise InvalidEventError(f"{name} is empty" if name in attributes else f"{name} is missing")
+        if type(required) is not str:
+            raise _no_string(name, required)
     for name, value in attributes.items():
         if type(value) is str:
             if not (value.isascii() and value.isprintable()) and (found := _FORBIDDEN.search(value)):
@@ -63,8 +66,7 @@ def check(attributes: Mapping[str, Value]) -> None:
         rule = _RULES.get(name)
         if rule is not None:
             if type(value) is not str:
-                message = f"{name} is {shown(value)}, not a string"
-                raise InvalidEventError(message)
+                raise _no_string(name, value)
             rule(name, value)
 
 
@@ -92,6 +94,10 @@ def shown(value: object) -> str:
     """A value for people, cut."""
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _no_string(name: str, value: object) -> InvalidEventError:
+    return InvalidEventError(f"{name} is {shown(value)}, not a string")
 
 
 def _nonempty(name: str, value: str) -> None:
@@ -138,8 +144,6 @@ def _media_type(name: str, value: str) -> None:
 
 
 _RULES: Final = {
-    "id": _nonempty,
-    "type": _nonempty,
     "source": _uri_reference,
     "subject": _nonempty,
     "time": _time,

@@ -18,6 +18,9 @@ BATCH_EVENTS_MAX: Final = 10_000
 _PREFIX: Final = "ce-"
 _CONTENT_TYPE: Final = "content-type"
 _OTHER: Final = ""
+_BROKEN: Final = "ce-"
+_SPECIAL: Final = frozenset({_OTHER, _BROKEN, _CONTENT_TYPE})
+"""None of them can be the name of an attribute."""
 _ATTRIBUTE_TYPE: Final = "datacontenttype"
 _NAMES_MAX: Final = 2048
 
@@ -106,22 +109,20 @@ def _read(headers: Headers) -> tuple[dict[str, Value], str | None]:
         known = _classified.get(name)
         if known is None:
             known = _classify(name)
-        if not known:
-            continue
-        if known == _CONTENT_TYPE:
+        if known not in _SPECIAL:
+            try:
+                if known in attributes:
+                    raise InvalidEventError(f"ce-{known} is there twice")
+                plain = value.isascii() and b"%" not in value and value[:1] != b'"'
+                attributes[known] = value.decode() if plain else percent.decoded(known, value)
+            except InvalidEventError as error:
+                broken = error
+        elif known == _CONTENT_TYPE:
             if content_type is not None:
                 broken = InvalidEventError("Content-Type is there twice")
             content_type = value.decode("latin-1")
-            continue
-        try:
-            if known[:3] == _PREFIX:
-                known = check_name(known[3:])
-            if known in attributes:
-                raise InvalidEventError(f"ce-{known} is there twice")
-            plain = value.isascii() and b"%" not in value and value[:1] != b'"'
-            attributes[known] = value.decode("ascii") if plain else percent.decoded(known, value)
-        except InvalidEventError as error:
-            broken = error
+        elif known == _BROKEN:
+            broken = _refused(name)
     if broken is not None and (content_type is None or mode_of(content_type) is Mode.BINARY):
         raise broken
     return attributes, content_type
@@ -143,17 +144,25 @@ def _binary(attributes: dict[str, Value], content_type: str | None, body: bytes)
 
 
 def _classify(name: bytes) -> str:
-    """What a header is; one that begins as an attribute's and cannot be one is given back as it is, to be refused where it matters."""
+    """What a header is: an attribute, by its name, or one of _SPECIAL."""
     text = name.decode("latin-1").lower()
     known = _OTHER
     if text == _CONTENT_TYPE:
         known = _CONTENT_TYPE
     elif text.startswith(_PREFIX):
-        try:
-            known = check_name(text[len(_PREFIX) :])
-        except InvalidEventError:
-            return text
+        known = text[len(_PREFIX) :]
+        if _refused(name) is not None:
+            return _BROKEN
     if len(_classified) >= _NAMES_MAX:
         _classified.clear()
     _classified[name] = known
     return known
+
+
+def _refused(name: bytes) -> InvalidEventError | None:
+    """Why a header that begins as an attribute's is none."""
+    try:
+        check_name(name.decode("latin-1").lower()[len(_PREFIX) :])
+    except InvalidEventError as error:
+        return error
+    return None

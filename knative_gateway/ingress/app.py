@@ -5,9 +5,9 @@ Laws: 202 only after every event of the request is durable; memory is bounded by
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import structlog
@@ -21,7 +21,7 @@ from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
 from knative_gateway.ingress.duplicates import Identity, Window
 from knative_gateway.ingress.figures import Figures, RouteFigures
-from knative_gateway.ingress.receiving import received
+from knative_gateway.ingress.receiving import Arrivals, received
 from knative_gateway.ingress.requests import Request
 from knative_gateway.ports import Authorizer, EventLog, Route, Routes
 
@@ -55,6 +55,7 @@ class Ingress:
         self._log: Final = event_log
         self._limits: Final = limits or IngressLimits()
         self._authorizer: Final = authorizer
+        self._arrivals: Final = Arrivals()
         self._routes = Routes(0, {})
         self._windows: dict[str, Window] = {}
         self._storing: Final[dict[tuple[str, Identity], asyncio.Future[None]]] = {}
@@ -105,9 +106,11 @@ class Ingress:
             body = await self._body(request, receive)
             size = len(body)
             events = events_from_http(headers, body, count_max=self._limits.batch_events)
-            broker, now = route.kind == BROKER, datetime.now(UTC)
-            stored = [received(event, broker=broker, now=now, trace=request.trace) for event in events]
-            await self._store(route, figures, stored, request.passed_on)
+            arrival = self._arrivals.text(time.time_ns()) if route.kind == BROKER else None
+            if len(events) == 1 and route.duplicates_ms is None:
+                await self._log.append(route.log, encode(received(events[0], arrival, request.trace), request.passed_on))
+            else:
+                await self._store(route, figures, [received(event, arrival, request.trace) for event in events], request.passed_on)
         except GatewayError as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             # A body of unknown length that is too large already may go on for ever.
@@ -147,9 +150,6 @@ class Ingress:
 
     async def _store(self, route: Route, figures: RouteFigures, events: Sequence[CloudEvent], passed_on: Mapping[str, str] | None) -> None:
         """Have all of them stored; raises for one of those that are not."""
-        if len(events) == 1:
-            await self._store_one(route, figures, events[0], passed_on)
-            return
         done = await asyncio.gather(*(self._store_one(route, figures, event, passed_on) for event in events), return_exceptions=True)
         failures = [failure for failure in done if failure is not None]
         if failures:

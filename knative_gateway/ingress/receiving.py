@@ -5,7 +5,7 @@ does. The trace in the request's headers becomes the distributed tracing extensi
 """
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from knative_gateway.cloudevents.event import CloudEvent
@@ -16,8 +16,26 @@ ARRIVAL: Final = "knativearrivaltime"
 TRACE_PARENT: Final = "traceparent"
 
 
-def received(event: CloudEvent, *, broker: bool, now: datetime, trace: Mapping[str, str] | None = None) -> CloudEvent:
-    """The event as it is stored. `now` is in UTC.
+class Arrivals:
+    """Times as text, RFC 3339 with microseconds; what is the same for a whole second is written once."""
+
+    __slots__ = ("_second", "_text")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = ""
+
+    def text(self, now_ns: int) -> str:
+        """`now_ns`: nanoseconds since 1970 UTC."""
+        second, rest = divmod(now_ns, 1_000_000_000)
+        if second != self._second:
+            self._second = second
+            self._text = datetime.fromtimestamp(second, UTC).isoformat()[:19]
+        return f"{self._text}.{rest // 1000:06d}Z"
+
+
+def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | None = None) -> CloudEvent:
+    """The event as it is stored. `arrival`: when it came to a Broker; None: to a Channel, which neither counts nor dates.
 
     Raises:
         InvalidEventError: it went round too often.
@@ -25,7 +43,7 @@ def received(event: CloudEvent, *, broker: bool, now: datetime, trace: Mapping[s
     attributes = event.attributes
     if trace is not None and TRACE_PARENT in trace and TRACE_PARENT not in attributes:
         attributes = {**attributes, **trace}
-    if not broker:
+    if arrival is None:
         return event if attributes is event.attributes else CloudEvent(attributes, event.data)
     left = TTL_DEFAULT
     if TTL in attributes:
@@ -34,4 +52,4 @@ def received(event: CloudEvent, *, broker: bool, now: datetime, trace: Mapping[s
         if left <= 0:
             message = f"{TTL} is used up: this event went round as often as it may"
             raise InvalidEventError(message)
-    return CloudEvent({**attributes, TTL: left, ARRIVAL: now.isoformat(timespec="microseconds")[:26] + "Z"}, event.data)
+    return CloudEvent({**attributes, TTL: left, ARRIVAL: arrival}, event.data)
