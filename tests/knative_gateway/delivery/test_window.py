@@ -92,11 +92,12 @@ def test_no_more_events_are_held_than_the_look_ahead() -> None:
 
 def test_passed_over_events_take_no_room_however_many() -> None:
     window = filled(Order.UNORDERED, None, look_ahead=2)
+    (first,) = started(window)
     for number in range(1, 100_000):
         window.pass_over(f"{number}")
     assert not window.full
     assert len(window._entries) == 2
-    window.complete(started(window)[0])
+    window.complete(first)
     assert window.checkpoint == "99999"
 
 
