@@ -1,0 +1,176 @@
+"""From a POST to the subscriber's POST: how many events a second, what many Triggers cost, how long an event takes, what a dead one does.
+
+    python -m bench.deliveries [--quick]
+
+The gateway and its node are processes of their own; sender and subscriber are one more, and cheap (http_load.py). Everything runs on this
+machine, so "on 2 cores" includes them. Ratios are of runs after each other on the same gateway. What a durable 202 costs is in gateway.py.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import uvloop
+import yaml
+
+from bench.http_load import Record, Silent, Subscriber, flood, pace
+from bench.process import usage
+from examples.gateway import GatewayProcess
+
+BODY: Final = b'{"v":"' + b"x" * 1016 + b'"}'
+CONNECTIONS: Final = 64
+MANY: Final = 100
+RATE: Final = 200.0
+WAIT_S_MAX: Final = 120.0
+WANTED_RATE: Final = 6000.0
+WANTED_COST: Final = 2.0
+WANTED_P99_MS: Final = 20.0
+WANTED_NEIGHBOURS: Final = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run. `cpu_us`: of the gateway for a delivery; `p50_ms` and `p99_ms` from when it was to be sent to when it arrived."""
+
+    per_second: float
+    cpu_us: float
+    node_us: float
+    p50_ms: float
+    p99_ms: float
+    again: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One line of the table."""
+
+    what: str
+    value: str
+    wanted: str
+    met: bool
+
+
+class Bench:
+    """A gateway with Brokers made as they are needed."""
+
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self._gateway: Final = gateway
+        self._brokers = 0
+
+    async def run(self, count: int, *, triggers: int = 1, per_second: float | None = None, dead: bool = False, skip: int = 0) -> Run:
+        """Events of as many types as there are Triggers, each for one of them; `dead`: one more that wants all and never answers."""
+        loop = asyncio.get_running_loop()
+        record = Record(count)
+        server = await loop.create_server(lambda: Subscriber(record), "127.0.0.1", 0, backlog=1024)
+        silent = await loop.create_server(Silent, "127.0.0.1", 0, backlog=1024)
+        url, nowhere = (f"http://127.0.0.1:{each.sockets[0].getsockname()[1]}/" for each in (server, silent))
+        types = [f"type{index}" for index in range(triggers)]
+        self._brokers += 1
+        broker = f"bench{self._brokers}"
+        text = yaml.safe_dump_all(resources(broker, types, url, nowhere if dead else None))
+        await asyncio.to_thread(self._gateway.apply, text)
+        path = f"{self._gateway.base_url}/broker/default/{broker}"
+        before = self._cpu()
+        if per_second is None:
+            await flood(path, record, types, BODY, connections=CONNECTIONS)
+        else:
+            await pace(path, record, types, BODY, per_second=per_second)
+        async with asyncio.timeout(WAIT_S_MAX):
+            await record.complete.wait()
+        after = self._cpu()
+        assert not record.refused, f"{record.refused} events were not accepted"
+        await asyncio.to_thread(self._gateway.cli, "delete", "-f", str(self._gateway.folder / "resources.yaml"))
+        server.close()
+        silent.close()
+        latencies = record.latencies_ms(skip)
+        gateway_us, node_us = ((then - now) * 1e6 / count for now, then in zip(before, after, strict=True))
+        return Run(count / record.seconds, gateway_us, node_us, quantile(latencies, 0.5), quantile(latencies, 0.99), record.again)
+
+    def _cpu(self) -> tuple[float, float]:
+        node = self._gateway.node_pid
+        assert node is not None
+        return usage(self._gateway.pid).cpu_seconds, usage(node).cpu_seconds
+
+
+def resources(broker: str, types: Sequence[str], url: str, dead: str | None) -> list[dict[str, object]]:
+    """A Broker, a Trigger for each type, and perhaps one whose subscriber never answers."""
+    made: list[dict[str, object]] = [
+        {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": broker, "namespace": "default"}}
+    ]
+
+    def trigger(name: str, to: str, filter_: dict[str, object], delivery: dict[str, object]) -> None:
+        spec = {"broker": broker, "subscriber": {"uri": to}, "delivery": delivery, **filter_}
+        metadata = {"name": f"{broker}-{name}", "namespace": "default"}
+        made.append({"apiVersion": "eventing.knative.dev/v1", "kind": "Trigger", "metadata": metadata, "spec": spec})
+
+    for type_ in types:
+        trigger(type_, url, {"filters": [{"exact": {"type": type_}}]}, {"retry": 3, "backoffDelay": "PT0.1S"})
+    if dead is not None:
+        trigger("dead", dead, {}, {"retry": 3, "backoffDelay": "PT0.1S", "timeout": "PT1S"})
+    return made
+
+
+def quantile(ordered: Sequence[float], share: float) -> float:
+    """Of sorted values."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+async def measure(gateway: GatewayProcess, *, events: int, paced_s: float, rounds: int) -> tuple[list[Figure], dict[str, Run]]:
+    """All figures; each line is printed as it is known."""
+    bench = Bench(gateway)
+    runs: dict[str, Run] = {}
+
+    async def run(name: str, count: int, *, triggers: int = 1, per_second: float | None = None, dead: bool = False) -> Run:
+        skip = int(per_second) if per_second else 0  # the first second warms up
+        tries = [await bench.run(count, triggers=triggers, per_second=per_second, dead=dead, skip=skip) for _ in range(rounds)]
+        best = min(tries, key=lambda each: each.p99_ms) if per_second else max(tries, key=lambda each: each.per_second)
+        print(f"  {name}: {best.per_second:,.0f}/s, gateway {best.cpu_us:.0f} us, node {best.node_us:.0f} us an event, "
+              f"p50 {best.p50_ms:.1f} ms, p99 {best.p99_ms:.1f} ms, {best.again} twice", flush=True)  # fmt: skip
+        runs[name] = best
+        return best
+
+    paced = int(RATE * paced_s)
+    await bench.run(min(events, 2000))
+    one = await run("one Trigger", events)
+    many = await run(f"{MANY} Triggers", events, triggers=MANY)
+    calm = await run("paced", paced, per_second=RATE)
+    disturbed = await run("paced, a dead neighbour", paced, per_second=RATE, dead=True)
+    cost, elapsed, neighbours = many.cpu_us / one.cpu_us, one.per_second / many.per_second, disturbed.p99_ms / calm.p99_ms
+    return [
+        Figure("end to end, one Trigger, events/s", f"{one.per_second:,.0f}", f">= {WANTED_RATE:,.0f}", one.per_second >= WANTED_RATE),
+        Figure(f"{MANY} Triggers / one: CPU of the gateway", f"{cost:.2f}", f"< {WANTED_COST:g}", cost < WANTED_COST),
+        Figure(f"{MANY} Triggers / one: time", f"{elapsed:.2f}", f"< {WANTED_COST:g}", elapsed < WANTED_COST),
+        Figure(f"p99 at {RATE:.0f} events/s, ms", f"{calm.p99_ms:.1f}", f"< {WANTED_P99_MS:g}", calm.p99_ms < WANTED_P99_MS),
+        Figure("p99 beside a dead one / without", f"{neighbours:.2f}", f"<= {WANTED_NEIGHBOURS:g}", neighbours <= WANTED_NEIGHBOURS),
+    ], runs
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print a table; 1 if a wanted figure is missed."""
+    parser = argparse.ArgumentParser(prog="bench.deliveries", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of it, once")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs here")
+    chosen = parser.parse_args(arguments)
+    events, paced_s, rounds = (4000, 3.0, 1) if chosen.quick else (40_000, 15.0, 2)
+    print(f"{os.cpu_count()} cores, events of {len(BODY):,} bytes, load {os.getloadavg()[0]:.1f}", flush=True)
+    with tempfile.TemporaryDirectory() as folder, GatewayProcess(Path(folder), "--log-level", "warning") as gateway:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            figures, runs = runner.run(measure(gateway, events=events, paced_s=paced_s, rounds=rounds))
+        gateway.stop()
+    print("\n| figure | measured | wanted | met |\n|---|---|---|---|")
+    for each in figures:
+        print(f"| {each.what} | {each.value} | {each.wanted} | {'yes' if each.met else 'NO'} |")
+    if chosen.json:
+        chosen.json.write_text(json.dumps({name: asdict(run) for name, run in runs.items()}))
+    return 0 if all(each.met for each in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
