@@ -7,12 +7,10 @@ import socket
 import ssl
 from contextvars import ContextVar
 from typing import Final
-from weakref import WeakSet
 
 from aiohttp import ClientRequest, ClientTimeout, TCPConnector, ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
 from knative_gateway.destinations import Destinations
@@ -20,8 +18,8 @@ from knative_gateway.destinations import Destinations
 KEEP_ALIVE_S: Final = 4.0
 """Common servers close idle connections after five seconds: below that, requests seldom meet one that is closing."""
 
-reused: Final[ContextVar[bool]] = ContextVar("reused", default=False)
-"""In the task of a request: it went over a connection that had one before."""
+reused: Final[ContextVar[bool]] = ContextVar("reused", default=True)
+"""In the task of a request that set it to True: it went over a connection that had one before."""
 
 
 class DeniedError(OSError):
@@ -73,16 +71,11 @@ class Connector(TCPConnector):
             keepalive_timeout=KEEP_ALIVE_S,
             socket_factory=socket_for,
         )
-        self._known: Final[WeakSet[ResponseHandler]] = WeakSet()
 
-    async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109  the library's signature
-        """A connection, noting in `reused` whether it is an old one."""
-        connection = await super().connect(req, traces, timeout)
-        protocol = connection.protocol
-        assert protocol is not None
-        reused.set(protocol in self._known)
-        self._known.add(protocol)
-        return connection
+    async def _create_connection(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> ResponseHandler:  # noqa: ASYNC109  the library's signature
+        """A new connection, when there is none to use again."""
+        reused.set(False)
+        return await super()._create_connection(req, traces, timeout)
 
 
 def denied(error: BaseException | None) -> DeniedError | None:

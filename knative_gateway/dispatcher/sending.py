@@ -93,7 +93,7 @@ class Sender:
         fields.extend(headers)
         began = time.monotonic()
         while True:
-            reused.set(False)
+            reused.set(True)
             try:
                 answer = await self._once(url, fields, body, limit_ms, began, reply_wanted=reply_wanted)
             except (ServerDisconnectedError, ClientOSError) as error:
