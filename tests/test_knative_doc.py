@@ -6,6 +6,7 @@ from typing import Final
 
 import yaml
 
+from knative_gateway.api import actions
 from knative_gateway.controller import log_settings
 from knative_gateway.controller.plan import Settings
 from knative_gateway.delivery.backoff import RETRY_AFTER_MAX_MS, WAIT_MAX_MS
@@ -22,6 +23,7 @@ from knative_gateway.delivery.dead_letter import (
 from knative_gateway.delivery.outcome import RETRIED
 from knative_gateway.delivery.ttl import TTL_DEFAULT
 from knative_gateway.filters.refusal import LIMITS as FILTER_LIMITS
+from knative_gateway.dispatcher import metrics
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.resources import extensions
 from knative_gateway.resources.kinds import BUILT_IN
@@ -97,3 +99,13 @@ def test_the_example_is_valid() -> None:
         kind = BUILT_IN.of(each["apiVersion"], each["kind"])
         assert kind is not None
         assert check_object(kind, each) == []
+
+
+def test_every_metric_of_a_subscriber_is_told() -> None:
+    told = section("Operations")
+    assert [name for name in {**metrics._COUNTERS, **metrics._GAUGES} if f"`{name}`" not in told] == []
+
+
+def test_every_request_beyond_kubernetes_is_told() -> None:
+    told = section("Replay")
+    assert [name for name in (actions.DELIVERIES, *actions.POSTED) if f"…/{name}" not in told] == []
