@@ -22,8 +22,8 @@ from knative_gateway.delivery.dead_letter import (
 )
 from knative_gateway.delivery.outcome import RETRIED
 from knative_gateway.delivery.ttl import TTL_DEFAULT
-from knative_gateway.filters.refusal import LIMITS as FILTER_LIMITS
 from knative_gateway.dispatcher import metrics
+from knative_gateway.filters.refusal import LIMITS as FILTER_LIMITS
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.resources import extensions
 from knative_gateway.resources.kinds import BUILT_IN
