@@ -16,6 +16,7 @@ import structlog
 
 from knative_gateway.controller import happenings
 from knative_gateway.controller.garbage import left_behind
+from knative_gateway.controller.memo import Memo
 from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.controller.pace import Pace
 from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, LogNeed, Plan, Settings, State
@@ -82,6 +83,7 @@ class Controller:
         self._gone: list[tuple[Key, Object]] = []
         self._forget: set[str] = set()
         self._applying: asyncio.Task[Mapping[str, str]] | None = None
+        self._memo: Final = Memo()
         self._pace: Final = Pace()
         self._retry = False
         self._recheck = False
@@ -160,7 +162,7 @@ class Controller:
         await self._clean()
 
     def _plan(self) -> Plan:
-        plan = reconcile(self._mirror.objects, self.state, self._settings, previous=self.routes, now_ms=self._clock_ms())
+        plan = reconcile(self._mirror.objects, self.state, self._settings, previous=self.routes, now_ms=self._clock_ms(), memo=self._memo)
         self.routes = plan.routes
         return plan
 

@@ -4,121 +4,150 @@ Laws: the same input gives the same plan; a plan that is carried out, with nothi
 `observedGeneration` and `conditions` are written together. Spec: knative-eventing-test-spec, "Control Plane Assertions".
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
-from knative_gateway.addressing import Addressing
-from knative_gateway.controller.plan import Figures, Happening, Plan, Settings, State
-from knative_gateway.controller.snapshot import CHANNELS, Snapshot
-from knative_gateway.controller.sources import Source, conditions, readiness, sources
-from knative_gateway.controller.subscribers import Member, Parent, subscriber_spec, subscriber_status, subscription, trigger
-from knative_gateway.ports import Failure, Key, Route, Routes
-from knative_gateway.resources.conditions import READY, TRUE, Condition, is_ready, living, status_of
-from knative_gateway.resources.kinds import EVENTING, EXTENSIONS, MESSAGING, established
-from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, same, text, timestamp
+from knative_gateway.addressing import Addressing, Lookup
+from knative_gateway.controller import statuses
+from knative_gateway.controller.memo import Memo, nothing
+from knative_gateway.controller.plan import Happening, Plan, Settings, State
+from knative_gateway.controller.snapshot import Snapshot
+from knative_gateway.controller.sources import Source, readiness, source, upkeep
+from knative_gateway.controller.subscribers import Member, Parent, Served, member, parent_of
+from knative_gateway.ports import Key, Route, Routes
+from knative_gateway.resources.conditions import READY, Condition, is_ready
+from knative_gateway.resources.kinds import EVENTING, EXTENSIONS, MESSAGING
+from knative_gateway.resources.objects import Object, entries, same, text, timestamp, uid_of
 
-HISTORY_IN_STATUS = 10
-"""Failures; more are in the API."""
 
+def reconcile(
+    objects: Mapping[Key, Object],
+    state: State,
+    settings: Settings,
+    *,
+    previous: Routes,
+    now_ms: int,
+    memo: Memo | None = None,
+) -> Plan:
+    """What is to be done. `previous`: the routes of the last plan; `now_ms`: since 1970 UTC, for transition times.
 
-def reconcile(objects: Mapping[Key, Object], state: State, settings: Settings, *, previous: Routes, now_ms: int) -> Plan:
-    """What is to be done. `previous`: the routes of the last plan; `now_ms`: since 1970 UTC, for transition times."""
-    snapshot = Snapshot(objects)
-    now = timestamp(now_ms)
-    found = sources(snapshot, settings, state)
-    addressing = Addressing(lambda key: found[key].published() if key in found else snapshot.get(key), settings.services, settings.allowed)
-    parents: dict[Key, Parent] = {}
-    for key, source in found.items():
-        delivery = source.delivery(addressing)
-        parents[key] = Parent(source, readiness(source, delivery), delivery)
-    members = [trigger(key, objects[key], parents, addressing, state) for key in snapshot.keys(EVENTING, "Trigger")]
-    members += [subscription(key, objects[key], parents, addressing, state) for key in snapshot.keys(MESSAGING, "Subscription")]
+    `memo`: of the passes before, with the same settings; it makes this faster and nothing else.
+    """
+    this = _Pass(Snapshot(objects), state, settings, Memo() if memo is None else memo, timestamp(now_ms))
+    sources = this.sources()
+    lookup = partial(_published, objects, sources)
+    parents = {key: this.parent(each, lookup) for key, each in sources.items()}
+    members = this.members(parents, lookup)
     by_parent: dict[Key, list[Member]] = {key: [] for key in parents}
-    for member in members:
-        if member.parent is not None:
-            by_parent[member.parent.source.key].append(member)
-    wanted = [_source_object(parent, by_parent[key], now) for key, parent in parents.items()]
-    wanted += [_member_object(member, state.figures.get(text(member.resource, "metadata", "uid")), now) for member in members]
-    wanted += [_definition(objects[key], now) for key in snapshot.keys(EXTENSIONS, "CustomResourceDefinition")]
-    keys = [*parents, *(member.key for member in members), *snapshot.keys(EXTENSIONS, "CustomResourceDefinition")]
-    writes = {key: new for key, new in zip(keys, wanted, strict=True) if not same(new, objects[key])}
-    served = [source for source in found.values() if source.served]
+    for each in members:
+        if each.parent is not None:
+            by_parent[each.parent.source.key].append(each)
+    writes = dict(this.writes(parents, by_parent, members))
+    this.memo.forget_unused()
+    served = [each for each in sources.values() if each.served]
     return Plan(
         writes=writes,
         routes=_routes(served, by_parent, previous),
-        logs=[source.log.need for source in served],
+        logs=[each.log.need for each in served],
         happenings=[happening for key, new in writes.items() for happening in _happenings(objects[key], new)],
     )
+
+
+def _published(objects: Mapping[Key, Object], sources: Mapping[Key, Source], key: Key) -> Object | None:
+    """An object as others see it: Brokers and Channels with the addresses that they have by now."""
+    found = sources.get(key)
+    return objects.get(key) if found is None else found.published
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Once over everything; what did not change since the last time comes from the memo."""
+
+    snapshot: Snapshot
+    state: State
+    settings: Settings
+    memo: Memo
+    now: str
+
+    def sources(self) -> dict[Key, Source]:
+        """Brokers and Channels."""
+        found: dict[Key, Source] = {}
+        for key in self.snapshot.sources():
+            object_ = self.snapshot.objects[key]
+            kept = upkeep(key, object_, self.state)
+            inputs = (object_, kept.log_problem, kept.routed)
+            make = partial(source, key, object_, self.settings, kept)
+            found[key] = self.memo.of("source", key, inputs, self.snapshot.get, make)
+        return found
+
+    def parent(self, source_: Source, lookup: Lookup) -> Parent:
+        """One of them, with what it lets inherit."""
+
+        def make(looked_up: Lookup) -> Parent:
+            delivery = source_.delivery(self._addressing(looked_up))
+            return Parent(source_, readiness(source_, delivery), delivery)
+
+        return self.memo.of("parent", source_.key, (source_,), lookup, make)
+
+    def members(self, parents: Mapping[Key, Parent], lookup: Lookup) -> list[Member]:
+        """Triggers and Subscriptions."""
+        applied = {each.uid: each for route in self.state.applied.by_path.values() for each in route.subscribers}
+        found: list[Member] = []
+        for key in (*self.snapshot.keys(EVENTING, "Trigger"), *self.snapshot.keys(MESSAGING, "Subscription")):
+            object_ = self.snapshot.objects[key]
+            uid, parent = uid_of(object_), parents.get(parent_of(key, object_))
+            served = Served(applied.get(uid), self.state.failing.get(uid))
+            make = partial(self._member, key, object_, parent, served)
+            found.append(self.memo.of("member", key, (object_, parent, served.subscriber, served.problem), lookup, make))
+        return found
+
+    def _member(self, key: Key, object_: Object, parent: Parent | None, served: Served, lookup: Lookup) -> Member:
+        return member(key, object_, parent, self._addressing(lookup), served)
+
+    def _addressing(self, lookup: Lookup) -> Addressing:
+        return Addressing(lookup, self.settings.services, self.settings.allowed)
+
+    def writes(
+        self, parents: Mapping[Key, Parent], by_parent: Mapping[Key, Sequence[Member]], members: Sequence[Member]
+    ) -> Iterator[tuple[Key, Object]]:
+        """The objects that are not as they should be."""
+        for key, parent in parents.items():
+            yield from self._changed(key, (parent, *by_parent[key]), partial(statuses.of_source, parent, by_parent[key], self.now))
+        for each in members:
+            figures = self.state.figures.get(uid_of(each.resource))
+            yield from self._changed(each.key, (each, figures), partial(statuses.of_member, each, figures, self.now))
+        for key in self.snapshot.keys(EXTENSIONS, "CustomResourceDefinition"):
+            yield from self._changed(key, (), partial(statuses.of_definition, self.snapshot.objects[key], self.now))
+
+    def _changed(self, key: Key, inputs: Sequence[object], make: Callable[[], Object]) -> Iterator[tuple[Key, Object]]:
+        before = self.snapshot.objects[key]
+
+        def compared(_lookup: Lookup) -> Object | None:
+            new = make()
+            return None if same(new, before) else new
+
+        new = self.memo.of("object", key, (before, *inputs), nothing, compared)
+        if new is not None:
+            yield key, new
 
 
 def _routes(served: Iterable[Source], members: Mapping[Key, Sequence[Member]], previous: Routes) -> Routes:
     """The routes; the previous ones if nothing changed."""
     by_path = {
-        source.path: Route(
-            uid=source.uid,
-            kind=source.key.kind,
-            namespace=source.key.namespace,
-            name=source.key.name,
-            path=source.path,
-            log=source.log.need.log,
-            subscribers=tuple(member.subscriber for member in members[source.key] if member.subscriber is not None),
-            duplicates_ms=source.duplicates_ms,
+        each.path: Route(
+            uid=each.uid,
+            kind=each.key.kind,
+            namespace=each.key.namespace,
+            name=each.key.name,
+            path=each.path,
+            log=each.log.need.log,
+            subscribers=tuple(of_it.subscriber for of_it in members[each.key] if of_it.subscriber is not None),
+            duplicates_ms=each.duplicates_ms,
         )
-        for source in served
+        for each in served
     }
     return previous if by_path == previous.by_path else replace(previous, version=previous.version + 1, by_path=by_path)
-
-
-def _with_status(object_: Object, status: Mapping[str, object], conditions_: Sequence[Condition], now: str) -> dict[str, object]:
-    """Spec: observedGeneration and conditions MUST be updated in the same transaction: they are one value of one write."""
-    generation = number(object_, "metadata", "generation")
-    annotations = child(object_, "status", "annotations")
-    kept = {"annotations": annotations} if annotations else {}
-    return {**object_, "status": {"observedGeneration": generation, "conditions": living(conditions_, object_, now), **kept, **status}}
-
-
-def _source_object(parent: Parent, members: Sequence[Member], now: str) -> Object:
-    source, delivery = parent.source, parent.delivery
-    status: dict[str, object] = {**({"address": {"url": source.url}} if source.url else {}), **delivery.status()}
-    object_ = source.resource
-    if source.key.kind in CHANNELS:
-        object_ = _with_subscribers(object_, [subscriber_spec(member) for member in members if member.subscriber is not None])
-        if members:
-            status["subscribers"] = [subscriber_status(member) for member in members]
-    return _with_status(object_, status, conditions(source, delivery), now)
-
-
-def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> Object:
-    """The Channel with its server-filled list: a change of the spec, so its generation counts on."""
-    if same(entries(channel, "spec", "subscribers"), subscribers):
-        return channel
-    changed = put(channel, ("spec", "subscribers"), subscribers) if subscribers else drop(channel, ("spec", "subscribers"))
-    return put(changed, ("metadata", "generation"), number(channel, "metadata", "generation") + 1)
-
-
-def _member_object(member: Member, figures: Figures | None, now: str) -> Object:
-    before = child(member.resource, "status")
-    counted = {name: before[name] for name in ("deliveries", "history") if name in before}
-    if figures is not None:
-        counted = {"deliveries": dict(figures.counters)} if figures.counters else {}
-        counted |= {"history": [_told(failure) for failure in figures.history[:HISTORY_IN_STATUS]]} if figures.history else {}
-    return _with_status(member.resource, {**member.status, **counted}, member.conditions, now)
-
-
-def _told(failure: Failure) -> dict[str, object]:
-    """A failure as status shows it."""
-    made: dict[str, object] = {"time": timestamp(failure.at_ms), "eventId": failure.event_id, "eventSource": failure.event_source}
-    made |= {"partition": failure.partition, "offset": failure.offset, "attempt": failure.attempt, "reason": failure.reason}
-    made |= {} if failure.code is None else {"code": failure.code}
-    return made | {name: value for name, value in (("body", failure.body), ("end", failure.end)) if value}
-
-
-def _definition(definition: Object, now: str) -> Object:
-    """A stored definition is served from then on."""
-    if status_of(definition, "Established") == TRUE:
-        return definition
-    stored = [text(version, "name") for version in entries(definition, "spec", "versions") if at(version, "storage") is True]
-    return {**definition, "status": established(child(definition, "spec", "names"), stored, now)}
 
 
 def _happenings(before: Object, after: Object) -> list[Happening]:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from knative_gateway.addressing import Addressing
+from knative_gateway.addressing import Addressing, Lookup
 from knative_gateway.controller.delivery_specs import Resolved, resolved
 from knative_gateway.controller.log_settings import LogSettings, of_broker, of_channel
 from knative_gateway.controller.plan import Settings, State
-from knative_gateway.controller.snapshot import CHANNELS, Snapshot
+from knative_gateway.controller.snapshot import CHANNELS
 from knative_gateway.ports import Key
 from knative_gateway.resources.conditions import TRUE, Condition, is_false, is_true, is_unknown, status_of, summary
 from knative_gateway.resources.extensions import duplicate_window_ms
@@ -40,6 +40,8 @@ class Source:
     url: str
     data_plane: Condition
     taken: Condition | None
+    published: Object
+    """The object with the address that it has by now: what others refer to."""
 
     @property
     def uid(self) -> str:
@@ -51,38 +53,52 @@ class Source:
         """The window of its duplicate detection."""
         return duplicate_window_ms(self.resource)[0]
 
-    def published(self) -> Object:
-        """The object with the address that it has by now: what others refer to."""
-        return put(self.resource, ("status", "address"), {"url": self.url}) if self.url else put(self.resource, ("status", "address"), {})
-
     def delivery(self, addressing: Addressing) -> Resolved:
         """The delivery that its Triggers or Subscriptions inherit."""
         spec = child(self.resource, "spec", "delivery") or child(self.log.delivery)
         return resolved(spec, self.key.namespace, addressing)
 
 
-def sources(snapshot: Snapshot, settings: Settings, state: State) -> dict[Key, Source]:
-    """All of them."""
-    return {key: _source(key, snapshot, settings, state) for key in snapshot.sources()}
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What the data plane says of one. `log_problem`: None if its log is there, `UNKNOWN_LOG` if not known yet; `routed`: it is served."""
+
+    log_problem: str | None
+    routed: bool
 
 
-def _source(key: Key, snapshot: Snapshot, settings: Settings, state: State) -> Source:
-    object_ = snapshot.objects[key]
+UNKNOWN_LOG: Final = "unknown"
+
+
+def names_of(key: Key) -> tuple[str, str]:
+    """Its path and its log."""
     prefix = PREFIXES[key.kind]
-    path, log_name = f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
-    log = _log_settings(key, log_name, snapshot, settings)
+    return f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
+
+
+def upkeep(key: Key, object_: Object, state: State) -> Upkeep:
+    """What the data plane says of it."""
+    path, log = names_of(key)
+    route = state.applied.by_path.get(path)
+    return Upkeep(state.logs.get(log, UNKNOWN_LOG), route is not None and route.uid == uid_of(object_))
+
+
+def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: Lookup) -> Source:
+    """One of them."""
+    path, log_name = names_of(key)
+    log = _log_settings(key, log_name, object_, lookup, settings)
     before = text(object_, "status", "address", "url")
-    taken = _name_taken(key, snapshot)
+    taken = _name_taken(key, object_, lookup)
     served = taken is None and (log.problem is None or bool(before))
     was_served = bool(before) and status_of(object_, OF_DATA_PLANE[key.kind][0]) == TRUE
-    data_plane = _data_plane(object_, path, log, state, was_served)
-    able = data_plane.status == "True" or bool(before)
+    data_plane = _data_plane(log, kept, was_served)
+    able = data_plane.status == TRUE or bool(before)
     url = f"{settings.base_url}{path}" if served and able else ""
-    return Source(key, object_, path, log, served, url, data_plane, taken)
+    published = put(object_, ("status", "address"), {"url": url} if url else {})
+    return Source(key, object_, path, log, served, url, data_plane, taken, published)
 
 
-def _log_settings(key: Key, log: str, snapshot: Snapshot, settings: Settings) -> LogSettings:
-    object_ = snapshot.objects[key]
+def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings: Settings) -> LogSettings:
     if key.kind in CHANNELS:
         return of_channel(log, object_, settings)
     config = child(object_, "spec", "config")
@@ -90,16 +106,16 @@ def _log_settings(key: Key, log: str, snapshot: Snapshot, settings: Settings) ->
         return of_broker(log, object_, None, None, settings)
     namespace = text(config, "namespace") or key.namespace
     config_key = Key(group_of(text(config, "apiVersion")), text(config, "kind"), namespace, text(config, "name"))
-    return of_broker(log, object_, snapshot.get(config_key), config_key, settings)
+    return of_broker(log, object_, lookup(config_key), config_key, settings)
 
 
-def _name_taken(key: Key, snapshot: Snapshot) -> Condition | None:
+def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
     """A Channel and an InMemoryChannel of one name would be one address: the elder has it."""
     if key.kind not in CHANNELS:
         return None
     (other_kind,) = (kind for kind in CHANNELS if kind != key.kind)
-    other = snapshot.get(Key(MESSAGING, other_kind, key.namespace, key.name))
-    if other is None or _age(snapshot.objects[key]) < _age(other):
+    other = lookup(Key(MESSAGING, other_kind, key.namespace, key.name))
+    if other is None or _age(object_) < _age(other):
         return None
     return is_false("Addressable", "NameTaken", f"{other_kind} {key.namespace}/{key.name} has this address")
 
@@ -108,32 +124,28 @@ def _age(object_: Object) -> tuple[str, str]:
     return text(object_, "metadata", "creationTimestamp"), uid_of(object_)
 
 
-def _data_plane(object_: Object, path: str, log: LogSettings, state: State, was_served: bool) -> Condition:
+def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
     """Whether log and ingress are there; under a name that each kind gives its own. `was_served`: its status says so, and what is not known
     yet after a start, or on another replica, does not change that."""
     if log.problem is not None:
         return is_false("", *log.problem)
-    name = log.need.log
-    problem = state.logs.get(name)
-    if problem is not None:
-        return is_false("", "LogUnavailable", f"log {name}: {problem}")
+    name, is_known = log.need.log, kept.log_problem != UNKNOWN_LOG
+    if is_known and kept.log_problem is not None:
+        return is_false("", "LogUnavailable", f"log {name}: {kept.log_problem}")
     if was_served:
         return is_true("")
-    if name not in state.logs:
+    if not is_known:
         return is_unknown("", "LogPending", f"log {name} is being made")
-    route = state.applied.by_path.get(path)
-    if route is None or route.uid != uid_of(object_):
-        return is_unknown("", "RoutePending", "its address is not served yet")
-    return is_true("")
+    return is_true("") if kept.routed else is_unknown("", "RoutePending", "its address is not served yet")
 
 
-def conditions(source: Source, delivery: Resolved) -> list[Condition]:
+def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
     """All but Ready."""
-    data_plane = source.data_plane
-    same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in OF_DATA_PLANE[source.key.kind]]
-    if source.taken is not None:
-        addressable = source.taken
-    elif source.url:
+    data_plane = source_.data_plane
+    same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in OF_DATA_PLANE[source_.key.kind]]
+    if source_.taken is not None:
+        addressable = source_.taken
+    elif source_.url:
         addressable = is_true("Addressable")
     else:
         addressable = Condition("Addressable", data_plane.status, data_plane.reason, data_plane.message)
@@ -145,6 +157,6 @@ def conditions(source: Source, delivery: Resolved) -> list[Condition]:
     ]
 
 
-def readiness(source: Source, delivery: Resolved) -> Condition:
+def readiness(source_: Source, delivery: Resolved) -> Condition:
     """Ready of it."""
-    return summary(conditions(source, delivery))
+    return summary(conditions(source_, delivery))

@@ -11,7 +11,6 @@ from typing import Final
 
 from knative_gateway.addressing import Addressing, Unresolved
 from knative_gateway.controller.delivery_specs import Resolved, effective
-from knative_gateway.controller.plan import State
 from knative_gateway.controller.snapshot import CHANNELS, broker_of, channel_of
 from knative_gateway.controller.sources import Source
 from knative_gateway.filters import trigger_filters
@@ -47,10 +46,27 @@ class Member:
     added: Condition
 
 
-def trigger(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing: Addressing, state: State) -> Member:
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the data plane says of one: the subscriber as it serves it, and why it could not be set up."""
+
+    subscriber: Subscriber | None = None
+    problem: str | None = None
+
+
+def parent_of(key: Key, object_: Object) -> Key:
+    """The Broker of a Trigger, the Channel of a Subscription."""
+    return broker_of(key, object_) if key.kind == "Trigger" else channel_of(key, object_)
+
+
+def member(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
+    """One Trigger or Subscription."""
+    return (_trigger if key.kind == "Trigger" else _subscription)(key, object_, parent, addressing, served)
+
+
+def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
     """Spec: "Trigger Lifecycle"."""
     broker = broker_of(key, object_)
-    parent = parents.get(broker)
     delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
     url = addressing.resolve(child(object_, "spec", "subscriber"), key.namespace)
     subscriber = None
@@ -58,7 +74,7 @@ def trigger(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing
         target = _Target(addressing.reached(url), parent.source.log.need.log, None)
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
     status: dict[str, object] = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
-    added = _added("SubscriptionReady", subscriber, parent, state, _was_added("SubscriptionReady", object_, status))
+    added = _added("SubscriptionReady", subscriber, served, _was_added("SubscriptionReady", object_, status))
     conditions = (  # causes before their consequence: the first that is False speaks for Ready
         _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"there is no Broker {broker.namespace}/{broker.name}"),
         _resolution("SubscriberResolved", {"subscriber": url}),
@@ -70,10 +86,9 @@ def trigger(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing
     return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
 
 
-def subscription(key: Key, object_: Object, parents: Mapping[Key, Parent], addressing: Addressing, state: State) -> Member:
+def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
     """Spec: "Subscription Lifecycle"."""
     channel = channel_of(key, object_)
-    parent = parents.get(channel)
     delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
     urls = {name: addressing.resolve(given, key.namespace) for name in ("subscriber", "reply") if (given := child(object_, "spec", name))}
     reached = {name: None if isinstance(url, Unresolved) else addressing.reached(url) for name, url in urls.items()}
@@ -83,7 +98,7 @@ def subscription(key: Key, object_: Object, parents: Mapping[Key, Parent], addre
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing))
     physical: dict[str, object] = {f"{name}Uri": "" if isinstance(url, Unresolved) else url for name, url in urls.items()}
     status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
-    added = _added("AddedToChannel", subscriber, parent, state, _was_added("AddedToChannel", object_, status))
+    added = _added("AddedToChannel", subscriber, served, _was_added("AddedToChannel", object_, status))
     if (channel.group, channel.kind) in {(MESSAGING, kind) for kind in CHANNELS}:
         missing = f"there is no {channel.kind} {channel.namespace}/{channel.name}"
         channel_ready = _mirrored("ChannelReady", parent, "ChannelDoesNotExist", missing)
@@ -144,18 +159,16 @@ def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> 
     return Condition(type_, ready.status, ready.reason, ready.message)
 
 
-def _added(type_: str, subscriber: Subscriber | None, parent: Parent | None, state: State, before: bool) -> Condition:
+def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bool) -> Condition:
     """Whether the data plane serves exactly this subscriber. `before`: another replica, or this one before it was started anew, says so.
 
     Spec: "Trigger Lifecycle": Ready is only set after the Broker has been configured to send all future events.
     """
-    if subscriber is None or parent is None:
+    if subscriber is None:
         return is_false(type_, "NotConfigured", "it gets no events until everything that it refers to is there")
-    problem = state.failing.get(subscriber.uid)
-    if problem is not None:
-        return is_false(type_, "SubscriberFailing", problem)
-    route = state.applied.by_path.get(parent.source.path)
-    if not before and (route is None or subscriber not in route.subscribers):
+    if served.problem is not None:
+        return is_false(type_, "SubscriberFailing", served.problem)
+    if not before and subscriber != served.subscriber:
         return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
     return is_true(type_, "Paused", "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
 
@@ -168,18 +181,18 @@ def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> boo
     return is_current and status_of(object_, type_) == TRUE and all(same(stored.get(name), value) for name, value in status.items())
 
 
-def subscriber_spec(member: Member) -> dict[str, object]:
+def subscriber_spec(member_: Member) -> dict[str, object]:
     """What a Channel's spec.subscribers says of a Subscription. Spec: "duckv1.SubscriberSpec"."""
-    physical = child(member.status, "physicalSubscription")
+    physical = child(member_.status, "physicalSubscription")
     uris = {name: physical[name] for name in ("subscriberUri", "replyUri") if text(physical, name)}
-    delivery = member.delivery.as_uri()
-    made: dict[str, object] = {"uid": uid_of(member.resource), "generation": number(member.resource, "metadata", "generation"), **uris}
+    delivery = member_.delivery.as_uri()
+    made: dict[str, object] = {"uid": uid_of(member_.resource), "generation": number(member_.resource, "metadata", "generation"), **uris}
     return {**made, **({"delivery": delivery} if delivery else {})}
 
 
-def subscriber_status(member: Member) -> dict[str, object]:
+def subscriber_status(member_: Member) -> dict[str, object]:
     """What a Channel's status.subscribers says of it. Spec: "duckv1.SubscriberStatus"; Knative says `observedGeneration` now."""
-    generation = number(member.resource, "metadata", "generation")
-    made: dict[str, object] = {"uid": uid_of(member.resource), "generation": generation, "observedGeneration": generation}
-    made |= {"name": member.key.name, "ready": member.added.status}
-    return {**made, **({"message": member.added.message} if member.added.message else {})}
+    generation = number(member_.resource, "metadata", "generation")
+    made: dict[str, object] = {"uid": uid_of(member_.resource), "generation": generation, "observedGeneration": generation}
+    made |= {"name": member_.key.name, "ready": member_.added.status}
+    return {**made, **({"message": member_.added.message} if member_.added.message else {})}

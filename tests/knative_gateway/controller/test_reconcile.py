@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knative_gateway.controller.plan import Figures
+from knative_gateway.controller.plan import NO_ROUTES, Figures
 from knative_gateway.controller.reconcile import reconcile
 from knative_gateway.ports import Failure, Key
 from knative_gateway.resources.objects import at, child, entries, number, text
@@ -206,3 +206,14 @@ def test_objects_of_other_kinds_are_left_alone() -> None:
     world.send(service("s"))
     world.objects[Key("x", "Y", "n", "z")] = {"kind": "Y"}
     assert world.step().writes == {}
+
+
+def test_what_did_not_change_is_not_worked_out_again() -> None:
+    world = World()
+    world.send(broker())
+    world.send(trigger())
+    world.settle()
+    assert len(world.memo) == 5, "a source, its parent's part, a member, and two objects"
+    routes = world.step().routes
+    again = reconcile(world.objects, world.state, world.settings, previous=NO_ROUTES, now_ms=world.now_ms, memo=world.memo)
+    assert again.routes.by_path["/broker/default/b"].subscribers[0] is routes.by_path["/broker/default/b"].subscribers[0]

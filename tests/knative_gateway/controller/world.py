@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from knative_gateway.controller.memo import Memo
 from knative_gateway.controller.plan import NO_ROUTES, Plan, Settings, State
 from knative_gateway.controller.reconcile import reconcile
 from knative_gateway.ports import Key, Routes, Subscriber
@@ -26,6 +27,7 @@ class World:
     works: bool = True
     now_ms: int = NOW_MS
     plans: list[Plan] = field(default_factory=list)
+    memo: Memo = field(default_factory=Memo)
     _made: int = 0
 
     def send(self, object_: Mapping[str, object], *, namespace: str = "default") -> Key:
@@ -57,7 +59,8 @@ class World:
 
     def step(self) -> Plan:
         """Reconcile once, and carry it out."""
-        plan = reconcile(self.objects, self.state, self.settings, previous=self.routes, now_ms=self.now_ms)
+        plan = reconcile(self.objects, self.state, self.settings, previous=self.routes, now_ms=self.now_ms, memo=self.memo)
+        assert plan == reconcile(self.objects, self.state, self.settings, previous=self.routes, now_ms=self.now_ms), "the memo is wrong"
         self.objects.update(plan.writes)
         self.routes = plan.routes
         if self.works:
