@@ -23,10 +23,10 @@ from bench.process import usage
 from knative_gateway import logs
 from knative_gateway.config import GatewaySettings, Limits, Listener, LogLevel
 from knative_gateway.listening import serve_http
-from knative_gateway.ports import Route, Routes
 from knative_gateway.server import Addresses, Gateway
 
-ROUTE: Final = Route("bench", "Broker", "default", "bench", "/broker/default/bench", "broker.default.bench")
+PATH: Final = "/broker/default/bench"
+BROKER: Final = "apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: bench}\n"
 WANTED: Final = 0.5
 _ANSWER: Final = b"HTTP/1.1 202"
 
@@ -44,7 +44,7 @@ def request(size: int) -> bytes:
     """One event in binary mode with a body of `size` bytes."""
     body = b'{"v":"' + b"x" * (size - 8) + b'"}'
     head = (
-        f"POST {ROUTE.path} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\naccept: */*\r\nce-specversion: 1.0\r\n"
+        f"POST {PATH} HTTP/1.1\r\nhost: bench\r\nuser-agent: bench\r\naccept: */*\r\nce-specversion: 1.0\r\n"
         "ce-id: 8f14e45f-ceea-467f-a0e6-1c1d1e2a4b6c\r\nce-source: /sensors/kitchen\r\nce-type: com.example.temperature\r\n"
         f"ce-time: 2026-01-02T03:04:05.678Z\r\ncontent-type: application/json\r\ncontent-length: {size}\r\n\r\n"
     )
@@ -132,12 +132,15 @@ async def serve(kind: str, folder: Path) -> None:
         server = await serve_http(_nothing, [Listener(host="127.0.0.1", port=0)], limits=Limits())
         print(json.dumps({"http": server.addresses}), flush=True)
     else:
-        gateway = Gateway(GatewaySettings(listen=(Listener(host="127.0.0.1", port=0),), state_dir=folder, log_level=LogLevel.WARNING))
+        (folder / "resources").mkdir(parents=True)
+        (folder / "resources" / "broker.yaml").write_text(BROKER)
+        gateway = Gateway(
+            GatewaySettings(
+                listen=(Listener(host="127.0.0.1", port=0),), state_dir=folder, resources=folder / "resources", log_level=LogLevel.WARNING
+            )
+        )
         await gateway.start()
-        assert gateway.event_log is not None
         assert gateway.node is not None
-        await gateway.event_log.ensure(ROUTE.log, partitions=4, retention_ms=None)
-        gateway.use(Routes(1, {ROUTE.path: ROUTE}))
         print(json.dumps({**gateway.addresses, "node": [str(gateway.node.pid)]}), flush=True)
     await asyncio.Event().wait()
 

@@ -4,6 +4,7 @@ Where they come from is told in cli/settings.py; what each is for, in docs/gatew
 """
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
@@ -14,6 +15,7 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
 _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
 
+Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
@@ -85,8 +87,45 @@ class Limits(Settings):
     drain: Seconds = 20.0
 
 
+class LogDefaults(Settings):
+    """The log of a new Broker or Channel that says nothing. `retention`: seconds that events are kept; None: the node's default."""
+
+    partitions: int = Field(default=4, ge=1, le=1024)
+    retention: float | None = Field(default=None, gt=0)
+
+
+class DestinationRules(Settings):
+    """Where events may be pushed to: networks and host names. Nothing allowed: all that is not denied. `deny` replaces the default."""
+
+    allow: Texts = ()
+    deny: Texts | None = None
+
+
+class SubscriberSettings(Settings):
+    """Deliveries. `timeout`: of one request, where its delivery says nothing; `ca`: certificates trusted beside the system's.
+
+    `certificate` and `key` are shown to those who ask for one.
+    """
+
+    timeout: Seconds = 60.0
+    connect_timeout: Seconds = 10.0
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    verify: bool = True
+    look_ahead: int = Field(default=512, ge=1, le=100_000)
+    in_flight: int = Field(default=256, ge=1, le=100_000)
+
+
+class NamespaceRule(StrEnum):
+    """What becomes of an object in a namespace that is not there: it is made, or the object is refused."""
+
+    ON_DEMAND = "on-demand"
+    REQUIRED = "required"
+
+
 class GatewaySettings(Settings):
-    """Everything about a gateway."""
+    """Everything about a gateway. `services`: `name.namespace` of a cluster's Services to the URLs where they are reached."""
 
     listen: Annotated[tuple[Listener, ...], BeforeValidator(_as_list)] = Field(
         default=(Listener(host="127.0.0.1", port=8080),), min_length=1
@@ -98,6 +137,13 @@ class GatewaySettings(Settings):
     tls: TlsSettings | None = None
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
+    store: str | None = Field(default=None, repr=False)
+    resources: Path | None = None
+    namespaces: NamespaceRule = NamespaceRule.ON_DEMAND
+    logs: LogDefaults = LogDefaults()
+    services: Mapping[str, str] = Field(default_factory=dict)
+    destinations: DestinationRules = DestinationRules()
+    subscribers: SubscriberSettings = SubscriberSettings()
     limits: Limits = Limits()
 
     @model_validator(mode="after")

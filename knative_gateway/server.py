@@ -17,20 +17,33 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from knative_gateway.access import Gate
+from knative_gateway.addressing import ServiceMap
+from knative_gateway.api import Api, ApiSettings, Namespaces, load_directory
 from knative_gateway.appending import AppendLimits
 from knative_gateway.config import GatewaySettings
+from knative_gateway.controller.controller import Controller
+from knative_gateway.controller.plan import Settings
+from knative_gateway.data_plane import GatewayDataPlane
+from knative_gateway.destinations import Destinations
+from knative_gateway.dispatcher.dispatcher import Dispatcher
+from knative_gateway.dispatcher.metrics import DispatcherMetrics
+from knative_gateway.dispatcher.sending import Sender, SendSettings
+from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.embedded import EmbeddedNode
 from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.event_log import AmqpEventLog
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.listening import HttpServer, serve_http
-from knative_gateway.ports import Routes
+from knative_gateway.replaying import DispatcherReplays
+from knative_gateway.store.opening import open_store, sqlite_url
 from knative_gateway.web import Web
 
 MESSAGE_BYTES_MIN: Final = 16 << 20
 ATTRIBUTES_BYTES: Final = 1 << 20
 """What a message may have beside the body that brought it."""
 CONNECT_S_MAX: Final = 30.0
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  (told of, not bound to)
 
 log = structlog.get_logger("knative_gateway")
 
@@ -88,9 +101,11 @@ class Gateway:
         self.settings: Final = settings
         self.addresses: Final[Addresses] = {}
         self.registry: Final = CollectorRegistry()
-        self.ingress: Ingress | None = None
+        self.gate: Final = Gate()
         self.event_log: AmqpEventLog | None = None
         self.node: EmbeddedNode | None = None
+        self.controller: Controller | None = None
+        self._api: Api | None = None
         self._http: HttpServer | None = None
         self._reread: Final = reread
         self._parts: Final = AsyncExitStack()
@@ -102,37 +117,55 @@ class Gateway:
         Raises:
             GatewayError: a part does not come up.
         """
-        settings = self.settings
+        settings, enter = self.settings, self._parts.enter_async_context
+        services, destinations = ServiceMap.parse(settings.services), self._destinations()
         try:
             settings.state_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             message = f"state_dir: {settings.state_dir}: {error.strerror}"
             raise ConfigError(message) from error
+        store = await enter(open_store(settings.store or sqlite_url(settings.state_dir)))
         event_log = await self._start_log()
-        limits = settings.limits
-        self.ingress = Ingress(
-            event_log, limits=IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
+        ingress = Ingress(event_log, limits=_ingress_limits(settings), authorizer=None if self.gate.open else self.gate)
+        data_plane = GatewayDataPlane(ingress)
+        sender = await enter(Sender(_send_settings(settings), destinations))
+        dispatcher = await enter(Dispatcher(event_log, store.checkpoints, sender, _dispatch_settings(settings), changed=data_plane.changed))
+        data_plane.dispatcher = dispatcher
+        self._count(ingress, dispatcher)
+        api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
+        api = self._api = Api(
+            store.resources, store.checkpoints, settings=api_settings, gate=self.gate, replays=DispatcherReplays(dispatcher)
         )
-        self._count()
-        web = Web(self.ingress, self.registry, ready=self._missing)
-        self._http = await serve_http(web, settings.listen, limits=limits, tls=settings.tls)
+        await api.start()
+        web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
+        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls)
         self.addresses["http"] = self._http.addresses
+        controlling = Settings(
+            base_url=self._base_url(),
+            services=services,
+            allowed=destinations,
+            partitions=settings.logs.partitions,
+            retention_ms=None if settings.logs.retention is None else round(settings.logs.retention * 1000),
+        )
+        # Of several replicas none counts all.
+        counters = None if store.shared else dispatcher.counters
+        if settings.resources is not None:
+            log.info("resources_applied", count=await load_directory(api, settings.resources))
+        self.controller = await enter(Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters))
+        await self.controller.settled()
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at requests only
         self._up = True
-        log.info("gateway_ready", state_dir=str(settings.state_dir))
+        log.info("gateway_ready", state_dir=str(settings.state_dir), url=controlling.base_url)
 
     async def stop(self) -> None:
         """Bring everything down. Safe after a start that failed half-way."""
         self._up = False
+        if self._api is not None:
+            await self._api.close()
         if self._http is not None:
             await self._http.close(self.settings.limits.drain)
         await self._parts.aclose()
-
-    def use(self, routes: Routes) -> None:
-        """Serve these routes from now on."""
-        assert self.ingress is not None
-        self.ingress.use(routes)
 
     def reload(self) -> None:
         """SIGHUP: the certificate is read again; what is broken keeps the old one."""
@@ -177,14 +210,28 @@ class Gateway:
             return "the event log node is away"
         return None
 
-    def _count(self) -> None:
-        """What `/metrics` has beside what the parts count themselves."""
+    def _destinations(self) -> Destinations:
+        rules = self.settings.destinations
+        return Destinations.parse(allow=rules.allow) if rules.deny is None else Destinations.parse(allow=rules.allow, deny=rules.deny)
+
+    def _base_url(self) -> str:
+        """What addresses of Brokers and Channels begin with."""
+        settings = self.settings
+        if settings.public_url is not None:
+            return settings.public_url.rstrip("/")
+        host, _, port = self.addresses["http"][0].rpartition(":")
+        if host in _EVERYWHERE:
+            log.warning("public_url_not_set", words="addresses of Brokers and Channels name this machine only")
+            host = _EVERYWHERE[host]
+        return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
+
+    def _count(self, ingress: Ingress, dispatcher: Dispatcher) -> None:
+        """What `/metrics` tells."""
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        self.registry.register(self)
-        assert self.ingress is not None
-        self.registry.register(self.ingress.figures)
+        for collector in (self, ingress.figures, DispatcherMetrics(dispatcher)):
+            self.registry.register(collector)
 
     def collect(self) -> Iterator[Metric]:
         """The gateway's own figures."""
@@ -193,3 +240,25 @@ class Gateway:
         if self.node is not None:
             starts = float(self.node.starts)
             yield CounterMetricFamily("knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts)
+
+
+def _ingress_limits(settings: GatewaySettings) -> IngressLimits:
+    limits = settings.limits
+    return IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
+
+
+def _send_settings(settings: GatewaySettings) -> SendSettings:
+    given = settings.subscribers
+    return SendSettings(
+        timeout_ms=round(given.timeout * 1000),
+        connect_timeout_ms=round(given.connect_timeout * 1000),
+        ca_file=given.ca,
+        certificate_file=given.certificate,
+        key_file=given.key,
+        verify=given.verify,
+    )
+
+
+def _dispatch_settings(settings: GatewaySettings) -> DispatchSettings:
+    given = settings.subscribers
+    return DispatchSettings(look_ahead=given.look_ahead, in_flight_max=given.in_flight, drain_s=settings.limits.drain)

@@ -28,6 +28,12 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting(
     "public_url", metavar="URL", help="How senders reach this gateway: what status.address.url begins with.  [default: where it listens]"
 )
+@_setting(
+    "store", metavar="URL", help="Where resources and positions are, postgresql://… for replicas.  [default: a file in the state directory]"
+)
+@_setting("resources", metavar="DIR", help="Apply the YAML files of this directory at start.")
+@_setting("logs", "partitions", metavar="N", help="Partitions of the log of a new Broker or Channel.  [default: 4]")
+@_setting("logs", "retention", metavar="SECONDS", help="How long its events are kept.  [default: the node's]")
 @_setting("tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP.")
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
@@ -49,6 +55,10 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
     \b
       listen = ["0.0.0.0:8080"]
       public_url = "http://events.example.com"
+      [services]
+      "hello.default" = "http://10.0.0.5:8080"
+      [destinations]
+      deny = ["10.0.0.0/8"]
       [limits]
       body = "1MiB"
 

@@ -17,6 +17,10 @@ from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
 
 PREFIX: Final = "KNATIVE_GATEWAY_"
+_LISTS: Final = frozenset({("listen",), ("destinations", "allow"), ("destinations", "deny")})
+_FILE_ONLY: Final = frozenset({"services"})
+"""Tables with names of their own: no flag or variable gives them."""
+
 Name = tuple[str, ...]
 """The path of a setting: `("tls", "certificate")`."""
 
@@ -46,7 +50,8 @@ def settable() -> list[Name]:
     tables = sections()
     names: list[Name] = []
     for name in GatewaySettings.model_fields:
-        names += [(name, inner) for inner in tables[name].model_fields] if name in tables else [(name,)]
+        if name not in _FILE_ONLY:
+            names += [(name, inner) for inner in tables[name].model_fields] if name in tables else [(name,)]
     return sorted(names)
 
 
@@ -74,7 +79,7 @@ def gateway_settings(flags: Mapping[Name, object], environment: Mapping[str, str
         raise ConfigError(message)
     for variable, name in known.items():
         if text := environment.get(variable, ""):
-            given[name] = Given(text.replace(",", " ").split() if name == ("listen",) else text, variable)
+            given[name] = Given(text.replace(",", " ").split() if name in _LISTS else text, variable)
     given |= {
         name: Given(list(value) if isinstance(value, tuple) else value, flag_of(name))
         for name, value in flags.items()

@@ -129,6 +129,8 @@ def apply(request: Request, old: Object | None, body: object, *, uid: str, force
     known = applying.owners(applied)
     if old is None:
         named = put(applied, ("metadata", "name"), request.name)
+        if request.kind.namespaced:
+            named = put(named, ("metadata", "namespace"), request.namespace)
         return Admitted(applying.with_owners(_new(request, named, uid), known), warnings)
     return Admitted(applying.with_owners(_over(request, old, applied), known), warnings)
 

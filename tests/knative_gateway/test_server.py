@@ -19,7 +19,10 @@ from knative_gateway.amqp_binding import decode
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.server import Addresses, Gateway, serve
-from tests.knative_gateway.asking import BINARY, BROKER, routes
+from tests.knative_gateway.asking import BINARY, BROKER
+
+BROKERS = "/apis/eventing.knative.dev/v1/namespaces/default/brokers"
+MANIFEST = b'{"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": "b"}}'
 
 
 @pytest.fixture
@@ -44,10 +47,13 @@ def request(gateway: Gateway, method: str, path: str, body: bytes = b"", headers
 
 async def test_an_event_that_is_posted_is_read_over_amqp(gateway: Gateway) -> None:
     """One thing: a CloudEvent over HTTP is a message in a log, data byte for byte."""
-    assert gateway.event_log is not None
+    assert gateway.controller is not None
     assert gateway.node is not None
-    await gateway.event_log.ensure(BROKER.log, partitions=1, retention_ms=None)
-    gateway.use(routes(BROKER))
+    status, words = await asyncio.to_thread(request, gateway, "POST", BROKERS, MANIFEST, (("content-type", "application/json"),))
+    assert status == 201, words
+    async with asyncio.timeout(20):
+        while (await asyncio.to_thread(request, gateway, "OPTIONS", BROKER.path))[0] != 200:
+            await gateway.controller.settled()
     status, body = await asyncio.to_thread(request, gateway, "POST", BROKER.path, b' {"a": 1}', BINARY)
     assert (status, body) == (202, b"")
     async with connect(gateway.node.url) as client, client.consumer(BROKER.log, start=EARLIEST) as consumer:
@@ -94,6 +100,31 @@ async def test_an_address_that_is_taken_ends_the_start_and_the_node(tmp_path: Pa
     settings = {"listen": gateway.addresses["http"], "state_dir": tmp_path / "other"}
     with pytest.raises(ConfigError, match="cannot listen on"):
         await serve(GatewaySettings.model_validate(settings), stop=asyncio.Event())
+
+
+async def test_two_gateways_do_not_share_a_state_directory(tmp_path: Path, gateway: Gateway) -> None:
+    settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path}
+    with pytest.raises(ConfigError, match="in use by another process"):
+        await serve(GatewaySettings.model_validate(settings), stop=asyncio.Event())
+
+
+async def test_resources_of_a_directory_are_there_when_it_is_ready(tmp_path: Path) -> None:
+    """And Brokers take events at once."""
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "b.json").write_bytes(MANIFEST)
+    running = Gateway(
+        GatewaySettings.model_validate(
+            {"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "resources": tmp_path / "resources", "public_url": "http://events.test/"}
+        )
+    )
+    try:
+        await running.start()
+        status, _ = await asyncio.to_thread(request, running, "POST", BROKER.path, b"{}", BINARY)
+        assert status == 202
+        _, body = await asyncio.to_thread(request, running, "GET", f"{BROKERS}/b")
+        assert json.loads(body)["status"]["address"]["url"] == "http://events.test/broker/default/b"
+    finally:
+        await running.stop()
 
 
 async def test_being_stopped_while_it_starts_is_an_orderly_end(tmp_path: Path) -> None:

@@ -180,6 +180,11 @@ def test_an_apply_makes_and_changes_an_object() -> None:
     assert at(apply(request(), changed.object, TRIGGER, uid="").object, "spec", "delivery") is None
 
 
+def test_an_apply_makes_an_object_in_the_namespace_of_the_path() -> None:
+    new = apply(request(), None, drop(TRIGGER, ("metadata", "namespace")), uid=UID).object
+    assert at(new, "metadata", "namespace") == "default"
+
+
 def test_an_apply_against_somebody_else_s_field_is_refused_unless_forced() -> None:
     old = stored()
     other = Request(kind("Trigger"), "default", "x", NOW_MS, manager="other")

@@ -1,0 +1,64 @@
+"""[io] What the API asks of the dispatcher: replay and redrive of one subscriber, with errors that its clients understand."""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from knative_gateway.ports import Start
+from knative_gateway.resources import extensions
+from knative_gateway.resources.objects import Object, moment_ms, uid_of
+from knative_gateway.resources.refusals import StatusError, bad_request
+
+_BEGINNING_MS: Final = 0
+_END_MS: Final = 1 << 45
+"""Later than anything that is stored, some thousand years from now."""
+
+
+class Dispatching(Protocol):
+    """The dispatcher of this process; KeyError: it does not serve this subscriber."""
+
+    async def replay_from_time(self, uid: str, at_ms: int) -> None:
+        """Go to what was stored then."""
+
+    async def replay_from_offsets(self, uid: str, offsets: str) -> None:
+        """Go to PARTITION=OFFSET,…."""
+
+    async def redrive(self, uid: str) -> int:
+        """Deliver again what was given up; how many."""
+
+
+class DispatcherReplays:
+    """See `api.actions.Replays`."""
+
+    def __init__(self, dispatcher: Dispatching) -> None:
+        self._dispatcher: Final = dispatcher
+
+    async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
+        """Deliver again from `start`, which was looked at before. Raises StatusError, UnavailableError."""
+        found, _ = extensions.of_subscriber({"metadata": {"annotations": {extensions.START: start}}})
+        uid = uid_of(subscriber)
+        try:
+            if found.start is Start.OFFSET:
+                await self._dispatcher.replay_from_offsets(uid, found.start_at or "")
+            else:
+                moments = {Start.EARLIEST: _BEGINNING_MS, Start.NEW: _END_MS}
+                at_ms = moments[found.start] if found.start in moments else moment_ms(found.start_at or "")
+                assert at_ms is not None, "it was looked at before"
+                await self._dispatcher.replay_from_time(uid, at_ms)
+        except KeyError:
+            raise _not_served() from None
+        return {"kind": "Replay", "uid": uid, "start": start}
+
+    async def redrive(self, subscriber: Object, options: Mapping[str, object]) -> Mapping[str, object]:
+        """Deliver again what was given up. Raises StatusError, UnavailableError."""
+        if options:
+            message = f"redrive has no option {next(iter(options))!r}"
+            raise bad_request(message)
+        uid = uid_of(subscriber)
+        try:
+            return {"kind": "Redrive", "uid": uid, "events": await self._dispatcher.redrive(uid)}
+        except KeyError:
+            raise _not_served() from None
+
+
+def _not_served() -> StatusError:
+    return StatusError(503, "ServiceUnavailable", "this subscriber is not served now: see its conditions, and try again")

@@ -1,0 +1,62 @@
+"""What the API asks for is what the dispatcher is told."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from knative_gateway.replaying import DispatcherReplays
+from knative_gateway.resources.refusals import StatusError
+
+TRIGGER = {"metadata": {"uid": "u-1"}}
+
+
+@dataclass
+class Dispatcher:
+    """Writes down what it is told; knows u-1."""
+
+    told: list[tuple[str, object]] = field(default_factory=list)
+
+    def _know(self, uid: str) -> None:
+        if uid != "u-1":
+            raise KeyError(uid)
+
+    async def replay_from_time(self, uid: str, at_ms: int) -> None:
+        self._know(uid)
+        self.told.append(("time", at_ms))
+
+    async def replay_from_offsets(self, uid: str, offsets: str) -> None:
+        self._know(uid)
+        self.told.append(("offsets", offsets))
+
+    async def redrive(self, uid: str) -> int:
+        self._know(uid)
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("earliest", ("time", 0)),
+        ("new", ("time", 1 << 45)),
+        ("time=1970-01-01T00:00:01Z", ("time", 1000)),
+        ("offset=0=0000000000000005,1=@earliest", ("offsets", "0=0000000000000005,1=@earliest")),
+    ],
+)
+async def test_every_start_is_understood(start: str, told: tuple[str, object]) -> None:
+    dispatcher = Dispatcher()
+    assert await DispatcherReplays(dispatcher).replay(TRIGGER, start) == {"kind": "Replay", "uid": "u-1", "start": start}
+    assert dispatcher.told == [told]
+
+
+async def test_a_redrive_tells_how_many() -> None:
+    assert await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {}) == {"kind": "Redrive", "uid": "u-1", "events": 3}
+    with pytest.raises(StatusError, match="no option 'x'"):
+        await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {"x": 1})
+
+
+async def test_one_that_is_not_served_is_told_as_such() -> None:
+    replays = DispatcherReplays(Dispatcher())
+    with pytest.raises(StatusError, match="not served now"):
+        await replays.replay({"metadata": {"uid": "other"}}, "earliest")
+    with pytest.raises(StatusError, match="not served now"):
+        await replays.redrive({"metadata": {"uid": "other"}}, {})
