@@ -200,6 +200,9 @@ class Checkpoints(Protocol):
     async def load(self, uid: str) -> Mapping[int, str]:
         """Positions by partition; empty for a subscriber that never had any."""
 
+    async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
+        """Take these where it has none yet; gives the positions that it has then. Replicas that begin at once begin at the same."""
+
     async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
         """Replace these positions, durable when it returns; key: (uid, partition). A position never goes back but by `reset`."""
 
@@ -234,6 +237,9 @@ class EventLog(Protocol):
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
         """Make the log if it is not there; the number of its partitions."""
+
+    async def delete(self, log: str) -> None:
+        """Delete a log and its events; nothing if there is none."""
 
     async def append(self, log: str, message: bytes) -> None:
         """Store one message; durable when it returns. The message carries its own group key.

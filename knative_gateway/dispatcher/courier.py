@@ -9,7 +9,7 @@ import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import structlog
 
@@ -66,11 +66,13 @@ class Courier:
         self.room: Final = asyncio.Event()
         self.running: Final = asyncio.Event()
         self._loop: Final = asyncio.get_running_loop()
-        self._tasks: Final[set[asyncio.Task[None]]] = set()
+        self._tasks: Final[dict[asyncio.Task[None], Track | Again]] = {}
         self._resuming: Final[deque[asyncio.Future[None]]] = deque()
         self._sleeping: Final[set[asyncio.Future[None]]] = set()
         self._later: asyncio.TimerHandle | None = None
         self._turn = 0
+        self._idle: Final[set[asyncio.Task[None]]] = set()
+        self._released: Final[set[Track | Again]] = set()
         self._stopping = False
         self._congestion = Congestion(self._in_flight_max(spec))
         self._rate = self._rate_of(spec)
@@ -120,11 +122,25 @@ class Courier:
         self._stopping = True
         if self._later is not None:
             self._later.cancel()
-        for waiting in [*self._sleeping, *self._resuming]:
-            waiting.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=drain_s)
-        tasks = list(self._tasks)
+        await self._let_go(list(self._tasks), drain_s)
+
+    async def release(self, partition: int, drain_s: float) -> Track:
+        """The same for one partition, which is another's now."""
+        track = self.tracks.pop(partition)
+        self._released.add(track)
+        await track.close()
+        await self._let_go([task for task, of in self._tasks.items() if of is track], drain_s)
+        self._released.discard(track)
+        self.held_bytes -= track.held_bytes
+        self.room.set()
+        return track
+
+    async def _let_go(self, tasks: Sequence[asyncio.Task[None]], drain_s: float) -> None:
+        for task in tasks:
+            if task in self._idle:
+                task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=drain_s)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -158,8 +174,8 @@ class Courier:
     def _begin(self, track: Track | Again) -> None:
         entry, arrival = track.take()
         task = self._loop.create_task(self._carry(track, entry, arrival))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = track
+        task.add_done_callback(self._tasks.pop)
 
     async def _carry(self, track: Track | Again, entry: Entry, arrival: Arrival) -> None:
         faults = 0
@@ -243,19 +259,16 @@ class Courier:
 
     async def _wait(self, wait: Wait) -> None:
         """Without a slot, so that others go on; then in front of those that have not begun."""
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        if self._stopping or self._tasks[task] in self._released:
+            raise asyncio.CancelledError
         figures = self.figures
         figures.in_flight -= 1
         figures.waiting += 1
+        self._idle.add(task)
         try:
             self.pump()
-            pause: asyncio.Future[None] = self._loop.create_future()
-            handle = self._loop.call_later(max(0, wait.until_ms - self._clock_ms()) / 1000, _wake, pause)
-            self._sleeping.add(pause)
-            try:
-                await pause
-            finally:
-                handle.cancel()
-                self._sleeping.discard(pause)
+            await self._sleep(wait.until_ms)
             turn: asyncio.Future[None] = self._loop.create_future()
             self._resuming.append(turn)
             self.pump()
@@ -265,6 +278,18 @@ class Courier:
             raise
         finally:
             figures.waiting -= 1
+            self._idle.discard(task)
+
+    async def _sleep(self, until_ms: int) -> None:
+        """Until then, or until it is known that something changed."""
+        pause: asyncio.Future[None] = self._loop.create_future()
+        handle = self._loop.call_later(max(0, until_ms - self._clock_ms()) / 1000, _wake, pause)
+        self._sleeping.add(pause)
+        try:
+            await pause
+        finally:
+            handle.cancel()
+            self._sleeping.discard(pause)
 
     # -- the record
 

@@ -17,6 +17,7 @@ import structlog
 from knative_gateway.delivery import End
 from knative_gateway.dispatcher.courier import Courier, Outside
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
+from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.places import after_offsets, after_time
 from knative_gateway.dispatcher.positions import stored
 from knative_gateway.dispatcher.redriving import stored_at
@@ -37,7 +38,7 @@ def _wall_ms() -> int:
 class Dispatcher:
     """Pushes the events of all routes to their subscribers. Use with `async with`; tell it what to serve by `use`.
 
-    `changed` is called whenever `applied` or `failing` are others than before.
+    `ownership`: of the partitions, None: all are ours. `changed` is called whenever `applied` or `failing` are others than before.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Dispatcher:
         sender: Sender,
         settings: DispatchSettings | None = None,
         *,
+        ownership: Ownership | None = None,
         changed: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = _wall_ms,
         chance: Callable[[], float] = random.random,
@@ -55,6 +57,7 @@ class Dispatcher:
         self.workers: Final[dict[str, RouteWorker]] = {}
         self._outside: Final = Outside(sender, events, self.settings, now_ms, chance)
         self._checkpoints: Final = checkpoints
+        self._ownership: Final = ownership or Alone()
         self._changed: Final = changed
         self._routes = Routes(0, {})
         self._closing: Final[set[asyncio.Task[None]]] = set()
@@ -87,7 +90,7 @@ class Dispatcher:
         for uid, route in wanted.items():
             worker = self.workers.get(uid)
             if worker is None:
-                self.workers[uid] = RouteWorker(route, self._outside, self._checkpoints, self._changed)
+                self.workers[uid] = RouteWorker(route, self._outside, self._checkpoints, self._ownership, self._changed)
             elif worker.wanted != route:
                 worker.use(route)
 

@@ -30,8 +30,7 @@ async def begin(subscriber: Subscriber, log: str, *, events: EventLog, checkpoin
         await checkpoints.reset(subscriber.uid, first)
         return first
     start = await _start(subscriber, log, ends, events)
-    await checkpoints.save({(subscriber.uid, partition): position for partition, position in start.items()})
-    return start
+    return await checkpoints.begin(subscriber.uid, start)
 
 
 async def _start(subscriber: Subscriber, log: str, ends: Mapping[int, str], events: EventLog) -> Mapping[int, str]:

@@ -37,6 +37,7 @@ class Track:
         self.passed_ms: int | None = None
         self.saved = position
         self.touched = False
+        self.held_bytes = 0
         self._last = position
         self._arrivals: Final[dict[str, Arrival]] = {}
         self._times: Final[dict[str, int]] = {}
@@ -58,6 +59,7 @@ class Track:
         self._arrivals[arrival.offset] = arrival
         self._times[arrival.offset] = arrival.timestamp_ms
         courier.held_bytes += arrival.size
+        self.held_bytes += arrival.size
         courier.figures.matched += 1
         courier.pump()
         return True
@@ -71,6 +73,7 @@ class Track:
     def complete(self, entry: Entry, arrival: Arrival) -> None:
         """It is done."""
         self.courier.held_bytes -= arrival.size
+        self.held_bytes -= arrival.size
         del self._times[entry.offset]
         self.touched |= self.window.complete(entry)
         own = self._catching_up

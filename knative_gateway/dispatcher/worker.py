@@ -16,6 +16,7 @@ from knative_gateway.cloudevents.event import Value
 from knative_gateway.dispatcher import places, positions
 from knative_gateway.dispatcher.courier import Courier, Outside
 from knative_gateway.dispatcher.figures import Figures, Lag
+from knative_gateway.dispatcher.ownership import Ownership
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.errors import GatewayError
@@ -32,7 +33,7 @@ _AGAIN_S: Final = 1.0
 class RouteWorker:
     """Serves one route until it is closed. `changed` is called when `served` or `failing` are others."""
 
-    def __init__(self, route: Route, outside: Outside, checkpoints: Checkpoints, changed: Callable[[], None]) -> None:
+    def __init__(self, route: Route, outside: Outside, checkpoints: Checkpoints, ownership: Ownership, changed: Callable[[], None]) -> None:
         self.wanted = route
         self.served: Route | None = None
         self.failing: Mapping[str, str] = {}
@@ -47,6 +48,8 @@ class RouteWorker:
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._wake: Final = asyncio.Event()
         self._turn: Final = asyncio.Lock()
+        self._share: Final = ownership.share(route.log, self._wake.set)
+        self._followed = self._share.partitions
         self._task: Final = asyncio.create_task(self._run())
 
     def use(self, route: Route) -> None:
@@ -65,6 +68,7 @@ class RouteWorker:
                 await asyncio.gather(*(self._keep(courier) for courier in couriers))
             await asyncio.gather(*(self._end(courier, drain_s, keep=not removed) for courier in couriers), *self._leaving.values())
             await asyncio.gather(*(reader.close() for reader in self.readers.values()))
+        await self._share.close()
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
         """Go back or forth to these places; what is on its way ends first.
@@ -140,6 +144,7 @@ class RouteWorker:
             if subscribers[uid] != courier.spec:
                 courier.update(subscribers[uid])
         self._reindex()
+        failing |= await self._follow_share()
         failing |= await self._enter(subscriber for uid, subscriber in subscribers.items() if uid not in self.couriers)
         return failing
 
@@ -151,7 +156,7 @@ class RouteWorker:
             if leaving is not None:
                 await leaving
             try:
-                begun = await places.begin(spec, self.wanted.log, events=self._outside.log, checkpoints=self._checkpoints)
+                begun = await self._begin(spec)
                 courier = Courier(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
             except (GatewayError, FilterError) as error:
                 failing[spec.uid] = str(error)
@@ -160,14 +165,49 @@ class RouteWorker:
             entering.append((courier, begun))
         self.couriers.update((courier.spec.uid, courier) for courier, _ in entering)
         self._reindex()
+        self._place(entering)
+        return failing
+
+    async def _follow_share(self) -> Mapping[str, str]:
+        """Let go of partitions that are another's now, and take up those that have become ours, from where their last owner was."""
+        ours = self._share.partitions
+        if ours == self._followed:
+            return {}
+        failing: dict[str, str] = {}
+        lost = [(courier, partition) for courier in self.couriers.values() for partition in courier.tracks if not self._is_ours(partition)]
+        tracks = await asyncio.gather(*(courier.release(partition, LEAVING_S) for courier, partition in lost))
+        for (courier, partition), track in zip(lost, tracks, strict=True):
+            await self._keep(courier, {partition: track})
+        gained: list[tuple[Courier, Mapping[int, str]]] = []
+        for uid, courier in self.couriers.items():
+            try:
+                begun = await self._begin(courier.spec)
+            except GatewayError as error:
+                failing[uid] = str(error)
+                continue
+            gained.append((courier, {partition: position for partition, position in begun.items() if partition not in courier.tracks}))
+        self._place(gained)
+        if not failing:
+            self._followed = ours
+        return failing
+
+    async def _begin(self, spec: Subscriber) -> Mapping[int, str]:
+        return await places.begin(spec, self.wanted.log, events=self._outside.log, checkpoints=self._checkpoints)
+
+    def _place(self, entering: Sequence[tuple[Courier, Mapping[int, str]]]) -> None:
+        """Give them their tracks in our partitions, and the tracks their readers."""
         tracks: dict[int, list[Track]] = {}
         for courier, begun in entering:
             for partition, position in begun.items():
-                courier.tracks[partition] = track = Track(courier, self._reader(partition), position)
-                tracks.setdefault(partition, []).append(track)
+                if self._is_ours(partition):
+                    courier.tracks[partition] = track = Track(courier, self._reader(partition), position)
+                    tracks.setdefault(partition, []).append(track)
         for partition, placed in tracks.items():
             self._reader(partition).place(placed)
-        return failing
+
+    def _is_ours(self, partition: int) -> bool:
+        ours = self._share.partitions
+        return ours is None or partition in ours
 
     async def _end(self, courier: Courier, drain_s: float, *, keep: bool = True) -> None:
         await asyncio.gather(*(track.close() for track in courier.tracks.values()))
@@ -175,10 +215,10 @@ class RouteWorker:
         if keep:
             await self._keep(courier)
 
-    async def _keep(self, courier: Courier) -> None:
-        uid = courier.spec.uid
+    async def _keep(self, courier: Courier, tracks: Mapping[int, Track] | None = None) -> None:
+        uid, tracks = courier.spec.uid, courier.tracks if tracks is None else tracks
         try:
-            await self._checkpoints.save({(uid, partition): track.position() for partition, track in courier.tracks.items()})
+            await self._checkpoints.save({(uid, partition): track.position() for partition, track in tracks.items()})
             await courier.keep_history(partial(self._checkpoints.record, uid))
         except GatewayError as error:
             log.warning("places_not_kept", uid=uid, reason=str(error))

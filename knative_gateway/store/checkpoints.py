@@ -35,6 +35,16 @@ class SqlCheckpoints:
         async with self._database.read() as connection:
             return {row.log_partition: row.log_offset for row in await connection.execute(query)}
 
+    async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
+        """Take these where it has none yet; gives the positions that it has then."""
+        rows = [{"uid": uid, "log_partition": partition, "log_offset": offset} for partition, offset in sorted(positions.items())]
+        if rows:
+            async with self._database.write() as connection:
+                statement = self._insert(POSITIONS).values(rows).on_conflict_do_nothing()
+                await connection.execute(statement)
+                await connection.commit()
+        return await self.load(uid)
+
     async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
         """Replace these positions, durable when it returns; key: (uid, partition). One that would go back is left as it is.
 

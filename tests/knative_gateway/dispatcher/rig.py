@@ -30,6 +30,12 @@ class MemoryCheckpoints:
         self._fail()
         return dict(self.places.get(uid, {}))
 
+    async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
+        self._fail()
+        kept = self.places.setdefault(uid, {})
+        kept.update({partition: position for partition, position in positions.items() if partition not in kept})
+        return dict(kept)
+
     async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
         self._fail()
         for (uid, partition), position in positions.items():

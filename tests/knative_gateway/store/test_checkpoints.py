@@ -64,3 +64,10 @@ async def test_who_is_gone_leaves_nothing(store: Store) -> None:
     await store.checkpoints.forget("one")
     assert (await store.checkpoints.load("one"), await store.checkpoints.history("one")) == ({}, [])
     assert await store.checkpoints.load("other") == {0: "01"}
+
+
+async def test_replicas_that_begin_at_once_begin_at_the_same(store: Store) -> None:
+    """Whoever comes second gets the first one's, or events between the two would be nobody's."""
+    assert await store.checkpoints.begin("one", {0: "05", 1: ""}) == {0: "05", 1: ""}
+    assert await store.checkpoints.begin("one", {0: "07", 1: "03", 2: "01"}) == {0: "05", 1: "", 2: "01"}
+    assert await store.checkpoints.begin("none", {}) == {}

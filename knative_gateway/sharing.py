@@ -1,0 +1,87 @@
+"""[io] Replicas of the gateway share the partitions of a log as members of one of the engine's consumer groups.
+
+The group is a lock and nothing else: its links bring no events, so that every subscriber goes on from its own place. The node gives each
+member its fair share, and a dead member's partitions to the others as soon as it notices. Spec: Event Streams 4.5.1.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from amqp_streams.client import LATEST, Client, GroupConsumer, sql_filter
+from amqp_streams.errors import AmqpStreamsError
+from knative_gateway.dispatcher.ownership import Share
+
+GROUP: Final = "knative-gateway"
+_AGAIN_S: Final = 1.0
+
+log_ = structlog.get_logger(__name__)
+
+
+class GroupShares:
+    """Shares by consumer groups. `client`: with a container-id of its own, as each replica is a member."""
+
+    def __init__(self, client: Client, group: str = GROUP) -> None:
+        self._client: Final = client
+        self._group: Final = group
+
+    def share(self, log: str, changed: Callable[[], None]) -> Share:
+        """Join the log's group."""
+        return GroupShare(self._client, log, self._group, changed)
+
+
+class GroupShare:
+    """Membership in one group, for as long as it is not closed."""
+
+    def __init__(self, client: Client, log: str, group: str, changed: Callable[[], None]) -> None:
+        self.partitions: frozenset[int] | None = frozenset()
+        self._client: Final = client
+        self._log: Final = log
+        self._group: Final = group
+        self._changed: Final = changed
+        self._member: GroupConsumer | None = None
+        self._task: Final = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        """Leave the group: the others have the partitions at once."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            consumer = self._client.group_consumer(
+                self._log,
+                self._group,
+                start=LATEST,
+                settle="manual",
+                credit=1,
+                filters={"nothing": sql_filter("FALSE")},
+                on_assigned=self._note,
+                on_revoked=self._note,
+            )
+            self._member = consumer
+            try:
+                async with consumer:
+                    while True:
+                        await consumer.receive()
+            except AmqpStreamsError as error:
+                log_.warning("share_lost", log=self._log, reason=str(error))
+            finally:
+                with suppress(AmqpStreamsError):
+                    await consumer.close()
+                self._member = None
+                self._become(frozenset())
+            await asyncio.sleep(_AGAIN_S)
+
+    def _note(self, _: str) -> None:
+        if self._member is not None:
+            self._become(frozenset(map(int, self._member.partitions)))
+
+    def _become(self, partitions: frozenset[int]) -> None:
+        if partitions != self.partitions:
+            self.partitions = partitions
+            log_.info("share_changed", log=self._log, partitions=sorted(partitions))
+            self._changed()
