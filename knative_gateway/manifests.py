@@ -20,14 +20,30 @@ class ManifestError(ValueError):
     """A text that is no YAML or JSON, or more than is taken; says where."""
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML's JSON: without dates, times, binary, sets."""
+_FAST: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""In C where PyYAML was built so, as its wheels are."""
 
 
-_TAGS: Final[dict[str | None, Any]] = {
-    f"tag:yaml.org,2002:{name}": getattr(yaml.SafeLoader, f"construct_yaml_{name}")
-    for name in ("null", "bool", "int", "float", "str", "seq", "map")
-}
+class _Loader(_FAST):  # type: ignore[misc,valid-type]  # which of the two is known at run time
+    """YAML's JSON: no dates, times, binary, sets; keys are the texts that were written, each once."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, object]:
+        own = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE]
+        if len(set(own)) < len(own):
+            twice = next(key for key in own if own.count(key) > 1)
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice[:80]!r} is there twice", node.start_mark)
+        self.flatten_mapping(node)
+        made: dict[str, object] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key.start_mark)
+            made[key.value] = self.construct_object(value, deep=deep)
+        return made
+
+
+_MERGE: Final = "tag:yaml.org,2002:merge"
+_KINDS: Final = ("null", "bool", "int", "float", "str", "seq", "map")
+_TAGS: Final[dict[str | None, Any]] = {f"tag:yaml.org,2002:{name}": getattr(yaml.SafeLoader, f"construct_yaml_{name}") for name in _KINDS}
 _Loader.yaml_constructors = {**_TAGS, None: yaml.SafeLoader.construct_undefined}
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag not in {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}]
@@ -91,8 +107,20 @@ def objects(documents: Sequence[object]) -> list[Object]:
 
 def written_yaml(document: Any) -> str:
     """A document as YAML."""
-    dumped: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=140)
+    dumped: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140)
     return dumped
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's, less what others read otherwise."""
+
+
+def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    # "y" is a text for PyYAML and true for others.
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if value.lower() in {"y", "n"} else None)
+
+
+_Dumper.add_representer(str, _represent)
 
 
 def _plain(value: object, budget: list[int], depth: int) -> object:
@@ -101,21 +129,13 @@ def _plain(value: object, budget: list[int], depth: int) -> object:
         message = f"it has more than {NODES_MAX} values" if budget[0] < 0 else f"it is nested more than {DEPTH_MAX} deep"
         raise ManifestError(message)
     if isinstance(value, dict):
-        return {_key(name): _plain(each, budget, depth + 1) for name, each in value.items()}
+        return {name: _plain(each, budget, depth + 1) for name, each in value.items()}
     if isinstance(value, list):
         return [_plain(each, budget, depth + 1) for each in value]
     if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124  # not a number
         message = f"{value} is no JSON"
         raise ManifestError(message)
     return value
-
-
-def _key(name: object) -> str:
-    if isinstance(name, str):
-        return name
-    if isinstance(name, bool):
-        return "true" if name else "false"
-    return "null" if name is None else str(name)
 
 
 def _no_constant(name: str) -> object:

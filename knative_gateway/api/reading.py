@@ -5,11 +5,14 @@ from typing import Final
 
 from starlette.requests import Request
 
+from knative_gateway.api.protobuf import MEDIA_TYPE, ProtobufError, read_protobuf
 from knative_gateway.manifests import ManifestError, read_json, read_yaml
 from knative_gateway.resources import patching
 from knative_gateway.resources.admission import FieldValidation
 from knative_gateway.resources.refusals import StatusError, bad_request, unsupported_media
 
+YAML_BYTES_MAX: Final = 1 << 20
+"""Reading it takes long, and keeps everybody else waiting."""
 MANAGER_CHARACTERS_MAX: Final = 128
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", patching.APPLY})
 
@@ -34,14 +37,18 @@ async def body(request: Request, bytes_max: int) -> object:
         return None
     type_ = media_type(request)
     try:
-        if type_ in _YAML:
+        if type_ in _YAML and not raw.lstrip().startswith(b"{"):  # JSON is YAML, and read much faster
+            if len(raw) > YAML_BYTES_MAX:
+                raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit of YAML is {YAML_BYTES_MAX}")
             documents = read_yaml(bytes(raw))
             if len(documents) != 1:
                 raise bad_request(f"the body has {len(documents)} YAML documents, expected one")
             return documents[0]
-        if type_ in {"", "application/json"} or type_.endswith("+json"):
+        if type_ in {"", "application/json", *_YAML} or type_.endswith("+json"):
             return read_json(bytes(raw))
-    except ManifestError as error:
+        if type_ == MEDIA_TYPE:
+            return read_protobuf(bytes(raw))
+    except (ManifestError, ProtobufError) as error:
         raise bad_request(f"the body of the request cannot be read: {error}") from None
     accepted = "accepted media types include: application/json, application/yaml"
     raise unsupported_media(f"the body of the request was in an unknown format - {accepted} (not {type_[:100]})")

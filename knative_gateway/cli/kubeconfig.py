@@ -1,0 +1,53 @@
+"""`knative-gateway kubeconfig`: a file by which kubectl and Kubernetes clients find this gateway."""
+
+import base64
+from pathlib import Path
+
+import click
+
+from knative_gateway.cli.options import server_options
+from knative_gateway.errors import ConfigError
+from knative_gateway.manifests import written_yaml
+
+NAME = "knative-gateway"
+
+
+def kubeconfig(server: str, *, namespace: str = "default", token: str | None = None, authority: bytes | None = None) -> str:
+    """The file's text. `authority`: the certificates, PEM, that the server's is checked with; None: those of the system."""
+    cluster: dict[str, object] = {"server": server}
+    if authority is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": NAME, "cluster": cluster}],
+        "users": [{"name": NAME, "user": {"token": token} if token else {}}],
+        "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": namespace}}],
+        "current-context": NAME,
+    }
+    return written_yaml(document)
+
+
+@click.command(short_help="Write a kubeconfig for kubectl and Kubernetes clients.")
+@server_options
+@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace meant where none is named.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, for its owner only, not to stdout.")
+def command(server: str, token: str | None, ca: Path | None, namespace: str, output: Path | None) -> None:
+    """Write a kubeconfig for kubectl and Kubernetes clients.
+
+    \b
+    Examples:
+      knative-gateway kubeconfig --output gateway.kubeconfig
+      kubectl --kubeconfig gateway.kubeconfig get triggers --all-namespaces
+    """
+    try:
+        written = kubeconfig(server, namespace=namespace, token=token, authority=ca.read_bytes() if ca else None)
+        if output is None:
+            click.echo(written, nl=False)
+            return
+        output.unlink(missing_ok=True)
+        output.touch(mode=0o600)
+        output.write_text(written, encoding="utf-8")
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}"
+        raise ConfigError(message) from None

@@ -1,0 +1,54 @@
+"""An API on a real socket, in a loop and a thread of its own, for programs that are not ours."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from starlette.applications import Starlette
+
+from knative_gateway.access import Gate
+from knative_gateway.api import Api
+from knative_gateway.config import Limits, Listener
+from knative_gateway.listening import serve_http
+from knative_gateway.store import open_store, sqlite_url
+
+
+@contextmanager
+def served(state_dir: Path, gate: Gate | None = None) -> Iterator[str]:
+    """The URL of an API, until the block ends."""
+    started: list[str] = []
+    ready = threading.Event()
+    loop = asyncio.new_event_loop()
+    stopping = asyncio.Event()
+
+    async def serve() -> None:
+        async with open_store(sqlite_url(state_dir)) as store:
+            api = Api(store.resources, store.checkpoints, gate=gate)
+            await api.start()
+            server = await serve_http(Starlette(routes=api.routes), [Listener(host="127.0.0.1", port=0)], limits=Limits())
+            started.append(f"http://{server.addresses[0]}")
+            ready.set()
+            await stopping.wait()
+            await api.close()
+            await server.close(5)
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(serve())
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            ready.set()
+            loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait(30)
+    assert started, "it did not start"
+    try:
+        yield started[0]
+    finally:
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join(30)
+        assert not thread.is_alive()

@@ -1,0 +1,67 @@
+"""What a Trigger can be asked beyond Kubernetes."""
+
+from collections.abc import Mapping
+
+from knative_gateway.api import Api
+from knative_gateway.ports import Failure
+from knative_gateway.resources.refusals import StatusError
+from knative_gateway.store import Store
+from tests.knative_gateway.api.client import BROKERS, TRIGGERS, call, trigger
+
+
+class Recorder:
+    """Replays that remember what they were asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, object]] = []
+
+    async def replay(self, subscriber: Mapping[str, object], start: str) -> Mapping[str, object]:
+        self.asked.append(("replay", start))
+        return {"from": {"0": "1"}}
+
+    async def redrive(self, subscriber: Mapping[str, object], options: Mapping[str, object]) -> Mapping[str, object]:
+        if options:
+            raise StatusError(409, "Conflict", "it is under way")
+        self.asked.append(("redrive", subscriber["kind"]))
+        return {"events": 3}
+
+
+async def test_the_history_tells_failures_and_positions(api: Api, store: Store) -> None:
+    uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
+    assert (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json["failures"] == []
+    await store.checkpoints.save({(uid, 1): "0A", (uid, 0): "07"})
+    await store.checkpoints.record(uid, [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")])
+    told = (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json
+    assert told["positions"] == [{"partition": 0, "offset": "07"}, {"partition": 1, "offset": "0A"}]
+    assert (told["failures"][0]["code"], told["failures"][0]["body"], told["metadata"]["uid"]) == (503, "try later", uid)
+    assert (await call(api, "GET", f"{TRIGGERS}/other/deliveries")).code == 404
+    assert (await call(api, "GET", f"{BROKERS}/b/deliveries")).code == 404
+
+
+async def test_a_trigger_is_paused_and_resumed(api: Api) -> None:
+    await call(api, "POST", TRIGGERS, trigger())
+    paused = await call(api, "POST", f"{TRIGGERS}/t/pause")
+    assert paused.json["metadata"]["annotations"]["knative-gateway/paused"] == "true"
+    resumed = await call(api, "POST", f"{TRIGGERS}/t/resume", {})
+    assert "knative-gateway/paused" not in resumed.json["metadata"].get("annotations", {})
+    assert (await call(api, "POST", f"{TRIGGERS}/other/pause")).code == 404
+
+
+async def test_replay_and_redrive_are_the_data_plane_s(store: Store) -> None:
+    recorder = Recorder()
+    api = Api(store.resources, store.checkpoints, replays=recorder)
+    await api.start()
+    await call(api, "POST", TRIGGERS, trigger())
+    assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "time=2026-01-01T00:00:00Z"})).json == {"from": {"0": "1"}}
+    assert (await call(api, "POST", f"{TRIGGERS}/t/redrive")).json == {"events": 3}
+    assert recorder.asked == [("replay", "time=2026-01-01T00:00:00Z"), ("redrive", "Trigger")]
+    assert (await call(api, "POST", f"{TRIGGERS}/t/redrive", {"again": True})).code == 409
+    for body in ({}, {"start": "yesterday"}, {"start": 1}, [1]):
+        assert (await call(api, "POST", f"{TRIGGERS}/t/replay", body)).code == 400
+    assert (await call(api, "POST", f"{TRIGGERS}/other/replay", {"start": "earliest"})).code == 404
+    await api.close()
+
+
+async def test_what_nobody_carries_out_is_not_implemented(api: Api) -> None:
+    await call(api, "POST", TRIGGERS, trigger())
+    assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "earliest"})).code == 501

@@ -1,0 +1,143 @@
+"""Watches: what was there, what comes, what comes to match, and where a watch ends."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knative_gateway.api import Api
+from knative_gateway.api import watching as watches
+from knative_gateway.store import Store, open_store, sqlite_url
+from tests.knative_gateway.api.client import MERGE, TABLE, TRIGGERS, call, config_map, trigger, watching
+
+Told = list[tuple[str, str]]
+
+
+async def take(events: AsyncIterator[Any], count: int) -> Told:
+    taken = [await anext(events) for _ in range(count)]
+    return [(event["type"], event["object"]["metadata"]["name"]) for event in taken]
+
+
+async def label(api: Api, name: str, value: str | None) -> None:
+    assert (await call(api, "PATCH", f"{TRIGGERS}/{name}", {"metadata": {"labels": {"l": value}}}, headers=MERGE)).code == 200
+
+
+@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}, {"resourceVersion": ""}])
+async def test_a_watch_of_no_version_begins_with_what_is_there(api: Api, query: dict[str, str]) -> None:
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    async with watching(api, TRIGGERS, query) as events:
+        assert await take(events, 1) == [("ADDED", "a")]
+        await label(api, "a", "x")
+        await call(api, "DELETE", f"{TRIGGERS}/a")
+        assert await take(events, 2) == [("MODIFIED", "a"), ("DELETED", "a")]
+
+
+async def test_a_watch_of_a_version_goes_on_behind_it(api: Api) -> None:
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    version = (await call(api, "GET", TRIGGERS)).json["metadata"]["resourceVersion"]
+    await call(api, "POST", TRIGGERS, trigger("b"))
+    await call(api, "POST", TRIGGERS.replace("default", "elsewhere"), trigger("no"))
+    await call(api, "POST", "/api/v1/namespaces/default/configmaps", config_map("no"))
+    await call(api, "POST", TRIGGERS, trigger("c"))
+    async with watching(api, TRIGGERS, {"resourceVersion": version}) as events:
+        assert await take(events, 2) == [("ADDED", "b"), ("ADDED", "c")]
+    async with watching(api, f"{TRIGGERS}/c", {"resourceVersion": version}) as events:
+        assert await take(events, 1) == [("ADDED", "c")]
+
+
+async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(api: Api) -> None:
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    version = (await call(api, "GET", TRIGGERS)).json["metadata"]["resourceVersion"]
+    async with watching(api, TRIGGERS, {"resourceVersion": version, "labelSelector": "l=x"}) as events:
+        for value in ("y", "x", "x", "z", "w", "x"):
+            await label(api, "a", value)
+        await call(api, "PATCH", f"{TRIGGERS}/a", {"spec": {"delivery": {"retry": 1}}}, headers=MERGE)
+        await call(api, "DELETE", f"{TRIGGERS}/a")
+        assert await take(events, 5) == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+
+
+async def test_one_object_is_watched_by_its_name(api: Api) -> None:
+    for name in ("a", "b"):
+        await call(api, "POST", TRIGGERS, trigger(name))
+    async with watching(api, TRIGGERS, {"fieldSelector": "metadata.name=b"}) as events:
+        assert await take(events, 1) == [("ADDED", "b")]
+
+
+async def test_kubectl_is_told_in_tables(api: Api) -> None:
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    async with watching(api, TRIGGERS, headers=TABLE) as events:
+        event = await anext(events)
+        assert (event["object"]["kind"], event["object"]["rows"][0]["cells"][0]) == ("Table", "a")
+
+
+async def test_the_time_of_a_watch_is_over_when_the_client_said(api: Api) -> None:
+    query = {"timeoutSeconds": "1", "resourceVersion": "2", "allowWatchBookmarks": "true"}
+    async with watching(api, TRIGGERS, query) as events:
+        assert [(event["type"], event["object"]["kind"], event["object"]["metadata"]["resourceVersion"]) async for event in events] == [
+            ("BOOKMARK", "Trigger", "2")
+        ]
+
+
+async def test_bookmarks_tell_of_versions_that_have_nothing_for_this_watch(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "BOOKMARK_S", 0)
+    for form, kind in ((TABLE, "Table"), ({"accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io"}, "PartialObjectMetadata")):
+        async with watching(api, TRIGGERS, {"resourceVersion": "1", "allowWatchBookmarks": "1"}, form) as events:
+            assert (await anext(events))["object"]["kind"] == kind
+    async with watching(api, TRIGGERS, {"resourceVersion": "1", "allowWatchBookmarks": "true"}) as events:
+        await call(api, "POST", "/api/v1/namespaces/default/configmaps", config_map())
+        async for event in events:
+            assert event["type"] == "BOOKMARK"
+            if event["object"]["metadata"]["resourceVersion"] == "3":
+                break
+
+
+async def test_initial_events_end_with_a_bookmark_that_says_so(api: Api) -> None:
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    query = {"sendInitialEvents": "true", "allowWatchBookmarks": "true", "resourceVersionMatch": "NotOlderThan"}
+    async with watching(api, TRIGGERS, query) as events:
+        assert (await anext(events))["type"] == "ADDED"
+        end = await anext(events)
+        assert (end["type"], end["object"]["metadata"]["annotations"]) == ("BOOKMARK", {"k8s.io/initial-events-end": "true"})
+
+
+async def test_a_version_that_is_too_old_or_unheard_of_ends_in_410(tmp_path: Path) -> None:
+    async with open_store(sqlite_url(tmp_path), changes_max=2) as store:
+        api = Api(store.resources, store.checkpoints)
+        await api.start()
+        for name in "abcd":
+            await call(api, "POST", TRIGGERS, trigger(name))
+    async with open_store(sqlite_url(tmp_path), changes_max=2) as store:
+        api = Api(store.resources, store.checkpoints)
+        await api.start()
+        for version in ("1", "1000"):
+            async with watching(api, TRIGGERS, {"resourceVersion": version}) as events:
+                event = await anext(events)
+                assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+        await api.close()
+
+
+async def test_watches_end_when_the_api_closes(api: Api) -> None:
+    async with watching(api, TRIGGERS) as events:
+        await call(api, "POST", TRIGGERS, trigger("a"))
+        assert await take(events, 1) == [("ADDED", "a")]
+        await api.close()
+        assert [event async for event in events] == []
+
+
+async def test_watches_end_when_the_store_closes(tmp_path: Path) -> None:
+    async with open_store(sqlite_url(tmp_path)) as store:
+        api = Api(store.resources, store.checkpoints)
+        await api.start()
+        await call(api, "POST", TRIGGERS, trigger("a"))
+        stack = watching(api, TRIGGERS)
+        events = await stack.__aenter__()
+        assert await take(events, 1) == [("ADDED", "a")]
+    assert [event async for event in events] == []
+    await stack.__aexit__(None, None, None)
+    await api.close()
+
+
+async def test_a_watch_that_cannot_be_read_is_refused(api: Api, store: Store) -> None:
+    for query in ({"resourceVersion": "x"}, {"timeoutSeconds": "-1"}, {"labelSelector": "=="}):
+        assert (await call(api, "GET", TRIGGERS, query={"watch": "true", **query})).code == 400

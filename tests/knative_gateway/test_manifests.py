@@ -1,0 +1,105 @@
+"""YAML and JSON as people write objects."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knative_gateway.manifests import ManifestError, objects, read_json, read_yaml, written_yaml
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Co", "Cn"))),
+    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text("abc.-/", max_size=8), below, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(_JSON.filter(lambda value: value is not None))
+def test_what_was_written_is_read_again(document: object) -> None:
+    assert read_yaml(written_yaml(document).encode()) == [document]
+    assert read_json(json.dumps(document).encode()) == document
+
+
+def test_yaml_is_json_here() -> None:
+    text = b"since: 2026-01-31\nat: 2026-01-31T12:00:00Z\n1: one\nyes: no\nnull: ~\n2.5: x\nbinary: !!str x\nsum: =\n"
+    [read] = read_yaml(text)
+    assert read == {
+        "since": "2026-01-31",
+        "at": "2026-01-31T12:00:00Z",
+        "1": "one",
+        "yes": False,
+        "null": None,
+        "2.5": "x",
+        "binary": "x",
+        "sum": "=",
+    }
+
+
+def test_what_others_take_for_a_boolean_is_quoted() -> None:
+    assert written_yaml({"y": "n", "a": "on", "b": "x"}) == "'y': 'n'\na: 'on'\nb: x\n"
+
+
+def test_many_documents_are_read_and_empty_ones_left_out() -> None:
+    assert read_yaml(b"---\na: 1\n---\n# nothing\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]
+    assert read_yaml(b"") == []
+
+
+def test_an_alias_stands_for_what_it_names() -> None:
+    read = read_yaml(b"a: &x {b: 1}\nc: *x\nd: &y {<<: *x, b: 2, e: 3}\nf: {<<: *y, e: 4}\n")
+    assert read == [{"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 2, "e": 3}, "f": {"b": 2, "e": 4}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"a: [", "no YAML"),
+        (b"\xff\xfe\x00", "no YAML"),
+        (b"a: !!python/object/apply:os.system [x]", "no YAML"),
+        (b"a: !!binary aGk=", "no YAML"),
+        (b"a: &a [*a]", "nested"),
+        (b"a: 1\nb: 2\na: 3", "the key 'a' is there twice"),
+        (b"[a]: b", "a key must be a text"),
+        (b"a: .nan", "no JSON"),
+        (b"a: -.inf", "no JSON"),
+        (b"[" * 5000, "nested too deep|no YAML"),
+        (
+            b"x0: &x0 [1,1,1,1,1,1,1,1,1,1]\n"
+            + b"".join(b"x%d: &x%d [%s]\n" % (n, n, b",".join([b"*x%d" % (n - 1)] * 10)) for n in range(1, 9)),
+            "more than",
+        ),
+    ],
+)
+def test_what_is_no_yaml_or_too_much_is_refused(text: bytes, words: str) -> None:
+    with pytest.raises(ManifestError, match=words):
+        read_yaml(text)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"NaN", b"Infinity", b"[" * 100_000, b"\xff", b"1" * 10_000])
+def test_what_is_no_json_is_refused(text: bytes) -> None:
+    with pytest.raises(ManifestError):
+        read_json(text)
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_refused_or_read_and_nothing_else(text: bytes) -> None:
+    for read in (read_yaml, read_json):
+        try:
+            json.dumps(read(text))  # type: ignore[operator]  # of either
+        except ManifestError:
+            continue
+
+
+def test_lists_are_taken_apart() -> None:
+    one = {"apiVersion": "v1", "kind": "ConfigMap"}
+    assert (
+        objects([one, {"apiVersion": "v1", "kind": "List", "items": [one, {"apiVersion": "v1", "kind": "ConfigMapList", "items": [one]}]}])
+        == [one] * 3
+    )
+    for wrong in (1, {}, {"kind": "x"}, {"apiVersion": "v1", "kind": "List", "items": [1]}):
+        with pytest.raises(ManifestError, match="apiVersion and kind"):
+            objects([wrong])
