@@ -146,6 +146,7 @@ class Gateway:
             allowed=destinations,
             partitions=settings.logs.partitions,
             retention_ms=None if settings.logs.retention is None else round(settings.logs.retention * 1000),
+            delete_logs=not store.shared,
         )
         # Of several replicas none counts all.
         counters = None if store.shared else dispatcher.counters

@@ -21,13 +21,17 @@ from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.controller.pace import Pace
 from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, LogNeed, Plan, Settings, State
 from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.controller.sources import names_of
 from knative_gateway.errors import ConflictError, GatewayError
 from knative_gateway.ports import Change, Checkpoints, DataPlane, EventLog, Key, ResourceStore, Routes
-from knative_gateway.resources.objects import Object, uid_of
+from knative_gateway.resources.kinds import EVENTING, MESSAGING
+from knative_gateway.resources.objects import Object, name_of, uid_of
 
 ROUNDS_MAX: Final = 8
 """Of one pass: an address that others refer to makes them resolve in the next round."""
 LOGS_AT_ONCE: Final = 8
+MEMBERS: Final = {(EVENTING, "Trigger"), (MESSAGING, "Subscription")}
+SOURCES: Final = {(EVENTING, "Broker"), (MESSAGING, "Channel"), (MESSAGING, "InMemoryChannel")}
 
 log = structlog.get_logger("knative_gateway.controller")
 
@@ -82,6 +86,7 @@ class Controller:
         self._listed = False
         self._gone: list[tuple[Key, Object]] = []
         self._forget: set[str] = set()
+        self._dead_logs: set[tuple[str, str]] = set()
         self._applying: asyncio.Task[Mapping[str, str]] | None = None
         self._memo: Final = Memo()
         self._pace: Final = Pace()
@@ -117,8 +122,10 @@ class Controller:
         self._listed = self._listed or change is None
         if change is not None and change.type == "DELETED":
             self._gone.append((change.key, change.object))
-            if change.key.kind in {"Trigger", "Subscription"}:
+            if (change.key.group, change.key.kind) in MEMBERS:
                 self._forget.add(uid_of(change.object))
+            elif (change.key.group, change.key.kind) in SOURCES and self._settings.delete_logs:
+                self._dead_logs.add(names_of(change.key))
         if change is None or (change.key.group, change.key.kind) != ("", "Event"):
             self._again()
 
@@ -248,7 +255,8 @@ class Controller:
         key = happenings.key_of(happening)
         before = self._mirror.objects.get(key)
         object_ = happenings.event(happening, before, self._clock_ms(), str(uuid4()))
-        log.info("happened", kind=happening.about.get("kind"), name=key.name, reason=happening.reason, message=happening.message)
+        about = {"kind": happening.about.get("kind"), "namespace": key.namespace, "name": name_of(happening.about)}
+        log.info("resource_changed", **about, reason=happening.reason, message=happening.message)
         await self._put(key, object_, version_of(before))
 
     async def _clean(self) -> None:
@@ -257,11 +265,28 @@ class Controller:
         for key, object_ in gone:
             for each in left_behind(self._mirror.objects, key, object_):
                 await self._put(each, None, version_of(self._mirror.objects.get(each)))
-        if self._applying is None:
-            served = {subscriber.uid for route in self.state.applied.by_path.values() for subscriber in route.subscribers}
-            for uid in sorted(self._forget - served):
-                await self._checkpoints.forget(uid)
-                self._forget.discard(uid)
+        if self._applying is not None:
+            return
+        by_path = self.state.applied.by_path
+        served = {subscriber.uid for route in by_path.values() for subscriber in route.subscribers}
+        for uid in sorted(self._forget - served):
+            await self._checkpoints.forget(uid)
+            self._forget.discard(uid)
+        for path, name in sorted(self._dead_logs):
+            self._dead_logs.discard((path, name))
+            if path not in by_path and path not in self.routes.by_path:  # else it has a successor, whose log it is now
+                await self._delete_log(path, name)
+
+    async def _delete_log(self, path: str, name: str) -> None:
+        try:
+            await self._logs.delete(name)
+        except GatewayError as error:
+            log.warning("log_not_deleted", log=name, reason=str(error))
+            self._dead_logs.add((path, name))
+            self._later()
+            return
+        log.info("log_deleted", log=name)
+        self.state = replace(self.state, logs={each: known for each, known in self.state.logs.items() if each != name})
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:

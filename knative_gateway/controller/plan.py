@@ -14,7 +14,10 @@ NO_ROUTES = Routes(0, {})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator decided. `base_url`: how senders reach the ingress, without a slash at its end. `partitions`: of a new log."""
+    """What the operator decided. `base_url`: how senders reach the ingress, without a slash at its end. `partitions`: of a new log.
+
+    `delete_logs`: a Broker's or Channel's log goes with it. Of several replicas a late one could delete its successor's: then False.
+    """
 
     base_url: str
     services: ServiceMap = field(default_factory=ServiceMap)
@@ -22,6 +25,7 @@ class Settings:
     defaults: Defaults = field(default_factory=Defaults)
     partitions: int = 4
     retention_ms: int | None = None
+    delete_logs: bool = True
 
 
 @dataclass(frozen=True, slots=True)

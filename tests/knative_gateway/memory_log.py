@@ -23,6 +23,9 @@ class MemoryEventLog:
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
         return len(self.logs.setdefault(log, [[] for _ in range(partitions)]))
 
+    async def delete(self, log: str) -> None:
+        self.logs.pop(log, None)
+
     async def append(self, log: str, message: bytes) -> None:
         await self.gate.wait()
         if self.failing:

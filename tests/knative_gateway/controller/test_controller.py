@@ -10,7 +10,7 @@ import pytest
 from knative_gateway.controller.controller import Controller, Times
 from knative_gateway.controller.plan import Settings
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Failure, Key, Routes
+from knative_gateway.ports import Failure, Key, Routes, Stored
 from knative_gateway.resources.conditions import READY, status_of
 from knative_gateway.resources.objects import Object, at, entries, put, text
 from knative_gateway.store import Store, open_store, sqlite_url
@@ -48,6 +48,11 @@ class Logs(MemoryEventLog):
             raise UnavailableError("the node is away")
         return await super().ensure(log, partitions=partitions, retention_ms=retention_ms)
 
+    async def delete(self, log: str) -> None:
+        if self.away:
+            raise UnavailableError("the node is away")
+        await super().delete(log)
+
 
 class Here:
     """What a test has at hand."""
@@ -60,7 +65,7 @@ class Here:
 
     def controller(self, *, counting: bool = True) -> Controller:
         counters = (lambda: self.counters) if counting else None
-        settings = Settings(BASE, partitions=2)
+        settings = Settings(BASE, partitions=2, delete_logs=counting)
         stored = self.store
         return Controller(
             stored.resources,
@@ -251,6 +256,56 @@ async def test_a_recreated_trigger_starts_anew(here: Here) -> None:
         second = text(await here.ready(key), "metadata", "uid")
         assert first != second
         assert [each.uid for each in here.plane.applied[-1].by_path["/broker/default/b"].subscribers] == [second]
+
+
+async def test_a_log_goes_with_its_broker_and_a_successor_begins_with_an_empty_one(here: Here) -> None:
+    async with here.controller():
+        key = await here.send(broker())
+        await here.ready(key)
+        here.logs.logs["broker.default.b"][0].append(Stored(0, "0001", NOW_MS, b""))
+        await here.delete(key)
+
+        async def gone() -> bool:
+            return not here.logs.logs
+
+        await soon(gone)
+        await here.send(broker())
+        await here.ready(key)
+        assert here.logs.logs == {"broker.default.b": [[], []]}
+
+
+async def test_a_log_stays_where_several_replicas_share_the_work(here: Here) -> None:
+    """A late one could delete what is its successor's by now."""
+    async with here.controller(counting=False) as controller:
+        key = await here.send(broker())
+        await here.ready(key)
+        await here.delete(key)
+
+        async def unserved() -> bool:
+            return not here.plane.applied[-1].by_path
+
+        await soon(unserved)
+        await controller.settled()
+        assert list(here.logs.logs) == ["broker.default.b"]
+
+
+async def test_a_log_that_cannot_be_deleted_is_tried_again(here: Here) -> None:
+    async with here.controller():
+        key = await here.send(broker())
+        await here.ready(key)
+        here.logs.away = True
+        await here.delete(key)
+
+        async def unserved() -> bool:
+            return not here.plane.applied[-1].by_path
+
+        await soon(unserved)
+        here.logs.away = False
+
+        async def gone() -> bool:
+            return not here.logs.logs
+
+        await soon(gone)
 
 
 async def test_a_namespace_takes_its_objects_along(here: Here) -> None:
