@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from typing import Final
 
-from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode
+from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, passed_on
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import HttpMessage, to_binary
 from knative_gateway.delivery.ttl import departing
@@ -15,9 +15,12 @@ OVERHEAD_BYTES: Final = 1024
 
 
 class Arrival:
-    """One stored event. `before`: the position just before it; `event` None: what is stored is no CloudEvent, and `problem` says why."""
+    """One stored event. `before`: the position just before it; `event` None: what is stored is no CloudEvent, and `problem` says why.
 
-    __slots__ = ("_inside", "_outside", "before", "event", "offset", "partition", "problem", "size", "timestamp_ms")
+    `passed_on`: headers of the request that brought it, which go with it.
+    """
+
+    __slots__ = ("_inside", "_outside", "before", "event", "offset", "partition", "passed_on", "problem", "size", "timestamp_ms")
 
     def __init__(self, stored: Stored, before: str) -> None:
         self.partition: Final = stored.partition
@@ -25,6 +28,7 @@ class Arrival:
         self.timestamp_ms: Final = stored.timestamp_ms
         self.size: Final = len(stored.message) + OVERHEAD_BYTES
         self.before: Final = before
+        self.passed_on: Final = tuple(passed_on(stored.message))
         self.event: CloudEvent | None = None
         self.problem = ""
         self._inside: HttpMessage | None = None

@@ -231,7 +231,7 @@ class Courier:
         extra = delivery_headers(
             reply_wanted=post.reply_wanted,
             namespace=self.spec.namespace,
-            passed_on=post.passed_on,
+            passed_on=post.passed_on if post.to is To.REPLY else arrival.passed_on,
             trace=trace_headers(post.event, secrets.token_hex(8)) if "traceparent" in post.event.attributes else (),
         )
         headers = [*message.headers, *extra]
