@@ -61,6 +61,11 @@ class AmqpEventLog:
         self._connecting: asyncio.Task[None] | None = None
 
     @property
+    def client(self) -> Client:
+        """What it speaks to the node with."""
+        return self._client
+
+    @property
     def connected(self) -> bool:
         """The node is there just now."""
         return self._client.connected

@@ -36,6 +36,7 @@ from knative_gateway.event_log import AmqpEventLog
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.listening import HttpServer, serve_http
 from knative_gateway.replaying import DispatcherReplays
+from knative_gateway.sharing import GroupShares
 from knative_gateway.store.opening import open_store, sqlite_url
 from knative_gateway.web import Web
 
@@ -129,7 +130,16 @@ class Gateway:
         ingress = Ingress(event_log, limits=_ingress_limits(settings), authorizer=None if self.gate.open else self.gate)
         data_plane = GatewayDataPlane(ingress)
         sender = await enter(Sender(_send_settings(settings), destinations))
-        dispatcher = await enter(Dispatcher(event_log, store.checkpoints, sender, _dispatch_settings(settings), changed=data_plane.changed))
+        dispatcher = await enter(
+            Dispatcher(
+                event_log,
+                store.checkpoints,
+                sender,
+                _dispatch_settings(settings),
+                ownership=GroupShares(event_log.client) if store.shared else None,
+                changed=data_plane.changed,
+            )
+        )
         data_plane.dispatcher = dispatcher
         self._count(ingress, dispatcher)
         api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))

@@ -48,7 +48,8 @@ async def _start(subscriber: Subscriber, log: str, ends: Mapping[int, str], even
 
 async def after_time(log: str, at_ms: int, events: EventLog) -> Mapping[int, str]:
     """The places behind which is what was stored at that time or later."""
-    return {partition: positions.stored(position) for partition, position in (await events.before(log, at_ms - 1)).items()}
+    found = await events.before(log, max(0, at_ms - 1))
+    return {partition: positions.stored(position) for partition, position in found.items()}
 
 
 def after_offsets(text: str, ends: Mapping[int, str]) -> Mapping[int, str]:

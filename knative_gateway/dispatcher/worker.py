@@ -71,7 +71,7 @@ class RouteWorker:
         await self._share.close()
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Go back or forth to these places; what is on its way ends first.
+        """Go back or forth to these places, in the partitions that are ours; what is on its way ends first.
 
         Raises:
             KeyError: this subscriber is not served here.
@@ -81,7 +81,8 @@ class RouteWorker:
             courier = self.couriers.pop(uid)
             await self._end(courier, LEAVING_S)
             try:
-                await self._checkpoints.reset(uid, to)
+                ours = {partition: position for partition, position in to.items() if self._is_ours(partition)}
+                await self._checkpoints.reset(uid, ours)
             finally:
                 self.failing = {**self.failing, **await self._enter([courier.spec])}
         self._wake.set()
