@@ -40,7 +40,7 @@ class Resolved:
         spec = self.spec
         return Delivery(
             retry=number(spec, "retry"),
-            backoff_policy=BackoffPolicy(text(spec, "backoffPolicy") or BackoffPolicy.EXPONENTIAL),
+            backoff_policy=BackoffPolicy.LINEAR if text(spec, "backoffPolicy") == BackoffPolicy.LINEAR else BackoffPolicy.EXPONENTIAL,
             backoff_delay_ms=_ms(spec, "backoffDelay") or 0,
             backoff_max_ms=_ms(spec, "backoffMax"),
             timeout_ms=_ms(spec, "timeout"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from knative_gateway.controller.plan import NO_ROUTES, Figures
 from knative_gateway.controller.reconcile import reconcile
 from knative_gateway.ports import Failure, Key
-from knative_gateway.resources.objects import at, child, entries, number, text
+from knative_gateway.resources.objects import Object, at, child, entries, number, put, text, walk
 from tests.knative_gateway.controller.world import World, addressable, broker, channel, made, ref, service, subscription, trigger
 
 DESTINATIONS = st.sampled_from(
@@ -86,6 +86,43 @@ def test_the_same_input_gives_the_same_plan(objects: list[dict[str, object]]) ->
     ]
     assert plans[0].writes == plans[1].writes
     assert plans[0].routes == plans[1].routes
+
+
+def settled(*objects: dict[str, object]) -> dict[Key, Object]:
+    """What a cluster with these looks like."""
+    world = World()
+    for object_ in objects:
+        world.send(object_)
+    return world.settle().objects
+
+
+CONFIG = {"config": {"apiVersion": "v1", "kind": "ConfigMap", "name": "c"}, "delivery": {"deadLetterSink": ref("s"), "retry": 1}}
+WELL = settled(
+    {**made("v1", "ConfigMap", "c"), "data": {"partitions": "3", "retention": "P1D", "delivery": "retry: 1"}},
+    service("s", {"type": "ExternalName", "externalName": "there", "ports": [{"port": 80}]}),
+    broker(spec=CONFIG),
+    trigger(to={**ref("s"), "uri": "/p"}, filters=[{"exact": {"type": "a"}}], delivery={"backoffPolicy": "linear", "backoffDelay": "PT1S"}),
+    channel(spec={"channelTemplate": {"apiVersion": "a", "kind": "b", "spec": {"partitions": 2}}}),
+    channel(kind="InMemoryChannel"),
+    subscription(subscriber=ref("b", "Broker", "eventing.knative.dev/v1"), reply={"uri": "http://back"}, delivery={"timeout": "PT1S"}),
+)
+PLACES = [
+    (key, path) for key, object_ in WELL.items() for whole, _ in walk(object_) for path in {whole[:end] for end in range(1, len(whole) + 1)}
+]
+ODD = st.sampled_from(
+    [None, True, -1, 1 << 70, 0.5, "", "x", "http://[", "é" * 300, [], [None], [[]], {}, {"": {}}, {"type": [], "uid": 1}, [{"uri": 1}]]
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.tuples(st.sampled_from(sorted(PLACES, key=str)), ODD), min_size=1, max_size=4), st.booleans())
+def test_no_object_brings_reconciling_down(changes: list[tuple[tuple[Key, tuple[str, ...]], object]], works: bool) -> None:
+    """Objects were checked when they came, by this version or another: what cannot be read is as if it were not there."""
+    world = World(objects=dict(WELL), works=works)
+    for (key, path), odd in changes:
+        world.objects[key] = put(world.objects[key], path, odd)
+    for _ in range(3):
+        world.step()
 
 
 def test_routes_that_did_not_change_keep_their_version() -> None:
