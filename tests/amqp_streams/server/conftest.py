@@ -55,6 +55,7 @@ async def connect() -> AsyncIterator[Connect]:
 
     yield start
     for writer in writers:
-        writer.transport.abort()
+        if not writer.transport.is_closing():  # early releases of Python 3.11 cannot abort TLS that is closed already
+            writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()

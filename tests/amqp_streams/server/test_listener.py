@@ -96,8 +96,9 @@ async def test_a_paused_channel_receives_nothing_until_it_is_resumed(serve: List
     echoes = Echoes()
 
     def paused_from_the_start(channel: ByteChannel) -> Echo:
-        channel.pause_reading()
-        channel.pause_reading()
+        loop = asyncio.get_running_loop()  # a turn later: asyncio of early Python 3.11 forgets a pause in connection_made
+        loop.call_soon(channel.pause_reading)
+        loop.call_soon(channel.pause_reading)
         return echoes(channel)
 
     listeners = await serve(paused_from_the_start)
