@@ -28,7 +28,7 @@ setup: $(VENV)/.done  ## everything into .venv
 run: setup  ## a log node on 127.0.0.1:5672 with its data in ./data
 	$(BIN)/amqp-streams serve --data-dir data --listen 127.0.0.1:5672 --admin-listen 127.0.0.1:8672 --log events:4
 
-demo: setup  ## a year of temperatures through a log, killed on the way, read back with two clients
+demo: setup  ## a year of temperatures through a log, killed on the way, read back with two clients; then through the gateway
 	$(BIN)/python -m examples.temperatures.demo
 
 scenarios: setup  ## the specification's transcripts over the wire, with clients that are not ours (CLIENTS="rhea proton")
@@ -45,8 +45,9 @@ check: setup  ## format, lint, types, layers
 
 ROUNDS ?= 50
 SEED ?=
-crash: setup  ## ROUNDS kills at random moments, with events in flight: nothing accepted is lost (SEED=n repeats a run)
-	CRASH_ROUNDS=$(ROUNDS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
+GATEWAY_ROUNDS ?= 30
+crash: setup  ## ROUNDS kills of a node, GATEWAY_ROUNDS of a gateway or its node, at random moments: nothing accepted is lost (SEED=n repeats a run)
+	CRASH_ROUNDS=$(ROUNDS) CRASH_GATEWAY_ROUNDS=$(GATEWAY_ROUNDS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
 
 SECONDS ?= 600
 FUZZ_ARGS ?=

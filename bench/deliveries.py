@@ -86,7 +86,7 @@ class Bench:
             await record.complete.wait()
         after = self._cpu()
         assert not record.refused, f"{record.refused} events were not accepted"
-        await asyncio.to_thread(self._gateway.cli, "delete", "-f", str(self._gateway.folder / "resources.yaml"))
+        await asyncio.to_thread(self._gateway.delete, text)
         server.close()
         silent.close()
         latencies = record.latencies_ms(skip)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
+
 from examples.node import NodeProcess
 
 _COMMAND_S_MAX: Final = 60.0
@@ -53,7 +55,8 @@ class GatewayProcess(NodeProcess):
 
     def environment(self) -> dict[str, str]:
         """Ours without settings of a gateway or node that someone may have set for another one."""
-        return {name: value for name, value in os.environ.items() if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))}
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("AMQP_STREAMS_", "KNATIVE_GATEWAY_"))}
+        return {**ours, "PYTHONFAULTHANDLER": "1"}  # a crash in the engine's C library then has words
 
     def cli(self, *arguments: str, status: int = 0) -> str:
         """Run `knative-gateway` against it: what it prints.
@@ -70,12 +73,21 @@ class GatewayProcess(NodeProcess):
 
     def get(self, path: str) -> object:
         """An object or a list from the API, by its path."""
+        return self._ask("GET", path)
+
+    def _ask(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> object:
         connection = http.client.HTTPConnection(self.http, timeout=_COMMAND_S_MAX)
+        headers = {"accept": "application/json", "content-type": content_type}
         try:
-            connection.request("GET", path, headers={"accept": "application/json"})
-            return json.loads(connection.getresponse().read())
+            connection.request(method, path, body=None if body is None else json.dumps(body), headers=headers)
+            answer = connection.getresponse()
+            told = answer.read()
         finally:
             connection.close()
+        if answer.status >= http.client.BAD_REQUEST:
+            message = f"{method} {path}: {answer.status}: {told.decode(errors='replace')[:1000]}"
+            raise RuntimeError(message)
+        return json.loads(told)
 
     def apply(self, text: str, *, wait: bool = True) -> None:
         """Apply resources in YAML, and wait until all of those that can be are ready.
@@ -83,11 +95,19 @@ class GatewayProcess(NodeProcess):
         Raises:
             RuntimeError: they are refused, or not ready in time; with the reason.
         """
-        file = self.folder / "resources.yaml"
-        file.write_text(text)
-        self.cli("apply", "-f", str(file))
+        for one in yaml.safe_load_all(text):
+            self._ask("PATCH", f"{_path(one)}?fieldManager=examples&force=true", one, "application/apply-patch+yaml")
         if wait:
             self.wait_ready()
+
+    def delete(self, text: str) -> None:
+        """Delete the resources in YAML.
+
+        Raises:
+            RuntimeError: that is refused; with the reason.
+        """
+        for one in yaml.safe_load_all(text):
+            self._ask("DELETE", _path(one))
 
     def wait_ready(self) -> None:
         """Until every Broker, Trigger, Channel and Subscription is ready.
@@ -140,6 +160,12 @@ class Sender:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _path(object_: Mapping[str, Any]) -> str:
+    """Of an object of Knative's kinds in the API."""
+    metadata = object_["metadata"]
+    return f"/apis/{object_['apiVersion']}/namespaces/{metadata['namespace']}/{object_['kind'].lower()}s/{metadata['name']}"
 
 
 def program() -> str:

@@ -1,4 +1,7 @@
-"""`make demo`: a year of temperatures through a log, with the node killed on the way. 1 if anything is missing or out of order."""
+"""`make demo`: a year of temperatures through a log, with the node killed on the way, then through the gateway (gateway.py).
+
+1 if anything is missing or out of order.
+"""
 
 import asyncio
 import json
@@ -16,6 +19,8 @@ from typing import Final
 
 from amqp_streams.client import Event, Pending, Producer, Receipt, connect
 from examples.node import NodeProcess
+from examples.temperatures.gateway import through_the_gateway
+from examples.temperatures.telling import check, say, title
 from interop.clients import Command, MissingError, prepare
 
 CSV: Final = Path(__file__).parent / "seattle-temps.csv"
@@ -58,6 +63,7 @@ def main() -> int:
         check(node.stop() == 0, "SIGTERM: it ended with 0")
         print(command(node, "verify", str(node.data_dir)).rstrip())
     shutil.rmtree(folder)
+    through_the_gateway(rows)
     print(f"\nAll of it is there and in order. {time.monotonic() - began:.0f} s.")
     return 0
 
@@ -214,23 +220,6 @@ def by_place(events: Iterable[Stored]) -> list[Stored]:
 def day(row: str) -> str:
     """2010/01/01 of `2010/01/01 00:00,39.4`."""
     return row[:10]
-
-
-def title(text: str) -> None:
-    """A step."""
-    print(f"\n{text}")
-
-
-def say(text: str) -> None:
-    """Something to see."""
-    print(f"  {text}")
-
-
-def check(holds: bool, promise: str) -> None:
-    """Show a promise as kept, or end."""
-    if not holds:
-        sys.exit(f"  BROKEN: {promise}")
-    print(f"  ✓ {promise}")
 
 
 if __name__ == "__main__":
