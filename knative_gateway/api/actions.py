@@ -87,14 +87,18 @@ class Actions:
         if not isinstance(options, Mapping | None):
             raise bad_request("the body must be an object")
         subscriber = await self._objects.get(request.kind, request.namespace, request.name)
+        start = _start(options) if action == REPLAY else ""
         if self._replays is None:
             raise StatusError(501, "NotImplemented", f"{action} is not available here")
         if action == REDRIVE:
             return await self._replays.redrive(subscriber, options or {})
-        start = (options or {}).get("start")
-        annotated = {"metadata": {"annotations": {extensions.START: start}}}
-        causes = extensions.of_subscriber(annotated)[1]
-        if not isinstance(start, str) or causes:
-            words = f": {causes[0].words}" if causes else ""
-            raise bad_request(f'start must be given as {{"start": "earliest"}}, "time=…" or "offset=PARTITION=OFFSET,…"{words}')
         return await self._replays.replay(subscriber, start)
+
+
+def _start(options: Mapping[str, object] | None) -> str:
+    start = (options or {}).get("start")
+    causes = extensions.of_subscriber({"metadata": {"annotations": {extensions.START: start}}})[1]
+    if not isinstance(start, str) or causes:
+        words = f": {causes[0].words}" if causes else ""
+        raise bad_request(f'start must be given as {{"start": "earliest"}}, "time=…" or "offset=PARTITION=OFFSET,…"{words}')
+    return start

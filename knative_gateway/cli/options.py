@@ -1,13 +1,26 @@
-"""The flags by which a command finds a gateway."""
+"""The flags by which a command finds a gateway, and what it means there."""
 
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from knative_gateway.cli.client import Client
+
 SERVER: Final = "http://127.0.0.1:8080"
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def asks_gateway(command: Callable[..., int]) -> Callable[..., int]:
+    """The same for a command that takes `client`."""
+
+    @wraps(command)
+    def run(*, server: str, token: str | None, ca: Path | None, **given: Any) -> int:
+        return command(client=Client(server, token, ca), **given)
+
+    return server_options(run)
 
 
 def server_options(command: _Command) -> _Command:
@@ -25,3 +38,8 @@ def server_options(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
+
+
+def namespace_option(command: _Command) -> _Command:
+    """`--namespace`."""
+    return click.option("-n", "--namespace", metavar="NAME", help="The namespace meant where none is named.  [default: default]")(command)

@@ -22,6 +22,15 @@ INTERRUPTED: Final = 130
 # Each command's module is imported when the command is asked for: name -> where it is, and what it does in a line.
 _COMMANDS: Final = {
     "serve": ("knative_gateway.cli.serve:serve", "Run a gateway, and an event log node unless there is one."),
+    "apply": ("knative_gateway.cli.resources:apply", "Create or change resources from files."),
+    "get": ("knative_gateway.cli.resources:get", "Show resources."),
+    "delete": ("knative_gateway.cli.resources:delete", "Delete resources."),
+    "history": ("knative_gateway.cli.subscribers:history", "Show what lately went wrong with a Trigger or Subscription."),
+    "pause": ("knative_gateway.cli.subscribers:pause", "Deliver nothing for now; events wait in the log."),
+    "resume": ("knative_gateway.cli.subscribers:resume", "Go on after `pause`."),
+    "replay": ("knative_gateway.cli.subscribers:replay", "Deliver again from an earlier place in the log."),
+    "redrive": ("knative_gateway.cli.subscribers:redrive", "Deliver again what was given up."),
+    "kubeconfig": ("knative_gateway.cli.kubeconfig:command", "Write a kubeconfig for kubectl and Kubernetes clients."),
 }
 
 

@@ -73,7 +73,11 @@ def gateway_settings(flags: Mapping[Name, object], environment: Mapping[str, str
     """
     given = {} if file is None else _from_file(file)
     known = {variable_of(name): name for name in settable()}
-    unknown = sorted(name for name in environment if name.startswith(PREFIX) and name not in {*known, PREFIX + "CONFIG", PREFIX + "URL"})
+    unknown = sorted(
+        name
+        for name in environment
+        if name.startswith(PREFIX) and name not in {*known, PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN"}
+    )
     if unknown:
         message = f"{unknown[0]} in the environment is no setting; there are {', '.join(sorted(known))}"
         raise ConfigError(message)

@@ -1,0 +1,183 @@
+"""[io] The gateway's API as the commands use it: requests, and which path a kind's name means."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from knative_gateway import __version__
+from knative_gateway.errors import ConfigError, GatewayError
+from knative_gateway.resources.objects import Object, child, entries, group_of, text
+
+TIMEOUT_S: Final = 60
+MANAGER: Final = "knative-gateway-cli"
+JSON: Final = "application/json"
+TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
+APPLY: Final = "application/apply-patch+yaml"
+_LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class RefusedError(GatewayError):
+    """The gateway refused a request: `code` is the HTTP status."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code: Final = code
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind as discovery tells of it."""
+
+    api_version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    short_names: tuple[str, ...]
+    categories: tuple[str, ...]
+
+    @property
+    def full_name(self) -> str:
+        """`trigger.eventing.knative.dev`, as in kubectl's words."""
+        group = group_of(self.api_version)
+        return f"{self.singular}.{group}" if group else self.singular
+
+    def path(self, namespace: str, name: str = "", action: str = "") -> str:
+        """Where its objects are; all namespaces if none is named."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
+        parts = [quote(part, safe="") for part in (self.plural, name, action) if part]
+        return f"{root}{inside}/{'/'.join(parts)}"
+
+
+class Client:
+    """One gateway; made by each command that asks it."""
+
+    def __init__(self, server: str, token: str | None, ca: Path | None) -> None:
+        """Raises ConfigError: the URL is none, or the certificates cannot be read."""
+        parts = urlsplit(server)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            message = f"--server: {server!r} is no http:// or https:// URL"
+            raise ConfigError(message)
+        self.server: Final = server.rstrip("/")
+        self._token: Final = token
+        try:
+            context = ssl.create_default_context(cafile=str(ca) if ca else None) if parts.scheme == "https" else None
+        except OSError as error:
+            message = f"--ca: {ca} cannot be read: {error.strerror or error}"
+            raise ConfigError(message) from None
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.HTTPSHandler(context=context)] if context else []
+        if parts.hostname in _LOOPBACK:
+            handlers.append(urllib.request.ProxyHandler({}))
+        self._opener: Final = urllib.request.build_opener(*handlers)
+        self._resources: list[Resource] = []
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, accept: str = JSON, type_: str = JSON, query: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, Any]]:
+        """The status and the document of an answer.
+
+        Raises:
+            RefusedError: the answer is an error.
+            GatewayError: there is none.
+        """
+        asked = f"?{urlencode(query)}" if query else ""
+        headers = {"Accept": accept, "Content-Type": type_, "User-Agent": f"{MANAGER}/{__version__}"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.server}{path}{asked}", data, headers, method=method)  # noqa: S310  # checked when made
+        try:
+            with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+                return answer.status, _document(answer.read())
+        except urllib.error.HTTPError as error:
+            raise RefusedError(_reason(error), error.code) from None
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            message = f"{self.server} cannot be reached: {getattr(reason, 'strerror', None) or reason}"
+            raise GatewayError(message) from None
+
+    def resources(self, *, again: bool = False) -> Sequence[Resource]:
+        """All kinds that are served, those of the core first."""
+        if again or not self._resources:
+            _, groups = self.ask("GET", "/apis")
+            versions = [text(each, "preferredVersion", "groupVersion") for each in entries(groups, "groups")]
+            self._resources = [*self._of("v1", "/api/v1")]
+            for version in versions:
+                self._resources += self._of(version, f"/apis/{version}")
+        return self._resources
+
+    def named(self, written: str) -> list[Resource]:
+        """The kinds that a name means: plural, singular, kind, short name, with the group behind it or not; or a category.
+
+        Raises:
+            GatewayError: it means none.
+        """
+        name, _, group = written.lower().partition(".")
+        for resource in self.resources():
+            names = {resource.plural, resource.singular, resource.kind.lower(), *resource.short_names}
+            if name in names and group in ("", group_of(resource.api_version)):
+                return [resource]
+        found = [resource for resource in self.resources() if written.lower() in resource.categories]
+        if found:
+            return found
+        known = ", ".join(resource.plural for resource in self.resources())
+        message = f"the gateway has no kind {written!r}; it has {known}"
+        raise GatewayError(message)
+
+    def kind_of(self, object_: Object) -> Resource:
+        """The kind of a written object.
+
+        Raises:
+            GatewayError: it is not served.
+        """
+        identity = (text(object_, "apiVersion"), text(object_, "kind"))
+        for again in (False, True):  # it may have been declared a moment ago
+            for resource in self.resources(again=again):
+                if (resource.api_version, resource.kind) == identity:
+                    return resource
+        message = f"the gateway has no kind {identity[1]} in {identity[0]}"
+        raise GatewayError(message)
+
+    def _of(self, api_version: str, path: str) -> Iterator[Resource]:
+        _, listed = self.ask("GET", path)
+        for each in entries(listed, "resources"):
+            if "/" not in text(each, "name"):
+                yield Resource(
+                    api_version,
+                    text(each, "kind"),
+                    text(each, "name"),
+                    text(each, "singularName") or text(each, "kind").lower(),
+                    child(each).get("namespaced") is True,
+                    _texts(each, "shortNames"),
+                    _texts(each, "categories"),
+                )
+
+
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    return tuple(str(each) for each in entries(value, name))
+
+
+def _document(raw: bytes) -> dict[str, Any]:
+    document = json.loads(raw)
+    if not isinstance(document, dict):
+        message = "the answer is no object"
+        raise ValueError(message)
+    return document
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    """The message of a Status, or what HTTP says."""
+    try:
+        words = text(_document(error.read()), "message")
+    except (OSError, ValueError):
+        words = ""
+    if error.code == 401:
+        return "the gateway wants a bearer token: --token or KNATIVE_GATEWAY_TOKEN"
+    return words or f"the gateway answers {error.code} {error.reason}"

@@ -1,0 +1,41 @@
+"""Objects from the files that a command is given."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from knative_gateway.errors import ConfigError
+from knative_gateway.manifests import ManifestError, objects, read_yaml
+from knative_gateway.resources.objects import Object
+
+STDIN: Final = "-"
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+def read_files(names: tuple[str, ...]) -> list[Object]:
+    """The objects of files, of the files in directories, and of stdin (`-`), in the order in which they stand.
+
+    Raises:
+        ConfigError: one cannot be read; names it.
+    """
+    found: list[Object] = []
+    for name in names:
+        for place, content in _contents(name):
+            try:
+                found += objects(read_yaml(content))
+            except ManifestError as error:
+                message = f"{place}: {error}"
+                raise ConfigError(message) from None
+    return found
+
+
+def _contents(name: str) -> list[tuple[str, bytes]]:
+    if name == STDIN:
+        return [("stdin", sys.stdin.buffer.read())]
+    path = Path(name)
+    try:
+        paths = sorted(each for each in path.iterdir() if each.suffix in SUFFIXES) if path.is_dir() else [path]
+        return [(str(each), each.read_bytes()) for each in paths]
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}"
+        raise ConfigError(message) from None

@@ -1,0 +1,201 @@
+"""`knative-gateway apply`, `get`, `delete`: resources for those who have no kubectl."""
+
+import json
+from typing import Any, Final
+
+import click
+
+from knative_gateway.cli.client import APPLY, MANAGER, TABLE, Client, RefusedError, Resource
+from knative_gateway.cli.files import read_files
+from knative_gateway.cli.options import asks_gateway, namespace_option
+from knative_gateway.errors import GatewayError
+from knative_gateway.resources.objects import Object, entries, name_of, namespace_of, text
+
+FAILED: Final = 1
+_files = click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="A file of YAML, a directory of them, or - for stdin."
+)
+
+
+@click.command(short_help="Create or change resources from files.")
+@click.option(
+    "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="A file of YAML, a directory of them, or - for stdin."
+)
+@namespace_option
+@click.option("--dry-run", is_flag=True, help="Have them checked by the gateway, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="The objects as they are then, a line each.")
+@asks_gateway
+def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_run: bool, as_json: bool) -> int:
+    """Create or change resources from files: what a file says is so then, what it said before and says no more is gone.
+
+    \b
+    Examples:
+      knative-gateway apply -f temps.yaml
+      knative-gateway apply -f resources/ --dry-run
+    """
+    failed = False
+    for object_ in read_files(files):
+        try:
+            resource, path, name = _place(client, object_, namespace)
+            before = _version(client, path)
+            query = {"fieldManager": MANAGER, "force": "true", "fieldValidation": "Strict", **({"dryRun": "All"} if dry_run else {})}
+            code, written = client.ask("PATCH", path, object_, type_=APPLY, query=query)
+        except RefusedError as error:
+            click.echo(f"{text(object_, 'kind')} {name_of(object_)}: {error}", err=True)
+            failed = True
+            continue
+        if as_json:
+            click.echo(json.dumps(written))
+            continue
+        done = (
+            "created"
+            if code == 201
+            else "unchanged"
+            if text(written, "metadata", "resourceVersion") == before and not dry_run
+            else "configured"
+        )
+        click.echo(f"{resource.full_name}/{name} {done}{' (dry run)' if dry_run else ''}")
+    return FAILED if failed else 0
+
+
+@click.command(short_help="Show resources.")
+@click.argument("kinds", metavar="KIND[,KIND…]")
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+@namespace_option
+@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
+@click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels: app=x,tier!=y.")
+@click.option("--wide", is_flag=True, help="All columns.")
+@click.option("--json", "as_json", is_flag=True, help="Whole objects, a line each.")
+@asks_gateway
+def get(
+    *,
+    client: Client,
+    kinds: str,
+    names: tuple[str, ...],
+    namespace: str | None,
+    all_namespaces: bool,
+    selector: str | None,
+    wide: bool,
+    as_json: bool,
+) -> int:
+    """Show resources as tables, or whole.
+
+    KIND is the plural, the singular or the short name of a kind, `all` for all of Knative's, or KIND/NAME.
+
+    \b
+    Examples:
+      knative-gateway get triggers --all-namespaces
+      knative-gateway get trigger/measured --json
+      knative-gateway get brokers,triggers --selector team=weather
+    """
+    if "/" in kinds:
+        kinds, _, name = kinds.partition("/")
+        names = (name, *names)
+    resources = [resource for kind in kinds.split(",") for resource in client.named(kind)]
+    place = "" if all_namespaces else namespace or "default"
+    query = {"labelSelector": selector} if selector else {}
+    if as_json:
+        answers = [client.ask("GET", path, query=query)[1] for resource in resources for path in _paths(resource, place, names)]
+        found = [each for answer in answers for each in (entries(answer, "items") if "items" in answer else [answer])]
+        click.echo("".join(f"{json.dumps(each)}\n" for each in found), nl=False)
+        return 0
+    shown: list[str] = []
+    for resource in resources:
+        tables = [client.ask("GET", path, query=query, accept=TABLE)[1] for path in _paths(resource, place, names)]
+        rows = [row for table in tables for row in table["rows"]]
+        prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
+        if rows:
+            shown.append(_table(tables[0]["columnDefinitions"], rows, wide=wide, spaces=not place and resource.namespaced, prefix=prefix))
+    click.echo("\n".join(shown), nl=False)
+    if not shown:
+        click.echo(f"no {kinds} {'anywhere' if all_namespaces else f'in the namespace {place}'}", err=True)
+    return 0
+
+
+@click.command(short_help="Delete resources.")
+@click.argument("kind", required=False, metavar="[KIND")
+@click.argument("names", nargs=-1, metavar="NAME…]")
+@_files
+@namespace_option
+@click.option("--ignore-not-found", is_flag=True, help="What is not there is as good as deleted.")
+@asks_gateway
+def delete(
+    *, client: Client, kind: str | None, names: tuple[str, ...], files: tuple[str, ...], namespace: str | None, ignore_not_found: bool
+) -> int:
+    """Delete resources, by kind and name or all that files have.
+
+    \b
+    Examples:
+      knative-gateway delete trigger measured
+      knative-gateway delete -f temps.yaml
+    """
+    if bool(kind) == bool(files) or (kind and not names and "/" not in kind):
+        message = "give either KIND and NAMEs, or -f FILE"
+        raise click.UsageError(message)
+    targets = _named(client, kind, names, namespace) if kind else [_place(client, object_, namespace) for object_ in read_files(files)]
+    failed = False
+    for resource, path, name in targets:
+        try:
+            client.ask("DELETE", path)
+        except RefusedError as error:
+            if error.code == 404 and ignore_not_found:
+                continue
+            click.echo(f"{resource.full_name} {name}: {error}", err=True)
+            failed = True
+        else:
+            click.echo(f"{resource.full_name}/{name} deleted")
+    return FAILED if failed else 0
+
+
+def _paths(resource: Resource, namespace: str, names: tuple[str, ...]) -> list[str]:
+    return [resource.path(namespace, name) for name in names] or [resource.path(namespace)]
+
+
+def _named(client: Client, kind: str, names: tuple[str, ...], namespace: str | None) -> list[tuple[Resource, str, str]]:
+    kind, _, name = kind.partition("/")
+    [resource, *others] = client.named(kind)
+    if others:
+        message = f"{kind} is several kinds"
+        raise click.UsageError(message)
+    return [(resource, resource.path(namespace or "default", each), each) for each in (*([name] if name else []), *names)]
+
+
+def _place(client: Client, object_: Object, namespace: str | None) -> tuple[Resource, str, str]:
+    """An object's kind, path and name.
+
+    Raises:
+        GatewayError: it is of no kind that is served, or has no name.
+    """
+    resource, name = client.kind_of(object_), name_of(object_)
+    if not name:
+        message = f"a {resource.kind} has no metadata.name"
+        raise GatewayError(message)
+    own = namespace_of(object_)
+    if namespace and own and namespace != own:
+        message = f"{resource.kind} {name} is in the namespace {own}, not {namespace}"
+        raise GatewayError(message)
+    return resource, resource.path(own or namespace or "default", name), name
+
+
+def _version(client: Client, path: str) -> str:
+    try:
+        return text(client.ask("GET", path)[1], "metadata", "resourceVersion")
+    except RefusedError as error:
+        if error.code != 404:
+            raise
+        return ""
+
+
+def _table(columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, wide: bool, spaces: bool, prefix: str) -> str:
+    """Columns as wide as they must be."""
+    chosen = [index for index, column in enumerate(columns) if wide or not column.get("priority")]
+    lines = [[str(columns[index]["name"]).upper() for index in chosen]]
+    lines += [[_cell(row["cells"][index], prefix if index == 0 else "") for index in chosen] for row in rows]
+    if spaces:
+        lines = [[first, *line] for first, line in zip(["NAMESPACE", *(namespace_of(row["object"]) for row in rows)], lines, strict=True)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "".join("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines)
+
+
+def _cell(value: object, prefix: str) -> str:
+    return prefix + " ".join(("" if value is None else str(value)).split())

@@ -1,0 +1,146 @@
+"""apply, get, delete and their neighbours, against an API on a real socket."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from knative_gateway.access import Gate, Identity
+from knative_gateway.cli import main
+from knative_gateway.cli.kubeconfig import kubeconfig
+from knative_gateway.manifests import read_yaml, written_yaml
+from tests.knative_gateway.api.client import config_map, definition, trigger
+from tests.knative_gateway.api.served import served
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("state")) as made:
+        yield made
+
+
+@pytest.fixture
+def run(url: str, tmp_path: Path) -> Run:
+    def asked(*words: str, given: list[object] | None = None, status: int = 0, token: str | None = None, server: str = url) -> Result:
+        text = "\n---\n".join(written_yaml(each) for each in given or [])
+        environment = {"KNATIVE_GATEWAY_URL": server, "KNATIVE_GATEWAY_TOKEN": token}
+        result = CliRunner(env=environment).invoke(main, [*words], input=text)
+        assert result.exit_code == status, result.output
+        return result
+
+    return asked
+
+
+def test_apply_tells_what_became_of_each(run: Run) -> None:
+    both = [trigger("applied"), config_map("applied", a="b")]
+    names = ["trigger.eventing.knative.dev/applied", "configmap/applied"]
+    assert run("apply", "-f", "-", given=both, status=0).stdout.splitlines() == [f"{name} created" for name in names]
+    assert run("apply", "-f", "-", given=both).stdout.splitlines() == [f"{name} unchanged" for name in names]
+    changed = [trigger("applied", delivery={"retry": 1})]
+    assert run("apply", "-f", "-", "--dry-run", given=changed).stdout == f"{names[0]} configured (dry run)\n"
+    assert run("apply", "-f", "-", given=changed).stdout == f"{names[0]} configured\n"
+    assert "delivery" not in json.loads(run("apply", "-f", "-", "--json", given=[trigger("applied")]).stdout)["spec"]
+    assert run("delete", "-f", "-", given=both).stdout.splitlines() == [f"{name} deleted" for name in names]
+    assert run("delete", "-f", "-", given=both, status=1).stderr.count("not found") == 2
+    assert run("delete", "-f", "-", "--ignore-not-found", given=both).output == ""
+
+
+def test_one_that_is_refused_does_not_keep_the_others_back(run: Run) -> None:
+    result = run("apply", "-f", "-", given=[trigger("wrong", brokr="x"), config_map("right")], status=1)
+    assert result.stdout == "configmap/right created\n"
+    assert 'Trigger wrong: Trigger in version "v1"' in result.stderr
+    assert 'unknown field "spec.brokr"' in result.stderr
+
+
+def test_a_kind_that_was_declared_a_line_before_is_known(run: Run) -> None:
+    sink = {"apiVersion": "example.com/v1", "kind": "Sink", "metadata": {"name": "s"}}
+    result = run("apply", "-f", "-", given=[definition("example.com", "Sink", "sinks"), sink])
+    assert result.stdout.splitlines()[1] == "sink.example.com/s created"
+
+
+def test_get_shows_tables(run: Run) -> None:
+    labelled = {"metadata": {"name": "shown", "namespace": "elsewhere", "labels": {"l": "x"}}}
+    run("apply", "-f", "-", given=[trigger("shown") | labelled])
+    result = run("get", "triggers", "-n", "elsewhere")
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [["NAME", "BROKER"], ["shown", "default"]]
+    result = run("get", "trigger", "--all-namespaces", "--selector", "l=x")
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [["NAMESPACE", "NAME"], ["elsewhere", "shown"]]
+    assert run("get", "trigger/shown", "-n", "elsewhere").stdout.count("\n") == 2
+    assert "trigger.eventing.knative.dev/shown" in run("get", "all", "-n", "elsewhere").stdout
+    nothing = run("get", "ch,imc")
+    assert (nothing.stdout, nothing.stderr) == ("", "no ch,imc in the namespace default\n")
+    assert "CLASS" in run("get", "broker", "--wide", "-A").output or run("get", "broker", "-A").stdout == ""
+
+
+def test_get_gives_whole_objects_as_json(run: Run) -> None:
+    run("apply", "-f", "-", given=[config_map("json-1"), config_map("json-2")])
+    listed = [json.loads(line)["metadata"]["name"] for line in run("get", "cm", "--json").stdout.splitlines()]
+    assert {"json-1", "json-2"} <= set(listed)
+    assert json.loads(run("get", "configmaps", "json-1", "--json").stdout)["kind"] == "ConfigMap"
+    assert run("get", "cm", "nothing", status=1).stderr == 'knative-gateway: configmaps "nothing" not found\n'
+
+
+def test_files_and_directories_are_read(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text(written_yaml(config_map("from-b")))
+    (tmp_path / "a.json").write_text(json.dumps(config_map("from-a")))
+    (tmp_path / "c.txt").write_text("no")
+    assert run("apply", "-f", str(tmp_path)).stdout == "configmap/from-a created\nconfigmap/from-b created\n"
+    (tmp_path / "d.yaml").write_text("a: [")
+    assert "d.yaml: it is no YAML" in run("apply", "-f", str(tmp_path), status=2).stderr
+    assert "No such file" in run("apply", "-f", str(tmp_path / "nowhere.yaml"), status=2).stderr
+
+
+def test_delete_takes_kinds_and_names(run: Run) -> None:
+    run("apply", "-f", "-", given=[config_map("one"), config_map("two"), config_map("three")])
+    assert run("delete", "cm", "one", "two").stdout == "configmap/one deleted\nconfigmap/two deleted\n"
+    assert run("delete", "cm/three").stdout == "configmap/three deleted\n"
+    for words in (["delete"], ["delete", "cm"], ["delete", "all", "x"], ["delete", "cm", "x", "-f", "-"]):
+        run(*words, status=2)
+
+
+def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
+    run("apply", "-f", "-", given=[trigger("asked")])
+    assert run("pause", "trigger/asked").stdout == "trigger/asked paused\n"
+    assert json.loads(run("get", "trigger/asked", "--json").stdout)["metadata"]["annotations"]["knative-gateway/paused"] == "true"
+    assert run("resume", "trigger/asked").stdout == "trigger/asked resumed\n"
+    assert run("history", "trigger/asked").stderr == "no failures\n"
+    assert json.loads(run("history", "trigger/asked", "--json").stdout)["failures"] == []
+    assert "not available here" in run("redrive", "trigger/asked", status=1).stderr
+    assert "not available here" in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
+    assert "start must be given" in run("replay", "trigger/asked", "--start", "yesterday", status=1).stderr
+    run("pause", "broker/asked", status=2)
+    run("pause", "trigger", status=2)
+
+
+def test_what_cannot_be_reached_or_is_not_known_is_told(run: Run, tmp_path: Path) -> None:
+    assert "cannot be reached" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
+    assert "no http:// or https:// URL" in run("get", "triggers", server="ftp://x", status=2).stderr
+    assert "has no kind 'nothings'; it has namespaces" in run("get", "nothings", status=1).stderr
+    assert "--ca" in run("get", "triggers", "--ca", str(tmp_path / "nowhere"), server="https://127.0.0.1:1", status=2).stderr
+    assert "no kind Nothing in v9" in run("apply", "-f", "-", given=[{"apiVersion": "v9", "kind": "Nothing"}], status=1).stderr
+
+
+class Known:
+    def identity(self, token: str) -> Identity | None:
+        return Identity("anna") if token == "secret" else None
+
+
+def test_a_token_is_sent_where_one_is_wanted(run: Run, tmp_path: Path) -> None:
+    with served(tmp_path, Gate([Known()])) as server:
+        assert "wants a bearer token" in run("get", "triggers", server=server, status=1).stderr
+        assert "no triggers" in run("get", "triggers", server=server, token="secret").stderr
+
+
+def test_a_kubeconfig_names_the_gateway(run: Run, tmp_path: Path) -> None:
+    [written] = read_yaml(run("kubeconfig", "--namespace", "y", server="https://gateway:8443", token="secret").stdout.encode())
+    assert written == read_yaml(kubeconfig("https://gateway:8443", namespace="y", token="secret").encode())[0]
+    assert written["users"][0]["user"] == {"token": "secret"}  # type: ignore[index]  # a mapping
+    (tmp_path / "ca.pem").write_text("certificate")
+    path = tmp_path / "config"
+    run("kubeconfig", "--ca", str(tmp_path / "ca.pem"), "--output", str(path))
+    assert (path.stat().st_mode & 0o777, "Y2VydGlmaWNhdGU=" in path.read_text()) == (0o600, True)
+    assert "No such file" in run("kubeconfig", "--ca", str(tmp_path / "nowhere"), status=2).stderr
