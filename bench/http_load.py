@@ -22,8 +22,8 @@ class Record:
     """What is known of each event, by number. Times: seconds of one clock, 0 where it did not happen. `again`: arrived once more."""
 
     count: int
-    sent: array[float] = field(init=False)
-    arrived: array[float] = field(init=False)
+    sent: "array[float]" = field(init=False)
+    arrived: "array[float]" = field(init=False)
     left: int = field(init=False)
     again: int = 0
     refused: int = 0

@@ -88,15 +88,22 @@ def warm(first: int, count: int) -> set[str]:
     return {str(number) for number in range(first, first + count) if number % 2 == 0}
 
 
-def test_a_newcomer_has_events_delivered(start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer) -> None:
+def test_a_newcomer_has_events_delivered(
+    start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer, tmp_path: Path
+) -> None:
     gateway = start_gateway()
-    gateway.apply(resources(live, sink))
+    (tmp_path / "temps.yaml").write_text(resources(live, sink))
+    gateway.cli("apply", "-f", str(tmp_path / "temps.yaml"))
+    gateway.wait_ready()
     post(gateway, 0, 20)
     assert live.wait(lambda server: len(server.taken) >= 10), gateway.words
     assert ids(live) == warm(0, 20)
     assert {one.data for one in live.taken} == {b'{ "number" :%d}' % number for number in range(0, 20, 2)}
     assert {one.headers["prefer"] for one in live.taken} == {"reply"}
     assert not sink.requests
+    assert "warm" in gateway.cli("get", "triggers")
+    gateway.cli("delete", "-f", str(tmp_path / "temps.yaml"))
+    assert "warm" not in gateway.cli("get", "triggers")
 
 
 def test_amqp_clients_read_the_same_events(start_gateway: StartGateway, live: SubscriberServer, sink: SubscriberServer) -> None:
