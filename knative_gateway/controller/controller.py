@@ -273,8 +273,9 @@ class Controller:
             await self._checkpoints.forget(uid)
             self._forget.discard(uid)
         for path, name in sorted(self._dead_logs):
-            self._dead_logs.discard((path, name))
-            if path not in by_path and path not in self.routes.by_path:  # else it has a successor, whose log it is now
+            if path in self.routes.by_path:
+                self._dead_logs.discard((path, name))  # it has a successor, whose log it is now
+            elif path not in by_path:
                 await self._delete_log(path, name)
 
     async def _delete_log(self, path: str, name: str) -> None:
@@ -282,10 +283,10 @@ class Controller:
             await self._logs.delete(name)
         except GatewayError as error:
             log.warning("log_not_deleted", log=name, reason=str(error))
-            self._dead_logs.add((path, name))
             self._later()
             return
         log.info("log_deleted", log=name)
+        self._dead_logs.discard((path, name))
         self.state = replace(self.state, logs={each: known for each, known in self.state.logs.items() if each != name})
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:

@@ -27,11 +27,13 @@ class Plane:
         self.applied: list[Routes] = []
         self.failing: dict[str, str] = {}
         self.error: UnavailableError | None = None
+        self.attempts = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def apply(self, routes: Routes) -> Mapping[str, str]:
         await self.gate.wait()
+        self.attempts += 1
         if self.error:
             raise self.error
         self.applied.append(routes)
@@ -244,6 +246,60 @@ async def test_positions_are_forgotten_with_the_trigger_and_not_before_the_data_
 
         await soon(forgotten)
         assert here.plane.applied[-1].by_path["/broker/default/b"].subscribers == ()
+
+
+async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_let_it_go(here: Here) -> None:
+    async with here.controller() as controller:
+        source = await here.send(broker())
+        key = await here.send(trigger())
+        uid = text(await here.ready(key), "metadata", "uid")
+        await here.store.checkpoints.save({(uid, 0): "0001"})
+        here.plane.error = UnavailableError("not now")
+        await here.delete(key)
+        await here.delete(source)
+        attempts = here.plane.attempts
+
+        async def tried() -> bool:
+            return here.plane.attempts > attempts + 1
+
+        await soon(tried)
+        await controller.settled()
+        assert await here.store.checkpoints.load(uid) == {0: "0001"}
+        assert list(here.logs.logs) == ["broker.default.b"]
+        here.plane.error = None
+
+        async def gone() -> bool:
+            return not here.logs.logs and not await here.store.checkpoints.load(uid)
+
+        await soon(gone)
+
+
+async def test_what_a_user_changes_meanwhile_is_not_written_over(here: Here) -> None:
+    """A write is against the version that it was decided from."""
+    await here.send(broker())
+    key = await here.send(trigger())
+    controller = here.controller()
+    write = here.store.resources.write
+    elsewhere = "http://elsewhere/"
+
+    async def meddled(key_: Key, object_: Object | None, *, expected_version: int | None) -> Object | None:
+        if key_.kind == "Broker" and not meddling.is_set():
+            meddling.set()
+            found = await here.store.resources.get(key)
+            assert found is not None
+            await write(key, put(found, ("spec", "subscriber", "uri"), elsewhere), expected_version=None)
+            await soon(heard)
+        return await write(key_, object_, expected_version=expected_version)
+
+    async def heard() -> bool:
+        return at(controller.objects[key], "spec", "subscriber", "uri") == elsewhere
+
+    meddling = asyncio.Event()
+    here.store.resources.write = meddled  # type: ignore[method-assign]  # somebody is always faster
+    async with controller:
+        found = await here.until(key, lambda each: each is not None and at(each, "status", "subscriberUri") is not None)
+        assert at(found, "spec", "subscriber", "uri") == elsewhere
+        assert at(found, "status", "subscriberUri") == elsewhere
 
 
 async def test_a_recreated_trigger_starts_anew(here: Here) -> None:
