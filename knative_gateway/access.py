@@ -65,8 +65,12 @@ class Gate:
     """The one who asks for tokens. Implements `ports.Authorizer`."""
 
     def __init__(self, tokens: Iterable[Tokens] = (), rules: Sequence[Rule] = ()) -> None:
-        self._tokens: Final = tuple(tokens)
-        self._rules: Final = tuple(rules)
+        self._tokens = tuple(tokens)
+        self._rules = tuple(rules)
+
+    def use(self, tokens: Iterable[Tokens], rules: Sequence[Rule]) -> None:
+        """Ask for these from now on."""
+        self._tokens, self._rules = tuple(tokens), tuple(rules)
 
     @property
     def open(self) -> bool:

@@ -11,6 +11,8 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
 
+from knative_gateway.access import Verb
+
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
 _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
@@ -48,6 +50,54 @@ class Listener(Settings):
 
 def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
+
+
+class TokenAlgorithm(StrEnum):
+    """How a JWT may be signed (RFC 7518, RFC 8037); neither unsigned nor by a shared secret."""
+
+    RS256 = "RS256"
+    RS384 = "RS384"
+    RS512 = "RS512"
+    PS256 = "PS256"
+    PS384 = "PS384"
+    PS512 = "PS512"
+    ES256 = "ES256"
+    ES384 = "ES384"
+    ES512 = "ES512"
+    EDDSA = "EdDSA"
+
+
+class JwtSettings(Settings):
+    """Bearer tokens of an issuer. `keys`: its public keys, JWKS or PEM; `leeway`: seconds that clocks may differ."""
+
+    issuer: str = Field(min_length=1, max_length=2048)
+    audience: Texts = Field(min_length=1)
+    keys: Path
+    algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_as_list), Field(min_length=1)] = (
+        TokenAlgorithm.RS256,
+        TokenAlgorithm.PS256,
+        TokenAlgorithm.ES256,
+        TokenAlgorithm.EDDSA,
+    )
+    user_claim: str = Field(default="sub", min_length=1, max_length=255)
+    groups_claim: str = Field(default="groups", min_length=1, max_length=255)
+    leeway: float = Field(default=30.0, ge=0, le=600)
+
+
+class RuleSettings(Settings):
+    """Who may what, where: users or groups (patterns with `*`), `read`, `write` or `send`, namespaces (patterns)."""
+
+    users: Texts = ()
+    groups: Texts = ()
+    allow: Annotated[tuple[Verb, ...], BeforeValidator(_as_list), Field(min_length=1)]
+    namespaces: Annotated[Texts, Field(min_length=1)] = ("*",)
+
+    @model_validator(mode="after")
+    def _somebody(self) -> Self:
+        if not self.users and not self.groups:
+            message = "a rule needs users or groups"
+            raise ValueError(message)
+        return self
 
 
 class LogFormat(StrEnum):
@@ -140,6 +190,9 @@ class GatewaySettings(Settings):
     store: str | None = Field(default=None, repr=False)
     resources: Path | None = None
     namespaces: NamespaceRule = NamespaceRule.ON_DEMAND
+    tokens: Path | None = None
+    jwt: JwtSettings | None = None
+    rules: tuple[RuleSettings, ...] = Field(default=(), max_length=1000)
     logs: LogDefaults = LogDefaults()
     services: Mapping[str, str] = Field(default_factory=dict)
     destinations: DestinationRules = DestinationRules()
@@ -156,5 +209,8 @@ class GatewaySettings(Settings):
             raise ValueError(message)
         if self.public_url is not None and not _URL.fullmatch(self.public_url):
             message = f"public_url: {self.public_url!r} is no http:// or https:// URL"
+            raise ValueError(message)
+        if self.rules and self.tokens is None and self.jwt is None:
+            message = "rules: without tokens or jwt nobody can be told from anybody: they would allow everything"
             raise ValueError(message)
         return self

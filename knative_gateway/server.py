@@ -9,6 +9,7 @@ import gc
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from ipaddress import ip_address
 from typing import Final
 
 import structlog
@@ -34,10 +35,12 @@ from knative_gateway.embedded import EmbeddedNode
 from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.event_log import AmqpEventLog
 from knative_gateway.ingress.app import Ingress, IngressLimits
+from knative_gateway.ingress.direct import Door, with_door
 from knative_gateway.listening import HttpServer, serve_http
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.sharing import GroupShares
 from knative_gateway.store.opening import open_store, sqlite_url
+from knative_gateway.tokens import credentials, wall_ms
 from knative_gateway.web import Web
 
 MESSAGE_BYTES_MIN: Final = 16 << 20
@@ -103,6 +106,7 @@ class Gateway:
         self.addresses: Final[Addresses] = {}
         self.registry: Final = CollectorRegistry()
         self.gate: Final = Gate()
+        """Closed in `start`, if there are tokens."""
         self.event_log: AmqpEventLog | None = None
         self.node: EmbeddedNode | None = None
         self.controller: Controller | None = None
@@ -120,6 +124,7 @@ class Gateway:
         """
         settings, enter = self.settings, self._parts.enter_async_context
         services, destinations = ServiceMap.parse(settings.services), self._destinations()
+        self.gate.use(*credentials(settings, wall_ms))
         try:
             settings.state_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -148,7 +153,8 @@ class Gateway:
         )
         await api.start()
         web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
-        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls)
+        door = with_door(Door(ingress, event_log, asyncio.get_running_loop().time))
+        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, protocol=door)
         self.addresses["http"] = self._http.addresses
         controlling = Settings(
             base_url=self._base_url(),
@@ -167,6 +173,8 @@ class Gateway:
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at requests only
         self._up = True
+        if self.gate.open and any(not is_loopback(listener.host) for listener in settings.listen):
+            log.warning("no_tokens", words="whoever can connect may read and change resources and send events")
         log.info("gateway_ready", state_dir=str(settings.state_dir), url=controlling.base_url)
 
     async def stop(self) -> None:
@@ -179,11 +187,17 @@ class Gateway:
         await self._parts.aclose()
 
     def reload(self) -> None:
-        """SIGHUP: the certificate is read again; what is broken keeps the old one."""
+        """SIGHUP: certificate, tokens and rules are read again; if one is broken, all stay as they are."""
         if self._http is None:
             return
         try:
+            settings = self._reread() if self._reread is not None else self.settings
+            tokens, rules = credentials(settings, wall_ms)
+            if self.gate.open is bool(tokens):
+                message = "tokens: to ask for them or not to is decided at start"
+                raise ConfigError(message)
             self._http.reload()
+            self.gate.use(tokens, rules)
         except ConfigError as error:
             log.error("gateway_not_reloaded", reason=str(error))
         else:
@@ -251,6 +265,14 @@ class Gateway:
         if self.node is not None:
             starts = float(self.node.starts)
             yield CounterMetricFamily("knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a host that is listened on."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _ingress_limits(settings: GatewaySettings) -> IngressLimits:

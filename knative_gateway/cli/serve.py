@@ -36,6 +36,7 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("logs", "retention", metavar="SECONDS", help="How long its events are kept.  [default: the node's]")
 @_setting("tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP.")
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
+@_setting("tokens", metavar="FILE.csv", help='Bearer tokens of API and ingress, a line each: token,user,uid,"group1,group2".')
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
 @click.option(

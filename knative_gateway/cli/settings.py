@@ -17,9 +17,9 @@ from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
 
 PREFIX: Final = "KNATIVE_GATEWAY_"
-_LISTS: Final = frozenset({("listen",), ("destinations", "allow"), ("destinations", "deny")})
-_FILE_ONLY: Final = frozenset({"services"})
-"""Tables with names of their own: no flag or variable gives them."""
+_LISTS: Final = frozenset({("listen",), ("destinations", "allow"), ("destinations", "deny"), ("jwt", "audience"), ("jwt", "algorithms")})
+_FILE_ONLY: Final = frozenset({"services", "rules"})
+"""Tables with names of their own, and lists of tables: no flag or variable gives them."""
 
 Name = tuple[str, ...]
 """The path of a setting: `("tls", "certificate")`."""
