@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knative_gateway.ports import Key
 from knative_gateway.resources import patching
 from knative_gateway.resources.admission import (
     Admitted,
@@ -15,7 +16,7 @@ from knative_gateway.resources.admission import (
     replace,
     unchanged,
 )
-from knative_gateway.resources.objects import Object, at, drop, put
+from knative_gateway.resources.objects import Object, at, drop, key_of, put
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.resources.made import NOW, NOW_MS, SUBSCRIPTION, TRIGGER, kind, made
 from tests.knative_gateway.resources.test_objects import JSON
@@ -183,6 +184,17 @@ def test_an_apply_makes_and_changes_an_object() -> None:
 def test_an_apply_makes_an_object_in_the_namespace_of_the_path() -> None:
     new = apply(request(), None, drop(TRIGGER, ("metadata", "namespace")), uid=UID).object
     assert at(new, "metadata", "namespace") == "default"
+
+
+def test_an_object_has_the_names_of_its_path_however_it_comes() -> None:
+    """Whoever lists objects finds each under the key that it is stored by."""
+    nameless = {**TRIGGER, "metadata": {}}
+    applied = apply(request(), None, nameless, uid=UID).object
+    created = create(request(called=""), TRIGGER, uid=UID).object
+    replaced = replace(request(), created, nameless).object
+    for object_ in (applied, created, replaced, apply(request(), applied, nameless, uid="").object):
+        assert key_of(object_) == Key("eventing.knative.dev", "Trigger", "default", "x")
+    assert key_of(apply(Request(kind("Namespace"), "", "n", NOW_MS), None, made("Namespace", called="n"), uid=UID).object).namespace == ""
 
 
 def test_an_apply_against_somebody_else_s_field_is_refused_unless_forced() -> None:
