@@ -32,6 +32,9 @@ class To(StrEnum):
     DEAD_LETTER = "dead letter sink"
 
 
+_NO_ATTEMPTS: Final = dict.fromkeys(To, 0)
+
+
 class End(StrEnum):
     """How it ends. DROPPED: given up, and nobody has it."""
 
@@ -114,7 +117,7 @@ class Plan:
     event: CloudEvent
     spread: Callable[[int], int] = _no_spread
     failure: Attempt | None = field(default=None, init=False)
-    _attempts: dict[To, int] = field(default_factory=lambda: dict.fromkeys(To, 0), init=False)
+    _attempts: dict[To, int] = field(default_factory=_NO_ATTEMPTS.copy, init=False)
     _next: Action | None = field(default=None, init=False)
     _cause: Attempt | None = field(default=None, init=False)
     _reply_expired: bool = field(default=False, init=False)

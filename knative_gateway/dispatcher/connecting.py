@@ -3,85 +3,171 @@
 Law: the address that is connected to is one that the rules were asked about: names are resolved here, and nobody resolves them again.
 """
 
+import asyncio
 import socket
 import ssl
-from contextvars import ContextVar
+from base64 import b64encode
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
-
-from aiohttp import ClientRequest, ClientTimeout, TCPConnector, ThreadedResolver
-from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.tracing import Trace
+from urllib.parse import quote, unquote, urlsplit
 
 from knative_gateway.destinations import Destinations
+from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, LimitOf, Response, connect
 
 KEEP_ALIVE_S: Final = 4.0
 """Common servers close idle connections after five seconds: below that, requests seldom meet one that is closing."""
+RESOLVED_S: Final = 10.0
+"""How long a name's addresses are remembered."""
+_PORTS: Final = {"http": 80, "https": 443}
+_SAFE: Final = "%/:?#[]@!$&'()*+,;=~-._"
 
-reused: Final[ContextVar[bool]] = ContextVar("reused", default=True)
-"""In the task of a request that set it to True: it went over a connection that had one before."""
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a host. Raises OSError."""
 
 
 class DeniedError(OSError):
     """The rules deny this destination."""
 
 
-class Resolver(AbstractResolver):
-    """Names to addresses, less those that the rules deny."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A URL taken apart. `head`: request line and headers that every POST there begins with."""
 
-    def __init__(self, rules: Destinations, inner: AbstractResolver | None = None) -> None:
-        self._rules: Final = rules
-        self._inner: Final = inner or ThreadedResolver()
+    host: str
+    port: int
+    is_tls: bool
+    head: bytes
 
-    async def resolve(self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC) -> list[ResolveResult]:
-        """The addresses of a host that may be connected to.
+    @classmethod
+    def of(cls, url: str) -> "Target":
+        """Of an absolute http or https URL.
 
         Raises:
-            DeniedError: none of them may.
-            OSError: there are none.
+            ValueError: it is none, or its host no name.
         """
-        found = await self._inner.resolve(host, port, family)
-        refusals = [self._rules.refusal(host, each["host"]) for each in found]
-        allowed = [each for each, refusal in zip(found, refusals, strict=True) if refusal is None]
-        if found and not allowed:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode("ascii")
+        if parts.scheme not in _PORTS or not host:
+            message = f"{url!r} is no http or https URL"
+            raise ValueError(message)
+        port = parts.port or _PORTS[parts.scheme]
+        path = quote(parts.path or "/", _SAFE) + (f"?{quote(parts.query, _SAFE)}" if parts.query else "")
+        named = f"[{host}]" if ":" in host else host
+        authority = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
+        head = f"POST {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: knative-gateway\r\nAccept-Encoding: identity\r\n"
+        if parts.username is not None:
+            secret = b64encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()).decode("ascii")
+            head += f"Authorization: Basic {secret}\r\n"
+        return cls(host, port, parts.scheme == "https", head.encode("ascii"))
+
+
+class Connections:
+    """All connections. Not bounded here: each subscriber's window bounds its own, and a common bound would let the slow hold up others."""
+
+    def __init__(self, rules: Destinations, tls: ssl.SSLContext, connect_timeout_s: float, resolve: Resolve | None = None) -> None:
+        self._rules: Final = rules
+        self._tls: Final = tls
+        self._connect_timeout_s: Final = connect_timeout_s
+        self._resolve: Final = resolve or _resolve
+        self._loop: Final = asyncio.get_running_loop()
+        self._idle: Final[dict[tuple[str, int, bool], deque[Connection]]] = {}
+        self._addresses: Final[dict[tuple[str, int], tuple[float, Sequence[str]]]] = {}
+        self._in_use: Final[set[Connection]] = set()
+        self._sweeper = self._loop.call_later(KEEP_ALIVE_S, self._sweep)
+
+    def close(self) -> None:
+        """Close them all."""
+        self._sweeper.cancel()
+        for connection in [*self._in_use, *(each for idle in self._idle.values() for each in idle)]:
+            connection.abort()
+        self._idle.clear()
+
+    async def post(self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf) -> Response:
+        """Send one POST with these header lines and wait for its answer.
+
+        Raises:
+            DeniedError: the rules deny all addresses of the host.
+            TimeoutError: no connection or no answer in time.
+            OSError: no connection, or no answer.
+        """
+        head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, fields, len(body))
+        deadline_s = self._loop.time() + timeout_s
+        key = (target.host, target.port, target.is_tls)
+        while True:
+            connection = self._take(key)
+            if connection is None:
+                connection = await self._connect(target, deadline_s)
+            self._in_use.add(connection)
+            try:
+                return await connection.exchange(head, body, deadline_s, limit_of)
+            except ConnectionClosedError:
+                # The other side may close a connection just when it is used again: that says nothing of the event.
+                if not connection.is_stale:
+                    raise
+            finally:
+                self._in_use.discard(connection)
+                if connection.usable:
+                    connection.idle_since = self._loop.time()
+                    self._idle.setdefault(key, deque()).append(connection)
+
+    def _take(self, key: tuple[str, int, bool]) -> Connection | None:
+        idle = self._idle.get(key)
+        while idle:
+            connection = idle.pop()
+            if connection.usable:
+                return connection
+        return None
+
+    async def _connect(self, target: Target, deadline_s: float) -> Connection:
+        wait_s = min(deadline_s - self._loop.time(), self._connect_timeout_s)
+        try:
+            async with asyncio.timeout(wait_s):
+                return await self._connect_to_any(target, self._loop.time() + wait_s)
+        except TimeoutError:
+            message = f"no connection within {wait_s * 1000:.0f} ms"
+            raise TimeoutError(message) from None
+
+    async def _connect_to_any(self, target: Target, deadline_s: float) -> Connection:
+        """To the first address that is there. Of several, one that does not answer at all must not take the others' time."""
+        failure = OSError(f"{target.host} has no address")
+        addresses = await self._allowed(target)
+        for count, address in enumerate(addresses):
+            share_s = (deadline_s - self._loop.time()) / (len(addresses) - count)
+            try:
+                async with asyncio.timeout(share_s):
+                    return await connect(address, target.port, self._tls if target.is_tls else None, target.host)
+            except OSError as error:
+                failure = error
+        raise failure
+
+    async def _allowed(self, target: Target) -> Sequence[str]:
+        """The addresses of a host that may be connected to."""
+        known = self._addresses.get((target.host, target.port))
+        if known is None or known[0] < self._loop.time():
+            known = (self._loop.time() + RESOLVED_S, await self._resolve(target.host, target.port))
+            self._addresses[target.host, target.port] = known
+        refusals = [self._rules.refusal(target.host, address) for address in known[1]]
+        allowed = [address for address, refusal in zip(known[1], refusals, strict=True) if refusal is None]
+        if refusals and not allowed:
             raise DeniedError(f"destination denied: {refusals[0]}")
         return allowed
 
-    async def close(self) -> None:
-        """Nothing is kept."""
-        await self._inner.close()
+    def _sweep(self) -> None:
+        """Close what was idle for long, and forget addresses that are old."""
+        now_s = self._loop.time()
+        for key, idle in list(self._idle.items()):
+            while idle and (not idle[0].usable or idle[0].idle_since < now_s - KEEP_ALIVE_S):
+                idle.popleft().abort()
+            if not idle:
+                del self._idle[key]
+        for place, (until_s, _) in list(self._addresses.items()):
+            if until_s < now_s:
+                del self._addresses[place]
+        self._sweeper = self._loop.call_later(KEEP_ALIVE_S / 4, self._sweep)
 
 
-class Connector(TCPConnector):
-    """A pool of connections that knows whether one is new: a request that dies on an old one may have met its end, and says nothing."""
-
-    def __init__(self, rules: Destinations, context: ssl.SSLContext, resolver: AbstractResolver | None = None) -> None:
-        def socket_for(address: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-            # Addresses in URLs come past the resolver.
-            family, kind, protocol, _, place = address
-            refusal = rules.refusal_of_address(str(place[0]))
-            if refusal is not None:
-                raise DeniedError(f"destination denied: {refusal}")
-            return socket.socket(family, kind, protocol)
-
-        super().__init__(
-            limit=0,  # each subscriber's window bounds its own; a common bound would let the slow hold up the others
-            ssl=context,
-            resolver=Resolver(rules, resolver),
-            keepalive_timeout=KEEP_ALIVE_S,
-            socket_factory=socket_for,
-        )
-
-    async def _create_connection(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> ResponseHandler:  # noqa: ASYNC109  the library's signature
-        """A new connection, when there is none to use again."""
-        reused.set(False)
-        return await super()._create_connection(req, traces, timeout)
-
-
-def denied(error: BaseException | None) -> DeniedError | None:
-    """The refusal behind an error of the HTTP client."""
-    while error is not None:
-        if isinstance(error, DeniedError):
-            return error
-        error = getattr(error, "os_error", None) or error.__cause__
-    return None
+async def _resolve(host: str, port: int) -> Sequence[str]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(place[0]) for *_, place in found))

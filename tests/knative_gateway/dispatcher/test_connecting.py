@@ -1,0 +1,113 @@
+"""Whom connections are made to, and how a URL becomes one."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+
+import pytest
+
+from knative_gateway.destinations import Destinations
+from knative_gateway.dispatcher.connecting import Connections, DeniedError, Target
+from knative_gateway.dispatcher.connection import Response
+from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+
+FIELDS = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /s\r\nce-type: t\r\n"
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SubscriberServer]:
+    async with SubscriberServer() as running:
+        yield running
+
+
+def made(*addresses: str, timeout_s: float = 2.0) -> Connections:
+    async def resolve(host: str, port: int) -> list[str]:
+        return list(addresses)
+
+    return Connections(Destinations.parse(), ssl.create_default_context(), timeout_s, resolve)
+
+
+async def post(connections: Connections, url: str) -> Response:
+    return await connections.post(Target.of(url), FIELDS, b"", timeout_s=5.0, limit_of=lambda _status, _headers: 10)
+
+
+@pytest.mark.parametrize(
+    ("url", "place", "line", "host"),
+    [
+        ("http://example.com", ("example.com", 80, False), "/", "example.com"),
+        ("https://example.com/a/b?c=d%20e", ("example.com", 443, True), "/a/b?c=d%20e", "example.com"),
+        ("http://example.com:8080/ä b", ("example.com", 8080, False), "/%C3%A4%20b", "example.com:8080"),
+        ("http://[::1]:81/x#fragment", ("::1", 81, False), "/x", "[::1]:81"),
+        ("http://bücher.example/", ("xn--bcher-kva.example", 80, False), "/", "xn--bcher-kva.example"),
+    ],
+)
+def test_a_url_is_taken_apart(url: str, place: tuple[str, int, bool], line: str, host: str) -> None:
+    target = Target.of(url)
+    assert (target.host, target.port, target.is_tls) == place
+    assert target.head.startswith(f"POST {line} HTTP/1.1\r\nHost: {host}\r\n".encode())
+
+
+def test_credentials_of_a_url_become_a_header() -> None:
+    assert b"Authorization: Basic dXNlcjpwYTpzcw==\r\n" in Target.of("http://user:pa%3Ass@example.com/").head
+
+
+def test_a_path_cannot_become_a_header() -> None:
+    assert b"\r\nX:" not in Target.of("http://example.com/a\r\nX: y").head
+
+
+@pytest.mark.parametrize("url", ["ftp://example.com/", "http:///x", "http://" + "a" * 70 + "ä.example/", "x"])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  the library's own words
+        Target.of(url)
+
+
+async def test_the_next_address_is_tried(server: SubscriberServer) -> None:
+    """Denied ones are left out, those where nobody is are passed over."""
+    port = Target.of(server.url()).port
+    connections = made("169.254.169.254", "127.0.0.2", "127.0.0.1")
+    assert (await post(connections, f"http://x.example:{port}/")).status == 202
+    connections.close()
+
+
+async def test_without_an_allowed_address_nothing_is_connected_to() -> None:
+    connections = made("169.254.169.254", "fe80::1")
+    with pytest.raises(DeniedError):
+        await post(connections, "http://x.example/")
+    connections.close()
+
+
+async def test_a_name_without_addresses_is_an_error() -> None:
+    connections = made()
+    with pytest.raises(OSError, match="no address"):
+        await post(connections, "http://x.example/")
+    connections.close()
+
+
+async def test_a_connection_takes_its_time_only() -> None:
+    async def never(host: str, port: int) -> list[str]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    connections = Connections(Destinations.parse(), ssl.create_default_context(), 0.02, never)
+    with pytest.raises(TimeoutError, match="no connection within 20 ms"):
+        await post(connections, "http://x.example/")
+    connections.close()
+
+
+async def test_idle_connections_are_closed_in_time(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knative_gateway.dispatcher.connecting.KEEP_ALIVE_S", 0.02)
+    connections = made("127.0.0.1")
+    await post(connections, f"http://x.example:{Target.of(server.url()).port}/")
+    assert connections._idle
+    async with asyncio.timeout(5):
+        while connections._idle:  # noqa: ASYNC110  nobody announces it
+            await asyncio.sleep(0.005)
+    connections.close()
+
+
+async def test_at_the_end_everything_is_closed(server: SubscriberServer) -> None:
+    connections = made("127.0.0.1")
+    await post(connections, f"http://x.example:{Target.of(server.url()).port}/")
+    [[connection]] = connections._idle.values()
+    connections.close()
+    assert not connection.usable

@@ -1,0 +1,220 @@
+"""Answers of every shape, and what is none."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from knative_gateway.dispatcher.connection import HEAD_BYTES_MAX, BadResponseError, Connection, ConnectionClosedError, Response, connect
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello"
+Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def peer(script: Script) -> AsyncIterator[Connection]:
+    """A connection to who does that after it has got a request."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await script(reader, writer)
+        finally:
+            writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        connection = await connect("127.0.0.1", server.sockets[0].getsockname()[1], None, "x")
+        yield connection
+        connection.abort()
+
+
+def answering(*pieces: bytes, then_close: bool = False) -> Script:
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.readuntil(b"\r\n\r\n"):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            if then_close:
+                return
+
+    return _until_gone(script)
+
+
+def _until_gone(script: Script) -> Script:
+    async def quietly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await script(reader, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+
+    return quietly
+
+
+async def ask(connection: Connection, limit: int = 1000, timeout_s: float = 5.0) -> Response:
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    return await connection.exchange(b"POST / HTTP/1.1\r\n\r\n", b"", deadline, lambda _status, _headers: limit)
+
+
+async def test_an_answer_comes_whole_and_the_connection_is_used_again() -> None:
+    async with peer(answering(OK)) as connection:
+        for _ in range(3):
+            response = await ask(connection)
+            assert response == (200, [(b"Content-Length", b"5"), (b"X", b"y")], b"hello")
+            assert connection.usable
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n", b"abcde"),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" + OK, b"hello"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
+    ],
+)
+async def test_answers_of_many_shapes_are_understood(answer: bytes, body: bytes) -> None:
+    for pieces in ([answer], [answer[at : at + 1] for at in range(len(answer))]):
+        async with peer(answering(*pieces)) as connection:
+            assert (await ask(connection)).body == body
+            assert connection.usable
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nab",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nab",
+        b"HTTP/1.1 200 OK\r\n\r\nab",
+    ],
+)
+async def test_an_answer_may_be_the_last(answer: bytes) -> None:
+    """A body without a length ends with its connection."""
+    async with peer(answering(answer, then_close=True)) as connection:
+        assert (await ask(connection)).body == b"ab"
+        assert not connection.usable
+
+
+async def test_a_protocol_is_not_switched() -> None:
+    async with peer(answering(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")) as connection:
+        assert (await ask(connection)).status == 101
+        assert not connection.usable
+
+
+async def test_more_than_is_of_interest_is_not_waited_for() -> None:
+    endless = b"HTTP/1.1 500 Oops\r\nTransfer-Encoding: chunked\r\n\r\n" + b"a\r\n0123456789\r\n" * 3
+    async with peer(answering(endless)) as connection:
+        assert (await ask(connection, limit=15)).body == b"012345678901234"
+        assert not connection.usable
+
+
+async def test_endless_headers_come_to_an_end() -> None:
+    async with peer(answering(b"HTTP/1.1 200 OK\r\nX: ", *[b"y" * 65_536] * (HEAD_BYTES_MAX // 65_536 + 1))) as connection:
+        with pytest.raises(BadResponseError, match="headers"):
+            await ask(connection)
+        assert not connection.usable
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"\x16\x03\x01\x00\x00"]
+)
+async def test_what_is_no_answer_is_an_error(answer: bytes) -> None:
+    async with peer(answering(answer)) as connection:
+        with pytest.raises(BadResponseError):
+            await ask(connection)
+        assert not connection.usable
+
+
+@pytest.mark.parametrize("begun", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhel"])
+async def test_half_an_answer_is_none(begun: bytes) -> None:
+    async with peer(answering(begun, then_close=True)) as connection:
+        with pytest.raises(ConnectionClosedError):
+            await ask(connection)
+        assert not connection.is_stale
+
+
+async def test_a_connection_that_closed_without_a_word_after_others_is_stale() -> None:
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await reader.readuntil(b"\r\n\r\n")
+
+    async with peer(once) as connection:
+        await ask(connection)
+        with pytest.raises(ConnectionClosedError):
+            await ask(connection)
+        assert connection.is_stale
+
+
+async def test_a_second_answer_ends_the_connection() -> None:
+    """It would be taken for the answer to the next request."""
+    async with peer(answering(OK + OK)) as connection:
+        assert (await ask(connection)).status == 200
+        assert not connection.usable
+
+
+async def test_words_that_nobody_asked_for_end_the_connection() -> None:
+    async def talkative(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+        writer.write(OK)
+        await reader.read()
+
+    async with peer(_until_gone(talkative)) as connection:
+        await ask(connection)
+        async with asyncio.timeout(5):
+            while connection.usable:  # noqa: ASYNC110  nobody announces it
+                await asyncio.sleep(0.001)
+
+
+async def test_time_is_limited() -> None:
+    async with peer(answering(b"HTTP/1.1 200 OK\r\n")) as connection:
+        with pytest.raises(TimeoutError):
+            await ask(connection, timeout_s=0.02)
+        assert not connection.usable
+
+
+async def test_who_stops_waiting_leaves_no_connection_behind() -> None:
+    """Its answer would be taken for another's."""
+    async with peer(answering(b"HTTP/1.1 200 OK\r\n")) as connection:
+        waiting = asyncio.create_task(ask(connection))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not connection.usable
+
+
+class Recorder(asyncio.Transport):
+    """Where requests go that nobody answers."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=30), st.sampled_from([OK, OK[:20], OK[20:], b"0\r\n\r\n", b"HTTP/1.1 1"])), max_size=6))
+def test_whatever_comes_is_an_answer_or_an_error(pieces: list[bytes]) -> None:
+    async def exchange() -> None:
+        connection = Connection()
+        connection.connection_made(Recorder())
+        waiting = asyncio.create_task(ask(connection))
+        await asyncio.sleep(0)
+        for piece in pieces:
+            connection.data_received(piece)
+        connection.connection_lost(None)
+        with suppress(BadResponseError, ConnectionClosedError):
+            assert 100 <= (await waiting).status <= 999
+        assert not connection.usable
+
+    asyncio.run(exchange())
