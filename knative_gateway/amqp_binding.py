@@ -48,6 +48,7 @@ _CONTENT_TYPE: Final = "datacontenttype"
 _CONTENT_TYPE_FIELD: Final = 6
 _REMEMBERED_MAX: Final = 2048
 _REMEMBERED_LENGTH_MAX: Final = 256
+_PROPERTIES_REMEMBERED_MAX: Final = 128
 _SHORT_MAX: Final = 255
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
@@ -60,6 +61,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _names: dict[str, bytes] = {}
 _content_types: dict[str, bytes] = {}
 _read_names: dict[bytes, str] = {}
+_read_content_types: dict[bytes, str] = {}
 
 
 def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> bytes:
@@ -236,7 +238,17 @@ def _text(text: bytes) -> str:
 
 
 def _content_type(message: bytes, section: Section) -> str | None:
-    """The content-type of the properties, symbol or string."""
+    """The content-type of the properties, symbol or string. Those with nothing else are few, and remembered."""
+    text = message[section.start : section.end]
+    known = _read_content_types.get(text)
+    if known is None:
+        known = _decoded_content_type(message, section)
+        if known is not None and len(text) <= _PROPERTIES_REMEMBERED_MAX:
+            _remember(_read_content_types, text, known)
+    return known
+
+
+def _decoded_content_type(message: bytes, section: Section) -> str | None:
     value, _ = decode_value(message, section.start)
     assert isinstance(value, Described)
     fields = value.value
