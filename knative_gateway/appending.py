@@ -6,18 +6,24 @@ pushes back fails its own appends and no others.
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from amqp_streams.client import Client, Producer, RejectedError
 from amqp_streams.client.outbox import LoneEntry
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.errors import OverloadedError, TooLargeError, UnavailableError
+from knative_gateway.errors import GatewayError, OverloadedError, TooLargeError, UnavailableError
 
 _SWEEP_S: Final = 0.25
+_LOOK_S: Final = 0.01
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
+
+
+Told = Callable[[GatewayError | None], None]
+"""Who is told what became of an append: None when it is durable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,16 @@ class Appender:
             lane = self._lane(log, lane)
         return lane.append(message)
 
+    def post(self, log: str, message: bytes, told: Told) -> None:
+        """The same without waiting: `told` is called once, later, with None when it is durable, else with why it is not known to be.
+
+        Raises: what `append` raises, where that is known at once; `told` is not called then.
+        """
+        lane = self._lanes.get(log)
+        if lane is None or lane.failure is not None:
+            lane = self._lane(log, lane)
+        lane.post(message, told)
+
     def forget(self, log: str) -> None:
         """The log is used no more."""
         lane = self._lanes.pop(log, None)
@@ -59,9 +75,11 @@ class Appender:
 
     async def close(self, drain_s: float) -> None:
         """Wait for outcomes, at most so long, and end."""
-        waiting = [entry.future for lane in self._lanes.values() for entry in lane.entries if not entry.future.done()]
-        if waiting:
-            await asyncio.wait(waiting, timeout=drain_s)
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + drain_s
+        # An event object would have to be looked after for every append, for this one end.
+        while any(lane.waiting for lane in self._lanes.values()) and loop.time() < latest:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
         for log in list(self._lanes):
             self.forget(log)
 
@@ -77,11 +95,11 @@ class Appender:
 
 
 class _Entry(LoneEntry):
-    """One append: its future gets the outcome."""
+    """One append, and who is told what becomes of it."""
 
-    __slots__ = ("deadline", "future", "lane")
+    __slots__ = ("deadline", "lane", "told")
 
-    def __init__(self, message: bytes, lane: "_Lane", future: "asyncio.Future[None]", deadline: float) -> None:
+    def __init__(self, message: bytes, lane: "_Lane", told: Told, deadline: float) -> None:
         # What the classes above do, without their calls: this is made for every event.
         self.event = None
         self.message = message
@@ -90,23 +108,29 @@ class _Entry(LoneEntry):
         self.outcome = None
         self.cancelled = False
         self.lane: Final = lane
-        self.future: Final = future
+        self.told: Told | None = told
         self.deadline: Final = deadline
         self.on_outcome = self.landed
 
     def landed(self) -> None:
         """The producer knows what became of it."""
         self.on_outcome = None
-        outcome, future = self.outcome, self.future
+        outcome = self.outcome
+        error = outcome if isinstance(outcome, AmqpStreamsError) else None
         # Giving up one that waits is no failure of the log.
-        self.lane.landed(len(self.message), outcome if isinstance(outcome, AmqpStreamsError) and not self.cancelled else None)
-        if future.done():
-            return
-        if outcome is True:
-            future.set_result(None)
-        else:
-            assert isinstance(outcome, AmqpStreamsError)
-            future.set_exception(_explained(outcome))
+        self.lane.landed(len(self.message), None if self.cancelled else error)
+        self.end(None if error is None else _explained(error))
+
+    def give_up(self, error: GatewayError) -> None:
+        """Not to be waited for any longer; if it was not sent yet, it is not."""
+        self.cancelled = True
+        self.end(error)
+
+    def end(self, error: GatewayError | None) -> None:
+        """Tell, unless that was done."""
+        told, self.told = self.told, None
+        if told is not None:
+            told(error)
 
 
 class _Lane:
@@ -126,15 +150,30 @@ class _Lane:
         self._events = 0
         self._bytes = 0
 
+    @property
+    def waiting(self) -> bool:
+        """Something has no outcome yet."""
+        return self._events > 0
+
     async def append(self, message: bytes) -> None:
         """Post it and wait for its outcome."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        entry = self.post(message, partial(_settle, future))
+        try:
+            await future
+        except asyncio.CancelledError:
+            entry.cancelled = True
+            raise
+
+    def post(self, message: bytes, told: Told) -> _Entry:
+        """Send it with all that comes in this turn of the loop."""
         limits = self._limits
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
             raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
         entries = self.entries
-        while entries and entries[0].outcome is not None:
+        while entries and entries[0].told is None:
             entries.popleft()
-        entry = _Entry(message, self, self._loop.create_future(), self._loop.time() + limits.wait_s)
+        entry = _Entry(message, self, told, self._loop.time() + limits.wait_s)
         self._events += 1
         self._bytes += len(message)
         entries.append(entry)
@@ -143,11 +182,7 @@ class _Lane:
         self._posted.append(entry)
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
-        try:
-            await entry.future
-        except asyncio.CancelledError:
-            entry.cancelled = True
-            raise
+        return entry
 
     def _post(self) -> None:
         """Give the producer all that came in this turn of the loop."""
@@ -168,9 +203,7 @@ class _Lane:
         if self._sweeper is not None:
             self._sweeper.cancel()
         for entry in self.entries:
-            entry.cancelled = True
-            if not entry.future.done():
-                entry.future.set_exception(error)
+            entry.give_up(error)
         closing = self._loop.create_task(_close(self._producer))
         _closing.add(closing)
         closing.add_done_callback(_closing.discard)
@@ -178,11 +211,10 @@ class _Lane:
     def _sweep(self) -> None:
         """Give up what waited too long; those that came first are in front."""
         entries, now = self.entries, self._loop.time()
-        while entries and (entries[0].outcome is not None or entries[0].future.done() or entries[0].deadline <= now):
+        while entries and (entries[0].told is None or entries[0].deadline <= now):
             entry = entries.popleft()
-            if not entry.future.done():
-                entry.cancelled = True
-                entry.future.set_exception(self._pushed_back(f"{self.log} did not take it within {self._limits.wait_s:g} s"))
+            if entry.told is not None:
+                entry.give_up(self._pushed_back(f"{self.log} did not take it within {self._limits.wait_s:g} s"))
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
 
     def _pushed_back(self, words: str) -> OverloadedError | UnavailableError:
@@ -199,6 +231,15 @@ class _Lane:
         except AmqpStreamsError as error:
             if self.failure is None:
                 self._failed(error)
+
+
+def _settle(future: "asyncio.Future[None]", error: GatewayError | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(error)
 
 
 _closing: Final[set["asyncio.Task[None]"]] = set()

@@ -26,7 +26,7 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.raw import bare, place_of
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.appending import Appender, AppendLimits
+from knative_gateway.appending import Appender, AppendLimits, Told
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Stored
 
@@ -137,6 +137,13 @@ class AmqpEventLog:
             TooLargeError: it is larger than what the node takes.
         """
         return self._appender.append(log, message)
+
+    def post(self, log: str, message: bytes, told: Told) -> None:
+        """The same without waiting: `told` is called once, later, with None when it is durable, else with why it is not known to be.
+
+        Raises: what `append` raises, where that is known at once; `told` is not called then.
+        """
+        self._appender.post(log, message, told)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""

@@ -20,6 +20,7 @@ from knative_gateway.errors import ConfigError
 
 BACKLOG: Final = 2048
 _TICK_S: Final = 1.0
+_LOOK_S: Final = 0.01
 _GRACE_S: Final = 5.0
 """A request that the application waits for has its own time; only then its connection is closed."""
 
@@ -55,7 +56,7 @@ class Protocol(HttpToolsProtocol):
 class HttpServer:
     """Listens; made by `serve_http`."""
 
-    def __init__(self, app: App, *, limits: Limits, tls: TlsSettings | None) -> None:
+    def __init__(self, app: App, *, limits: Limits, tls: TlsSettings | None, protocol: type[Protocol] = Protocol) -> None:
         self.addresses: Final[list[str]] = []
         self._limits: Final = limits
         self._tls: Final = tls
@@ -63,7 +64,7 @@ class HttpServer:
         self._state: Final = ServerState()
         self._servers: Final[list[asyncio.Server]] = []
         self._ticking: asyncio.Task[None] | None = None
-        self._protocol: Final = type("Connection", (Protocol,), {"connections_max": limits.connections})
+        self._protocol: Final = type("Connection", (protocol,), {"connections_max": limits.connections})
         self._config: Final = uvicorn.Config(
             app,
             http=self._protocol,
@@ -105,8 +106,13 @@ class HttpServer:
         connections = self._connections()
         for connection in connections:
             connection.shutdown()
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + drain_s
         if self._state.tasks:
             await asyncio.wait(self._state.tasks, timeout=drain_s)
+        # Not every request has a task: a connection whose last answer is out closes itself.
+        while self._state.connections and loop.time() < latest:  # noqa: ASYNC110  (the transports tell their protocols; nothing tells us)
+            await asyncio.sleep(_LOOK_S)
         for connection in self._connections():
             connection.transport.abort()
         if self._ticking is not None:
@@ -138,13 +144,15 @@ class HttpServer:
                 connection.transport.abort()
 
 
-async def serve_http(app: App, listeners: Sequence[Listener], *, limits: Limits, tls: TlsSettings | None = None) -> HttpServer:
-    """Listen on all of them.
+async def serve_http(
+    app: App, listeners: Sequence[Listener], *, limits: Limits, tls: TlsSettings | None = None, protocol: type[Protocol] = Protocol
+) -> HttpServer:
+    """Listen on all of them. `protocol`: of a connection.
 
     Raises:
         ConfigError: an address cannot be bound, or the certificate cannot be read.
     """
-    server = HttpServer(app, limits=limits, tls=tls)
+    server = HttpServer(app, limits=limits, tls=tls, protocol=protocol)
     try:
         for listener in listeners:
             await server.open(listener)

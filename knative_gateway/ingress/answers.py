@@ -4,6 +4,7 @@ Law: 202 means stored, and nothing else does. Every answer says with `Allow` wha
 """
 
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from knative_gateway.errors import (
@@ -34,6 +35,8 @@ _STATUS: Final[Mapping[type[GatewayError], int]] = {
 }
 UNAVAILABLE_RETRY_S: Final = 1
 """When to try again a log that is away; it is tried by us all the time."""
+
+STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class Answer(NamedTuple):

@@ -53,10 +53,11 @@ class Ingress:
     def __init__(self, event_log: EventLog, *, limits: IngressLimits | None = None, authorizer: Authorizer | None = None) -> None:
         self.figures: Final = Figures()
         self._log: Final = event_log
-        self._limits: Final = limits or IngressLimits()
+        self.limits: Final = limits or IngressLimits()
         self._authorizer: Final = authorizer
         self._arrivals: Final = Arrivals()
         self._routes = Routes(0, {})
+        self.direct: Mapping[bytes, Route] = {}
         self._windows: dict[str, Window] = {}
         self._storing: Final[dict[tuple[str, Identity], asyncio.Future[None]]] = {}
 
@@ -70,6 +71,18 @@ class Ingress:
                 self._windows[route.uid] = window if window is not None and same else Window(route.duplicates_ms)
         self.figures.use(routes)
         self._routes = routes
+        # Routes of which one event can be stored with nothing else to be asked first.
+        plain = () if self._authorizer is not None else routes.by_path.items()
+        self.direct = {path.encode(): route for path, route in plain if route.duplicates_ms is None}
+
+    def serves(self, route: Route) -> bool:
+        """This Broker or Channel is there still, as it was or with other subscribers."""
+        now = self._routes.by_path.get(route.path)
+        return now is route or (now is not None and now.uid == route.uid)
+
+    def arrival(self) -> str:
+        """Now, as Brokers write it."""
+        return self._arrivals.text(time.time_ns())
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One request."""
@@ -105,8 +118,8 @@ class Ingress:
                 await self._authorizer.may_send(request.authorization, route)
             body = await self._body(request, receive)
             size = len(body)
-            events = events_from_http(headers, body, count_max=self._limits.batch_events)
-            arrival = self._arrivals.text(time.time_ns()) if route.kind == BROKER else None
+            events = events_from_http(headers, body, count_max=self.limits.batch_events)
+            arrival = self.arrival() if route.kind == BROKER else None
             if len(events) == 1 and route.duplicates_ms is None:
                 await self._log.append(route.log, encode(received(events[0], arrival, request.trace), request.passed_on))
             else:
@@ -128,7 +141,7 @@ class Ingress:
 
     async def _body(self, request: Request, receive: Receive) -> bytes:
         """The body, whole. Raises TooLargeError before more than the limit is held, TimeoutError."""
-        limit = self._limits.body_bytes
+        limit = self.limits.body_bytes
         if request.length is not None and request.length > limit:
             raise _too_large(limit)
         # Mostly this is all of it, and here already. Who sends nothing after the headers is the listener's affair.
@@ -136,7 +149,7 @@ class Ingress:
         body: bytes = message.get("body", b"")
         if message.get("more_body", False):
             pieces, size = [body], len(body)
-            async with asyncio.timeout(self._limits.body_s):
+            async with asyncio.timeout(self.limits.body_s):
                 while message.get("more_body", False):
                     message = await _next(receive)
                     pieces.append(message.get("body", b""))

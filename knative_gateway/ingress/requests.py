@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
+from knative_gateway.cloudevents.media import BATCH
 from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES
 from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
 
 _NAMES_MAX: Final = 2048
+_BATCH: Final = BATCH.encode()
 _VALUE_MAX: Final = 1024
 """Bytes of a header that is kept with the event; a longer one is not."""
 
@@ -22,12 +24,14 @@ class _Kind(IntEnum):
     ENCODING = 3
     TRACE = 4
     PASSED_ON = 5
+    TYPE = 6
 
 
 _FIXED: Final = {
     b"authorization": _Kind.AUTHORIZATION,
     b"content-length": _Kind.LENGTH,
     b"content-encoding": _Kind.ENCODING,
+    b"content-type": _Kind.TYPE,
     b"traceparent": _Kind.TRACE,
     b"tracestate": _Kind.TRACE,
 }
@@ -35,9 +39,12 @@ _kinds: dict[bytes, _Kind] = {}
 
 
 class Request:
-    """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to its subscribers."""
+    """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to its subscribers.
 
-    __slots__ = ("authorization", "length", "passed_on", "trace")
+    `batch`: it brings one, or none at all.
+    """
+
+    __slots__ = ("authorization", "batch", "length", "passed_on", "trace")
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Names are in lower case, as ASGI has them.
@@ -47,6 +54,7 @@ class Request:
             InvalidEventError: Content-Length is no number.
         """
         self.authorization: str | None = None
+        self.batch = False
         self.length: int | None = None
         self.trace: dict[str, str] | None = None
         self.passed_on: dict[str, str] | None = None
@@ -62,6 +70,8 @@ class Request:
             if not value.isdigit():
                 raise InvalidEventError("Content-Length is no number")
             self.length = int(value)
+        elif kind is _Kind.TYPE:
+            self.batch = value[: len(_BATCH)].lower() == _BATCH
         elif kind is _Kind.ENCODING:
             if value.lower() != b"identity":
                 raise UnsupportedMediaError("Content-Encoding: events are taken as they are, not compressed")

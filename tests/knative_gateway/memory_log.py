@@ -1,7 +1,7 @@
 """Logs in memory: the twin of the engine's, under the same tests."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import chain
 
 from amqp_streams.wire.sections import group_key
@@ -19,6 +19,7 @@ class MemoryEventLog:
         self.gate.set()
         self._grown = asyncio.Condition()
         self._turn = 0
+        self._posting: set[asyncio.Task[None]] = set()
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
         return len(self.logs.setdefault(log, [[] for _ in range(partitions)]))
@@ -40,6 +41,19 @@ class MemoryEventLog:
         partitions[index].append(Stored(index, f"{len(partitions[index]):016d}", self._turn, message))
         async with self._grown:
             self._grown.notify_all()
+
+    def post(self, log: str, message: bytes, told: Callable[[GatewayError | None], None]) -> None:
+        async def store() -> None:
+            try:
+                await self.append(log, message)
+            except GatewayError as error:
+                told(error)
+            else:
+                told(None)
+
+        task = asyncio.get_running_loop().create_task(store())
+        self._posting.add(task)
+        task.add_done_callback(self._posting.discard)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
         if log not in self.logs:
