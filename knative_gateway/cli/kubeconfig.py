@@ -40,6 +40,8 @@ def command(server: str, token: str | None, ca: Path | None, namespace: str, out
       knative-gateway kubeconfig --output gateway.kubeconfig
       kubectl --kubeconfig gateway.kubeconfig get triggers --all-namespaces
     """
+    if token and server.startswith("http://"):
+        click.echo("knative-gateway: kubectl sends the token over https only", err=True)
     try:
         written = kubeconfig(server, namespace=namespace, token=token, authority=ca.read_bytes() if ca else None)
         if output is None:

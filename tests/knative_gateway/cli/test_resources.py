@@ -140,6 +140,7 @@ def test_a_kubeconfig_names_the_gateway(run: Run, tmp_path: Path) -> None:
     assert written == read_yaml(kubeconfig("https://gateway:8443", namespace="y", token="secret").encode())[0]
     assert written["users"][0]["user"] == {"token": "secret"}  # type: ignore[index]  # a mapping
     (tmp_path / "ca.pem").write_text("certificate")
+    assert "over https only" in run("kubeconfig", server="http://gateway", token="secret").stderr
     path = tmp_path / "config"
     run("kubeconfig", "--ca", str(tmp_path / "ca.pem"), "--output", str(path))
     assert (path.stat().st_mode & 0o777, "Y2VydGlmaWNhdGU=" in path.read_text()) == (0o600, True)
