@@ -70,7 +70,7 @@ class Actions:
             "kind": "Deliveries",
             "apiVersion": GROUP_VERSION,
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
-            "positions": [{"partition": partition, "offset": offset} for partition, offset in sorted(positions.items())],
+            "positions": [{"partition": partition, "offset": offset} for partition, offset in sorted(positions.items()) if partition >= 0],
             "failures": [asdict(failure) for failure in failures],
         }
 

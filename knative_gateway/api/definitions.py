@@ -8,7 +8,7 @@ import structlog
 
 from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import ResourceStore
-from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, OURS, Registry, definition
+from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, OURS, definition
 from knative_gateway.resources.objects import Object, name_of, put
 
 DEFINITION: Final = "CustomResourceDefinition"
@@ -24,6 +24,7 @@ class Definitions:
         """`started`: a timestamp, the age of what is built in."""
         self._store: Final = store
         self.registry = BUILT_IN
+        self._version = 0
         built_in = (put(definition(kind, started), ("metadata", "resourceVersion"), "1") for kind in OURS)
         self.built_in: Final[dict[str, Object]] = {name_of(each): each for each in built_in}
         self._task: asyncio.Task[None] | None = None
@@ -43,7 +44,8 @@ class Definitions:
     async def refresh(self) -> int:
         """Read the definitions; the version they are of."""
         version, stored = await self._store.list(EXTENSIONS, DEFINITION)
-        self.registry = BUILT_IN.with_definitions(stored)
+        if version >= self._version:  # of two that run at once the later one may come first
+            self._version, self.registry = version, BUILT_IN.with_definitions(stored)
         return version
 
     async def _follow(self, version: int) -> None:
@@ -59,8 +61,3 @@ class Definitions:
             with suppress(UnavailableError):
                 version = version or await self.refresh()
             await asyncio.sleep(_AGAIN_S)
-
-
-def taken(registry: Registry, group: str, plural: str) -> bool:
-    """Whether a kind of ours has this name."""
-    return any((kind.group, kind.plural) == (group, plural) for kind in registry.kinds)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -113,8 +114,9 @@ class Handlers:
         stream = events(watch, self._objects, self._store, self.closing, self._now_ms)
 
         async def lines() -> AsyncIterator[bytes]:
-            async for event in stream:
-                yield _json(event) + b"\n"
+            async with aclosing(stream) as told:
+                async for event in told:
+                    yield _json(event) + b"\n"
 
         return StreamingResponse(lines(), media_type="application/json", headers={"cache-control": "no-cache, private"})
 

@@ -132,15 +132,13 @@ class Objects:
             admission.check_preconditions(request, old, options)
             if dry_run:
                 return old
-            if kind.group == CORE and kind.kind == "Namespace":
-                await self._empty(request.name)
+            await self._delete_with(kind, old)
             try:
                 gone = await self._store.write(_key(request), None, expected_version=version_of(old))
             except ConflictError:
                 continue
-            if kind.group == EXTENSIONS and kind.kind == DEFINITION:
-                await self._definitions.refresh()
-                await self._delete_all(text(old, "spec", "group"), text(old, "spec", "names", "kind"), None)
+            # Again: something may have come while it was still there. And not only now: a crash here would leave all of it.
+            await self._delete_with(kind, old)
             assert gone is not None, "deleted at a version that it had"
             return in_version(kind, gone)
         raise outdated(kind.group, kind.plural, request.name)
@@ -196,10 +194,15 @@ class Objects:
         except ConflictError:
             return
 
-    async def _empty(self, namespace: str) -> None:
-        for kind in self._definitions.registry.stored():
-            if kind.namespaced:
-                await self._delete_all(kind.group, kind.kind, namespace)
+    async def _delete_with(self, kind: Kind, object_: Object) -> None:
+        """Delete what goes with a namespace or a definition."""
+        if kind.group == CORE and kind.kind == "Namespace":
+            for each in self._definitions.registry.stored():
+                if each.namespaced:
+                    await self._delete_all(each.group, each.kind, name_of(object_))
+        elif kind.group == EXTENSIONS and kind.kind == DEFINITION:
+            await self._definitions.refresh()
+            await self._delete_all(text(object_, "spec", "group"), text(object_, "spec", "names", "kind"), None)
 
     async def _delete_all(self, group: str, kind: str, namespace: str | None) -> None:
         _, found = await self._store.list(group, kind, namespace)

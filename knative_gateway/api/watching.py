@@ -6,7 +6,8 @@ to is DELETED, as if there were no others. A version that is too old ends the wa
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ def watch_of(kind: Kind, namespace: str, name: str, query: Mapping[str, str], fo
 
 async def events(
     watch: Watch, objects: Objects, store: ResourceStore, closing: asyncio.Event, now_ms: Callable[[], int]
-) -> AsyncIterator[Event]:
+) -> AsyncGenerator[Event, None]:
     """What a watch sends until its time is over or `closing` is set."""
     position = watch.after
     try:
@@ -80,20 +81,21 @@ async def events(
                     yield _event("ADDED", watch, each, now_ms())
             if watch.initial_end:
                 yield _bookmark(watch, position, INITIAL_END)
-        async for change in _changes(watch, store, closing, position):
-            if isinstance(change, int):
-                yield _bookmark(watch, change, {})
-                continue
-            type_ = _type(watch, change)
-            if type_ is not None:
-                yield _event(type_, watch, in_version(watch.kind, change.object), now_ms())
+        async with aclosing(_changes(watch, store, closing, position)) as changes:
+            async for change in changes:
+                if isinstance(change, int):
+                    yield _bookmark(watch, change, {})
+                    continue
+                type_ = _type(watch, change)
+                if type_ is not None:
+                    yield _event(type_, watch, in_version(watch.kind, change.object), now_ms())
     except GoneError as error:
         yield {"type": "ERROR", "object": gone(str(error)).status()}
     except GatewayError as error:
         yield {"type": "ERROR", "object": StatusError(500, "InternalError", str(error)).status()}
 
 
-async def _changes(watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int) -> AsyncIterator[Change | int]:
+async def _changes(watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int) -> AsyncGenerator[Change | int, None]:
     """Changes of this kind; numbers: all changes up to this version have been told."""
     # All kinds are looked at: so it is known up to where nothing is missing, however rare changes of this one are.
     changes = store.watch("", "", after)
@@ -126,6 +128,8 @@ async def _changes(watch: Watch, store: ResourceStore, closing: asyncio.Event, a
         if coming is not None:
             coming.cancel()
             await asyncio.wait({coming})
+        if isinstance(changes, AsyncGenerator):
+            await changes.aclose()
 
 
 def _is_meant(watch: Watch, object_: Object) -> bool:

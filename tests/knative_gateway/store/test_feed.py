@@ -115,7 +115,7 @@ async def test_a_replica_sees_a_conflict_with_another(postgresql_url: str) -> No
         assert sorted(type(each).__name__ for each in results) == ["ConflictError", "dict"]
 
 
-async def test_notices_come_again_after_the_connection_was_lost(postgresql_url: str, socket_dir: Path) -> None:
+async def test_everything_goes_on_after_all_connections_were_lost(postgresql_url: str, socket_dir: Path) -> None:
     import asyncpg  # noqa: PLC0415  # only here
 
     async with open_store(postgresql_url, poll_s=600) as one, open_store(postgresql_url, poll_s=600) as other:
@@ -123,7 +123,8 @@ async def test_notices_come_again_after_the_connection_was_lost(postgresql_url: 
         await one.resources.write(key("a"), {}, expected_version=0)
         assert [change.version for change in await take(watch, 1)] == [2]
         admin = await asyncpg.connect(host=str(socket_dir), user="tester", database="postgres")
-        await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'")
+        await admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         await admin.close()
         await one.resources.write(key("b"), {}, expected_version=0)
         assert [change.version for change in await take(watch, 1)] == [3]
+        assert (await other.resources.list(GROUP, "Trigger"))[0] == 3

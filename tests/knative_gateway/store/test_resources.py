@@ -88,3 +88,27 @@ async def test_of_writers_that_saw_the_same_one_wins(store: Store) -> None:
     )
     assert sum(isinstance(each, ConflictError) for each in results) == 7
     assert sum(isinstance(each, dict) for each in results) == 1
+
+
+async def test_a_writer_that_is_called_off_leaves_nothing_half_done(store: Store) -> None:
+    """Wherever it was: the store goes on, and each write is there whole or not at all, in the feed as in the objects."""
+    done: list[str] = []
+
+    async def write(name: str) -> None:
+        await store.resources.write(key(name), made(name), expected_version=0)
+        done.append(name)
+
+    for number in range(40):
+        writing = asyncio.create_task(write(f"t{number:02}"))
+        for _ in range(number):
+            await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.wait({writing})
+    await write("zlast")
+    newest, objects = await store.resources.list(*TRIGGERS)
+    names = [str(each["metadata"]["name"]) for each in objects]  # type: ignore[index]  # every object has metadata
+    assert set(done) <= set(names)
+    changes = store.resources.watch(*TRIGGERS, 1)
+    told = [await anext(changes) for _ in names]
+    assert [change.key.name for change in told] == names
+    assert [change.version for change in told] == list(range(2, newest + 1))
