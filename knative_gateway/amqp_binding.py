@@ -72,7 +72,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
         if name == _CONTENT_TYPE:
             content_type = value
             continue
-        pieces.append(_names.get(name) or _name(name))
+        pieces.append(_names.get(name) or attribute_key(name))
         if type(value) is str:
             text = value.encode()
             size = len(text)
@@ -82,27 +82,21 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
             pieces.append(_BYTES[value] if 0 <= value <= _BYTE_MAX else b"\x81" + value.to_bytes(8, signed=True))
         else:
             pieces.append(encode_value(value))
-    count = 2 * (len(event.attributes) - (content_type is not None))
     if passed_on:
-        count += 2 * len(passed_on)
         for name, header in passed_on.items():
             pieces += (encode_value(HEADER_PREFIX + name), encode_value(header))
-    inside = b"".join(pieces)
-    size = len(inside)
-    front = b"" if content_type is None else _properties(text_of(content_type))
+    count = len(event.attributes) - (content_type is not None) + (0 if passed_on is None else len(passed_on))
+    front = b"" if content_type is None else content_type_section(text_of(content_type))
     key = event.attributes.get(KEY_ATTRIBUTE)
     if key is not None:
         front = key_section(text_of(key)) + front
-    if size < _SHORT_MAX and count <= _SHORT_MAX:
-        front += b"\x00\x53\x74\xc1" + bytes((size + 1, count))
-    else:
-        front += b"\x00\x53\x74\xd1" + (size + 4).to_bytes(4) + count.to_bytes(4)
+    front += properties_section(b"".join(pieces), count)
     data = event.data
     if data is None:
-        return front + inside + _NO_BODY
+        return front + _NO_BODY
     size = len(data)
     head = b"\x00\x53\x75\xa0" + bytes((size,)) if size <= _SHORT_MAX else b"\x00\x53\x75\xb0" + size.to_bytes(4)
-    return b"".join((front, inside, head, data))
+    return front + head + data
 
 
 def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
@@ -294,13 +288,22 @@ def _read_name(key: bytes) -> str:
     return name
 
 
-def _name(name: str) -> bytes:
+def attribute_key(name: str) -> bytes:
+    """The key of an attribute among the application properties."""
     encoded = encode_value(PREFIX + name)
     _remember(_names, name, encoded)
     return encoded
 
 
-def _properties(content_type: str) -> bytes:
+def properties_section(inside: bytes, count: int) -> bytes:
+    """The application properties: `inside` are the keys and values, `count` pairs of them."""
+    size, items = len(inside), 2 * count
+    if size < _SHORT_MAX and items <= _SHORT_MAX:
+        return b"\x00\x53\x74\xc1" + bytes((size + 1, items)) + inside
+    return b"\x00\x53\x74\xd1" + (size + 4).to_bytes(4) + items.to_bytes(4) + inside
+
+
+def content_type_section(content_type: str) -> bytes:
     """The properties section with nothing but a content-type."""
     section = _content_types.get(content_type)
     if section is None:

@@ -17,6 +17,7 @@ INTEGER_MIN: Final = -(1 << 31)
 INTEGER_MAX: Final = (1 << 31) - 1
 
 _NAME: Final = re.compile(r"[a-z0-9]+")
+_REQUIRED: Final = ("id", "source", "type")
 _RESERVED: Final = frozenset({"data"})
 # CloudEvents 2.3, String: control characters, surrogates, and what Unicode calls noncharacters.
 _FORBIDDEN: Final = re.compile(
@@ -49,7 +50,7 @@ def check(attributes: Mapping[str, Value]) -> None:
     version = attributes.get("specversion")
     if version not in SPEC_VERSIONS:
         raise InvalidEventError("specversion is missing" if version is None else f"specversion {shown(version)}: there are 1.0 and 0.3")
-    for name in ("id", "source", "type"):
+    for name in _REQUIRED:
         required = attributes.get(name)
         if not required:
             raise InvalidEventError(f"{name} is empty" if name in attributes else f"{name} is missing")
@@ -68,6 +69,17 @@ def check(attributes: Mapping[str, Value]) -> None:
             if type(value) is not str:
                 raise _no_string(name, value)
             rule(name, value)
+
+
+def check_value(name: str, text: str) -> None:
+    """Look at one attribute that is a string of printable ASCII. Raises InvalidEventError."""
+    if name == "specversion":
+        if text not in SPEC_VERSIONS:
+            raise InvalidEventError(f"specversion {shown(text)}: there are 1.0 and 0.3")
+    elif not text and name in _REQUIRED:
+        raise InvalidEventError(f"{name} is empty")
+    elif (rule := _RULES.get(name)) is not None:
+        rule(name, text)
 
 
 def check_name(name: str) -> str:

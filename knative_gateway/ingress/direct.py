@@ -19,6 +19,7 @@ from knative_gateway.ingress.app import BROKER, Ingress
 from knative_gateway.ingress.figures import RouteFigures
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ingress.requests import Request
+from knative_gateway.ingress.transcoding import Head, head
 from knative_gateway.listening import Protocol as HttpProtocol
 from knative_gateway.ports import Route
 
@@ -37,26 +38,15 @@ class PostingLog(Protocol):
 class Exchange:
     """One request and its answer; to uvicorn's protocol it looks like a cycle of its own."""
 
-    __slots__ = (
-        "body",
-        "disconnected",
-        "figures",
-        "headers",
-        "keep_alive",
-        "more_body",
-        "request",
-        "response_complete",
-        "route",
-        "started",
-    )
+    __slots__ = ("body", "disconnected", "figures", "head", "headers", "keep_alive", "more_body", "response_complete", "route", "started")
 
     def __init__(
-        self, route: Route, figures: RouteFigures, request: Request, headers: Headers, *, keep_alive: bool, started: float
+        self, route: Route, figures: RouteFigures, headers: Headers, begun: Head | Request, *, keep_alive: bool, started: float
     ) -> None:
         self.route: Final = route
         self.figures: Final = figures
-        self.request: Final = request
         self.headers: Final = headers
+        self.head: Final = begun
         self.started: Final = started
         self.keep_alive = keep_alive
         self.body = bytearray()
@@ -86,15 +76,22 @@ class Door:
         route = self._ingress.direct.get(url) if method == b"POST" else None
         if route is None:
             return None
+        begun: Head | Request | None = head(headers, self._ingress.arrival() if route.kind == BROKER else None)
+        if begun is None:
+            begun = self._request(headers)
+        if begun is None or begun.length is None or begun.length > self._ingress.limits.body_bytes:
+            return None
+        figures = self._ingress.figures.of(route)
+        figures.in_flight += 1
+        return Exchange(route, figures, headers, begun, keep_alive=keep_alive, started=self._clock())
+
+    def _request(self, headers: Headers) -> Request | None:
+        """What is not plain, but one event of a known length all the same."""
         try:
             request = Request(headers)
         except (InvalidEventError, UnsupportedMediaError):
             return None
-        if request.batch or request.length is None or request.length > self._ingress.limits.body_bytes:
-            return None
-        figures = self._ingress.figures.of(route)
-        figures.in_flight += 1
-        return Exchange(route, figures, request, headers, keep_alive=keep_alive, started=self._clock())
+        return None if request.batch else request
 
     def take(self, exchange: Exchange, answered: Callable[[Exchange, Answer], None]) -> None:
         """All of it is here: store it; `answered` is called once, now or later."""
@@ -105,14 +102,18 @@ class Door:
                 figures.bytes += len(exchange.body)
             self._answer(exchange, answers.ACCEPTED if error is None else refusal(error), answered)
 
-        ingress, route, request, figures = self._ingress, exchange.route, exchange.request, exchange.figures
+        ingress, route, begun, figures = self._ingress, exchange.route, exchange.head, exchange.figures
         if not ingress.serves(route):
             self._answer(exchange, answers.NOT_FOUND, answered)  # it went while the body came
             return
         try:
-            event = from_http(exchange.headers, bytes(exchange.body))
-            stored = received(event, ingress.arrival() if route.kind == BROKER else None, request.trace)
-            self._log.post(route.log, encode(stored, request.passed_on), told)
+            body = bytes(exchange.body)
+            if isinstance(begun, Head):
+                message = begun.message(body)
+            else:
+                event = received(from_http(exchange.headers, body), ingress.arrival() if route.kind == BROKER else None, begun.trace)
+                message = encode(event, begun.passed_on)
+            self._log.post(route.log, message, told)
         except GatewayError as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             self._answer(exchange, refusal(error), answered)

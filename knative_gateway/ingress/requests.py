@@ -101,3 +101,11 @@ def _classify(name: bytes) -> _Kind:
         _kinds.clear()
     _kinds[name] = kind
     return kind
+
+
+def is_passed_over(name: bytes) -> bool:
+    """A header of this name means nothing here; in lower case."""
+    kind = _kinds.get(name)
+    if kind is None:
+        kind = _classify(name)
+    return kind is _Kind.NOTHING or kind is _Kind.AUTHORIZATION

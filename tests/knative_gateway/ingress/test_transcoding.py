@@ -1,0 +1,154 @@
+"""The short way makes the message that the long one makes, or none at all."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.wire.sections import group_key
+from knative_gateway.amqp_binding import decode, encode, passed_on
+from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.cloudevents.http import from_http, to_binary
+from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
+from knative_gateway.ingress import transcoding
+from knative_gateway.ingress.receiving import received
+from knative_gateway.ingress.requests import Request
+from knative_gateway.ingress.transcoding import head
+from tests.knative_gateway.events import TEXTS, events
+
+NOW = "2026-01-02T03:04:05.000678Z"
+Headers = list[tuple[bytes, bytes]]
+PLAIN: Headers = [(b"host", b"h"), (b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")]
+BODY = b"data"
+LENGTH = (b"content-length", b"4")
+TYPE = (b"content-type", b"text/plain")
+
+ODD = st.sampled_from(
+    [
+        (b"ce-id", b"2"),
+        (b"ce-x", b"y"),
+        (b"ce-x", b"%41"),
+        (b"ce-y", b'"quoted"'),
+        (b"ce-y", b"tab\there"),
+        (b"ce-my_ext", b"x"),
+        (b"ce-", b"x"),
+        (b"ce-data", b"x"),
+        (b"ce-datacontenttype", b"text/plain"),
+        (b"ce-datacontentencoding", b"base64"),
+        (b"ce-schemaurl", b"/x"),
+        (b"ce-dataschema", b"/relative"),
+        (b"ce-dataschema", b"urn:x"),
+        (b"ce-time", b"2024-05-01T12:00:00Z"),
+        (b"ce-time", b"now"),
+        (b"ce-subject", b""),
+        (b"ce-subject", b"s"),
+        (b"ce-specversion", b"2.0"),
+        (b"ce-partitionkey", b"k"),
+        (b"ce-partitionkey", b""),
+        (b"ce-knativebrokerttl", b"5"),
+        (b"ce-knativebrokerttl", b"1"),
+        (b"ce-knativearrivaltime", b"x"),
+        (b"ce-traceparent", b"00-1"),
+        (b"traceparent", b"00-2"),
+        (b"x-request-id", b"r"),
+        (b"knative-x", b"r"),
+        (b"content-type", b"application/json"),
+        (b"content-type", b"nonsense"),
+        (b"content-type", b"application/cloudevents+json"),
+        (b"content-encoding", b"gzip"),
+        (b"content-encoding", b"identity"),
+        (b"content-length", b"4"),
+        (b"user-agent", b"ce-id"),
+        (b"cookie", b"a=b"),
+        (b"ce-long", b"x" * 300),
+        (b"ce-utf", "é".encode()),
+    ]
+)
+
+
+def the_long_way(headers: Headers, body: bytes, arrival: str | None) -> bytes:
+    request = Request(headers)
+    return encode(received(from_http(headers, body), arrival, request.trace), request.passed_on)
+
+
+def check(headers: Headers, body: bytes, arrival: str | None) -> bool:
+    """Whether it was made here; then it is what the long way makes."""
+    begun = head(headers, arrival)
+    if begun is None:
+        return False
+    assert begun.length == len(body)
+    message, expected = begun.message(body), the_long_way(headers, body, arrival)
+    assert decode(message) == decode(expected)
+    assert group_key(message) == group_key(expected)
+    assert passed_on(message) == passed_on(expected)
+    assert len(message) == len(expected)
+    return True
+
+
+@given(events(values=TEXTS), st.sampled_from([NOW, None]))
+def test_any_event_becomes_what_the_long_way_makes_of_it(event: CloudEvent, arrival: str | None) -> None:
+    message = to_binary(event)
+    headers = [(name.encode(), value.encode()) for name, value in message.headers]
+    check([*headers, (b"content-length", str(len(message.body)).encode())], message.body, arrival)
+
+
+@given(st.permutations(PLAIN), st.lists(ODD, max_size=4), st.integers(0, 9), st.sampled_from([NOW, None]))
+def test_odd_requests_are_made_alike_or_left_alone(plain: Headers, odd: Headers, at: int, arrival: str | None) -> None:
+    """What the long way refuses is never taken here."""
+    headers = [*plain[:at], *odd, *plain[at:], LENGTH]
+    for _ in range(2):  # also when it is remembered
+        try:
+            the_long_way(headers, BODY, arrival)
+        except (InvalidEventError, UnsupportedMediaError):
+            assert head(headers, arrival) is None
+        else:
+            check(headers, BODY, arrival)
+
+
+@given(st.lists(st.tuples(st.sampled_from([b"ce-id", b"ce-x", b"content-type", b"ce-time", b"content-length"]), st.binary(max_size=9))))
+def test_garbage_is_left_alone(headers: Headers) -> None:
+    assert head(headers, None) is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        [TYPE],
+        [(b"ce-time", b"2024-05-01T12:00:00.123Z"), (b"ce-subject", b"s"), (b"ce-dataschema", b"urn:x"), TYPE],
+        [(b"ce-partitionkey", b"kitchen"), TYPE],
+        [TYPE, (b"ce-partitionkey", b"kitchen")],
+        [(b"ce-a", b"1"), (b"ce-b", b"x y"), (b"authorization", b"Bearer x")],
+        [(b"ce-x%d" % number, b"v" * 250) for number in range(150)],
+    ],
+)
+@pytest.mark.parametrize("body", [b"1234", b"x" * 255, b"x" * 256, b"x" * 70_000])
+def test_what_nearly_every_request_is_is_made_here(more: Headers, body: bytes) -> None:
+    headers = [*PLAIN, *more, (b"content-length", str(len(body)).encode())]
+    assert check(headers, body, NOW)
+    assert check(headers, body, None)
+
+
+def test_0_3_is_taken_as_it_is() -> None:
+    headers = [*PLAIN[2:], (b"ce-specversion", b"0.3"), LENGTH]
+    assert check(headers, BODY, NOW)
+
+
+@pytest.mark.parametrize("missing", range(1, 5))
+def test_an_attribute_that_is_missing_is_the_long_way_s_affair(missing: int) -> None:
+    assert head([*PLAIN[:missing], *PLAIN[missing + 1 :], LENGTH], None) is None
+
+
+def test_a_request_without_a_length_or_data_is_left_alone() -> None:
+    assert head(PLAIN, None) is None
+    assert head([*PLAIN, (b"content-length", b"0")], None) is None
+    assert head([*PLAIN, TYPE, (b"content-length", b"0")], None) is not None
+    assert head([*PLAIN, (b"content-length", b"-1")], None) is None
+
+
+def test_strangers_do_not_fill_the_memory() -> None:
+    for each in range(2 * transcoding.REMEMBERED_MAX):
+        head([*PLAIN, (b"user-agent", str(each).encode()), (b"ce-n%d" % each, b"x"), LENGTH], None)
+        head([*PLAIN, (b"user-agent", str(each).encode() * 200), LENGTH], None)
+    assert len(transcoding._headers) <= transcoding.REMEMBERED_MAX
+    assert len(transcoding._names) <= transcoding.REMEMBERED_MAX
+    assert max(len(value) for _, value in transcoding._headers) <= 128
