@@ -1,0 +1,224 @@
+"""Where a query stands in its logs, as JSON in Spark's checkpoint, and positions as users write them. Pure.
+
+    {"version": 1, "streams": {"temps": {"incarnation": "…", "next": {"0": 1200, "1": 1180}}}}
+
+`next` is the number of the first event that was not read, by partition; `incarnation` tells a log from a later one of the same name.
+Besides, where it is so: `"initial": true`, the query has no batch yet; `"from": {"temps": {"0": 7}}`, where the batch that ends here begins
+in partitions that its start does not tell for sure. Spark's checkpoint has ends of batches only and asks for the beginning again after a
+crash in the first one, so the end has to carry it.
+
+Laws: `Offsets.of(offsets.json()) == offsets`; equal offsets are equal strings, as keys are sorted (Spark compares strings).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from spark_connector.errors import OffsetError
+
+VERSION: Final = 1
+OFFSET_MAX: Final = 10**16
+"""The engine's offsets have 16 digits; a `next` may lie one behind the last."""
+TIMESTAMP_MAX: Final = (1 << 63) // 1000 - 1
+"""Milliseconds that Spark's microseconds can hold."""
+
+Numbers = Mapping[str, Mapping[int, int]]
+"""A number for each partition of each stream."""
+
+
+class Edge(Enum):
+    """An end of what a log has now."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+Position = int | Edge
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffsets:
+    """Of one log: `next` is the number of the first event not read, by partition."""
+
+    incarnation: str | None
+    next: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """See the module. `begun` is `from`."""
+
+    streams: Mapping[str, StreamOffsets]
+    initial: bool = False
+    begun: Numbers = field(default_factory=dict)
+
+    def json(self) -> dict[str, object]:
+        """As Spark keeps it; keys in one order."""
+        found: dict[str, object] = {}
+        if self.begun:
+            found["from"] = _sorted(self.begun)
+        if self.initial:
+            found["initial"] = True
+        found["streams"] = {
+            name: {"incarnation": offsets.incarnation, "next": {str(index): offsets.next[index] for index in sorted(offsets.next)}}
+            for name, offsets in sorted(self.streams.items())
+        }
+        found["version"] = VERSION
+        return found
+
+    @classmethod
+    def of(cls, value: object) -> "Offsets":
+        """Read what `json` gave.
+
+        Raises:
+            OffsetError: it is something else, or of a later version.
+        """
+        if not isinstance(value, dict):
+            raise OffsetError(_NO_OFFSETS, "", _REMEDY)
+        version = value.get("version")
+        if version != VERSION or isinstance(version, bool):
+            raise OffsetError(f"offsets of version {version!r} cannot be read: this connector knows version {VERSION}", "", _REMEDY)
+        streams = {}
+        for name, entry in _map(value.get("streams"), "streams").items():
+            facts = _map(entry, f"stream {name!r}")
+            incarnation = facts.get("incarnation")
+            if incarnation is not None and not isinstance(incarnation, str):
+                raise OffsetError("the incarnation of a log is text", f"stream {name!r}", _REMEDY)
+            streams[name] = StreamOffsets(incarnation, _numbers(facts.get("next"), f"stream {name!r}", OFFSET_MAX))
+        begun = {
+            name: _numbers(entry, f"'from' of stream {name!r}", OFFSET_MAX) for name, entry in _map(value.get("from", {}), "from").items()
+        }
+        return cls(streams, initial=value.get("initial") is True, begun=begun)
+
+    def text(self) -> str:
+        """The JSON text, as `startingOffsets` takes it."""
+        return json.dumps(self.json())
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where to begin or end: `named` partitions at their position, all others at `others`. `incarnations`: of which logs, if told."""
+
+    others: Edge
+    named: Mapping[str, Mapping[int, Position]] = field(default_factory=dict)
+    incarnations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The same by time: the first event at or after so many ms since 1970 UTC. `others` None: the partition's edge."""
+
+    others: int | None
+    named: Numbers = field(default_factory=dict)
+
+
+_REMEDY: Final = (
+    'Wanted: earliest, latest, {"STREAM": {"0": 23, "1": "earliest", "2": "latest"}} (-2 and -1 mean earliest and latest as well), '
+    "or an offset as lastProgress prints it"
+)
+_NO_OFFSETS: Final = "this is no offset of a query"
+_WORDS: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST}
+_NUMBERS: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
+
+
+def parse_positions(text: str, others: Edge) -> Positions:
+    """`startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset as `lastProgress` prints it, or all of that.
+
+    Raises:
+        OffsetError: it is none of them.
+    """
+    word = _WORDS.get(text.strip().lower())
+    if word is not None:
+        return Positions(word)
+    value = _json(text)
+    if isinstance(value.get("sources"), list):
+        value = _of_progress(value["sources"])
+    elif "endOffset" in value:
+        value = _of_progress([value])
+    if _is_offsets(value):
+        offsets = Offsets.of(value)
+        return Positions(
+            others,
+            {name: dict(found.next) for name, found in offsets.streams.items()},
+            {name: found.incarnation for name, found in offsets.streams.items() if found.incarnation is not None},
+        )
+    return Positions(others, {name: _positions(entry, name) for name, entry in value.items()})
+
+
+def parse_times(text: str | None, others: int | None) -> Times:
+    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: `{"STREAM": {"0": 1700000000000}}`, ms since 1970 UTC.
+
+    Raises:
+        OffsetError: it is something else.
+    """
+    if text is None:
+        return Times(others)
+    return Times(others, {name: _numbers(entry, f"stream {name!r}", TIMESTAMP_MAX) for name, entry in _json(text).items()})
+
+
+def _is_offsets(value: dict[str, object]) -> bool:
+    return isinstance(value.get("version"), int)
+
+
+def _of_progress(sources: object) -> dict[str, object]:
+    """The ends of the sources of `lastProgress` that are ours, as one."""
+    assert isinstance(sources, list)
+    streams: dict[str, object] = {}
+    for source in sources:
+        end = source.get("endOffset") if isinstance(source, dict) else None
+        end = _json(end) if isinstance(end, str) else end
+        if isinstance(end, dict) and _is_offsets(end):
+            streams |= _map(end.get("streams"), "streams")
+    if not streams:
+        raise OffsetError("this progress has no endOffset of this source", "", _REMEDY)
+    return {"version": VERSION, "streams": streams}
+
+
+def _json(text: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise OffsetError("this is neither earliest, latest nor JSON", "", _REMEDY) from None
+    return _map(value, "it")
+
+
+def _map(value: object, what: str) -> dict[str, object]:
+    if not isinstance(value, dict):
+        raise OffsetError(f"{what} is no JSON object", "", _REMEDY)
+    return value
+
+
+def _numbers(value: object, where: str, high: int) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for name, number in _map(value, where).items():
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= high:
+            raise OffsetError(f"{number!r} is no number from 0 to {high}", f"{where}, partition {name}", _REMEDY)
+        found[_partition(name, where)] = number
+    return found
+
+
+def _positions(value: object, stream: str) -> dict[int, Position]:
+    where = f"stream {stream!r}"
+    found: dict[int, Position] = {}
+    for name, entry in _map(value, where).items():
+        position: Position | None = None
+        if isinstance(entry, str):
+            position = _WORDS.get(entry.strip().lower())
+        elif isinstance(entry, int) and not isinstance(entry, bool):
+            position = _NUMBERS.get(entry, entry if 0 <= entry <= OFFSET_MAX else None)
+        if position is None:
+            raise OffsetError(f"{entry!r} is no position", f"{where}, partition {name}", _REMEDY)
+        found[_partition(name, where)] = position
+    return found
+
+
+def _partition(name: str, where: str) -> int:
+    if not (name.isascii() and name.isdigit() and len(name) <= 9 and str(int(name)) == name):
+        raise OffsetError(f"{name!r} is no partition: 0, 1, 2, …", where, _REMEDY)
+    return int(name)
+
+
+def _sorted(numbers: Numbers) -> dict[str, dict[str, int]]:
+    return {name: {str(index): entry[index] for index in sorted(entry)} for name, entry in sorted(numbers.items())}

@@ -1,0 +1,59 @@
+"""`format("amqpstreams")`: what Spark asks for is answered by the rooms for reading and writing. [io]
+
+Spark makes one of these for every query that is planned, in processes of its own: nothing is opened before it is read from. Imports
+are late, as Spark loads this module to learn its name only.
+"""
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+NAME = "amqpstreams"
+
+
+class AmqpStreamsDataSource(DataSource):
+    """The event log as tables. See docs/spark.md."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.options = options
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return NAME
+
+    def schema(self) -> "StructType":
+        """The columns that the options choose, for a query without `.schema(…)`."""
+        from spark_connector.schema import chosen  # noqa: PLC0415
+
+        return chosen(self.options)
+
+    def reader(self, schema: "StructType") -> "DataSourceReader":
+        """For `spark.read`."""
+        from spark_connector.batch import batch_reader  # noqa: PLC0415
+
+        return batch_reader(self.options, schema)
+
+    def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
+        """For `spark.readStream`."""
+        from spark_connector.streaming import StreamReader  # noqa: PLC0415
+
+        return StreamReader(self.options, schema)
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
+        """For `write`."""
+        from spark_connector.sink import batch_writer  # noqa: PLC0415
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802 (Spark's signature)
+        """For `writeStream`."""
+        from spark_connector.sink import stream_writer  # noqa: PLC0415
+
+        return stream_writer(self.options, schema, overwrite=overwrite)
