@@ -1,0 +1,50 @@
+"""One Spark session for all tests, and a node for each that wants one.
+
+A test that takes `spark` runs in the one worker that starts a JVM (tests/conftest.py).
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from examples.node import NodeProcess
+from tests.spark_connector import sessions
+
+StartNode = Callable[..., NodeProcess]
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session: local[2], times in UTC, one shuffle partition."""
+    session = sessions.start(tmp_path_factory.mktemp("spark"))
+    try:
+        yield session
+    finally:
+        sessions.stop(session)
+
+
+@pytest.fixture(scope="session")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node that all tests share: `url`, and logs that each test creates for itself under a name of its own."""
+    with NodeProcess(tmp_path_factory.mktemp("node")) as running:
+        yield running
+        assert "Traceback" not in running.words, running.words
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[StartNode]:
+    """Starts nodes of this test's own, which it may kill: `folder` names the data they use, the other arguments are NodeProcess' own."""
+    nodes: list[NodeProcess] = []
+
+    def start(*options: str, folder: str = "node", **more: Any) -> NodeProcess:
+        nodes.append(NodeProcess(tmp_path / folder, *options, **more))
+        return nodes[-1].start()
+
+    try:
+        yield start
+    finally:
+        for one in nodes:
+            one.__exit__()
