@@ -1,0 +1,35 @@
+"""How Spark finds the source."""
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from spark_connector import register
+from spark_connector.source import AmqpStreamsDataSource
+
+NOT_FOUND = "DATA_SOURCE_NOT_FOUND"
+
+
+def refusal(spark: SparkSession, name: str) -> str:
+    """The words with which a source that was told nothing is refused."""
+    with pytest.raises((PySparkException, Py4JJavaError)) as refused:
+        spark.read.format(name).load()
+    return str(refused.value)
+
+
+def test_the_format_is_known_without_a_call(spark: SparkSession) -> None:
+    """Spark's own search, in a process of its own, over what is installed: here the editable install. No other test may register it."""
+    assert NOT_FOUND in refusal(spark, "amqpstream")
+    assert NOT_FOUND not in refusal(spark, "amqpstreams")
+
+
+def test_it_can_be_registered_where_the_search_does_not_reach(spark: SparkSession) -> None:
+    register(spark)  # once more: it replaces itself
+    assert NOT_FOUND not in refusal(spark, "amqpstreams")
+
+
+def test_the_shim_gives_the_source() -> None:
+    import pyspark_amqpstreams  # noqa: PLC0415 - its import is what is tested
+
+    assert pyspark_amqpstreams.DefaultSource is AmqpStreamsDataSource
