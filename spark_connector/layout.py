@@ -1,0 +1,162 @@
+"""Which columns a DataFrame may have to be written, and what each becomes in a message. Pure; decided once, when the write is planned.
+
+Two layouts, told apart by their columns: messages (`body` and what else AMQP has) and CloudEvents (`id`, `source`, `type`, …).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from typing import Final
+
+from spark_connector.errors import SchemaError
+
+INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
+SCALARS: Final = ("string", "binary", "boolean", *INTEGERS, "float", "double", "timestamp", "timestamp_ntz")
+"""What application properties may be; the log's filters compare numbers as numbers."""
+ATTRIBUTES: Final = ("string", "binary", "boolean", *INTEGERS)
+"""What attributes of CloudEvents may be (CloudEvents 1.0, 2.3); times are text there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a DataFrame: its name and Spark's name for its type; of a map or struct the types inside, by name ("*": all)."""
+
+    name: str
+    type: str
+    inside: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a column must be. `types` are Spark's names; `inside`: it is a map from strings, or a struct, of these types."""
+
+    types: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    required: bool = False
+
+    def __str__(self) -> str:
+        if self.inside:
+            return f"map<string, T> or struct of T, T being one of {', '.join(self.inside)}"
+        return " or ".join(self.types)
+
+
+class Style(Enum):
+    """What a DataFrame holds."""
+
+    MESSAGES = "messages"
+    CLOUDEVENTS = "CloudEvents"
+
+
+COLUMNS: Final[Mapping[Style, Mapping[str, Wanted]]] = {
+    Style.MESSAGES: {
+        "body": Wanted(("binary", "string"), required=True),
+        "key": Wanted(("string",)),
+        "partition": Wanted(INTEGERS),
+        "properties": Wanted(inside=SCALARS),
+        "subject": Wanted(("string",)),
+        "content_type": Wanted(("string",)),
+        "message_id": Wanted(("string",)),
+    },
+    Style.CLOUDEVENTS: {
+        "id": Wanted(("string",), required=True),
+        "source": Wanted(("string",), required=True),
+        "type": Wanted(("string",), required=True),
+        "subject": Wanted(("string",)),
+        "time": Wanted(("timestamp", "string")),
+        "datacontenttype": Wanted(("string",)),
+        "data": Wanted(("binary", "string")),
+        "extensions": Wanted(inside=ATTRIBUTES),
+        "partition": Wanted(INTEGERS),
+    },
+}
+"""The columns of both layouts. docs/spark.md has them for people; a test compares the two."""
+
+_GIVEN_BY_THE_LOG: Final = ("stream", "offset", "enqueued_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The style of a DataFrame, and where its columns are, by our names for them."""
+
+    style: Style
+    places: Mapping[str, int]
+
+
+def plan(columns: Sequence[Column]) -> Layout:
+    """Match a DataFrame's columns (their names' case does not matter) with a layout.
+
+    Raises:
+        SchemaError: one is missing, unknown, there twice, or of a type that cannot be written; the message names it and what is wanted.
+    """
+    names = [column.name.lower() for column in columns]
+    style = _style(names)
+    wanted = COLUMNS[style]
+    _refuse_unknown(columns, style)
+    for name in {name for name in names if names.count(name) > 1}:
+        raise SchemaError(f"column {name} is there more than once", remedy="Rename or drop one of them")
+    for name, rule in wanted.items():
+        if rule.required and name not in names:
+            raise SchemaError(f"column {name} ({rule}) is missing: {style.value} need it", remedy=f"There are {_listed(names)}")
+    for column, name in zip(columns, names, strict=True):
+        _check_type(column, wanted[name])
+    return Layout(style, {name: place for place, name in enumerate(names)})
+
+
+def _style(names: Sequence[str]) -> Style:
+    ours = {style: set(names) & _only_in(style) for style in Style}
+    if all(ours.values()):
+        both = " and ".join(f"{_listed(sorted(found))} (of {style.value})" for style, found in ours.items())
+        raise SchemaError(f"columns of two layouts: {both}", remedy="Write either messages or CloudEvents")
+    if not any(ours.values()):
+        raise SchemaError(
+            f"neither a column body nor columns of CloudEvents among {_listed(names)}",
+            remedy="Select something as body (binary or string), or id, source and type",
+        )
+    return next(style for style, found in ours.items() if found)
+
+
+def _only_in(style: Style) -> set[str]:
+    others = {name for other in Style if other is not style for name in COLUMNS[other]}
+    return set(COLUMNS[style]) - others
+
+
+def _refuse_unknown(columns: Iterable[Column], style: Style) -> None:
+    wanted = COLUMNS[style]
+    for column in columns:
+        name = column.name.lower()
+        if name in wanted:
+            continue
+        if name in _GIVEN_BY_THE_LOG:
+            raise SchemaError(
+                f"column {column.name} is given by the log itself and cannot be written", remedy=f'Leave it out: drop("{column.name}")'
+            )
+        near = get_close_matches(name, wanted, 1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise SchemaError(f"column {column.name} is none that {style.value} have", remedy=f"{hint}There are {_listed(wanted)}")
+
+
+def _check_type(column: Column, rule: Wanted) -> None:
+    if rule.inside:
+        good = column.inside is not None and len(column.inside) > 0
+        wrong = {name: kind for name, kind in (column.inside or {}).items() if _plain(kind) not in rule.inside}
+        if good and wrong:
+            name, kind = next(iter(wrong.items()))
+            where = "its values are" if name == "*" else f"its field {name} is"
+            raise SchemaError(f"column {column.name} cannot be written: {where} {kind}", remedy=f"Wanted: {rule}; cast it")
+    else:
+        good = _plain(column.type) in rule.types
+    if not good:
+        raise SchemaError(f"column {column.name} is {column.type}", remedy=f"Wanted: {rule}; cast it")
+
+
+def _plain(kind: str) -> str:
+    """A type without its collation, length or the like: what is written is the same."""
+    for text in ("string", "varchar", "char"):
+        if kind == text or kind.startswith((text + " ", text + "(")):
+            return "string"
+    return kind
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "no columns"

@@ -1,0 +1,97 @@
+"""Batches of rows as AMQP messages, and where each is to go. Pure.
+
+Law: within what goes to one place, messages are in the order of their rows. A row goes to the partition that its column `partition` names,
+else where the engine's hash of its key says, else to the partition that the caller gives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_connector.cloudevents import event_sections
+from spark_connector.errors import RowError
+from spark_connector.layout import Layout, Style
+from spark_connector.sections import Pieces, application_properties, body_sections, entries_of, key_sections, properties_sections
+
+BY_KEY: Final = None
+"""The place of messages that the engine routes by their key."""
+
+Place = int | None
+"""A partition, or BY_KEY."""
+
+_KEYED: Final = b"\x00\x53\x72"
+"""What a message with a key begins with: a section of message annotations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Makes messages of a DataFrame's rows. `partition_count` is that of the log, `default` the partition for rows that do not care."""
+
+    layout: Layout
+    partition_count: int
+    default: int
+
+    def encode(self, batch: pa.RecordBatch) -> dict[Place, list[bytes]]:
+        """The messages of a batch by where they go.
+
+        Raises:
+            RowError: a row cannot be written.
+        """
+        columns = {name: batch.column(place) for name, place in self.layout.places.items()}
+        sections = event_sections(columns, len(batch)) if self.layout.style is Style.CLOUDEVENTS else _sections(columns, len(batch))
+        messages = sections[0] if len(sections) == 1 else list(map(b"".join, zip(*sections, strict=True)))
+        return self._places(messages, columns.get("partition"))
+
+    def _places(self, messages: list[bytes], partition: pa.Array | None) -> dict[Place, list[bytes]]:
+        if not messages:
+            return {}
+        if partition is None or partition.null_count == len(partition):
+            return self._by_key(messages)
+        self._check(partition)
+        places: dict[Place, list[bytes]] = {}
+        for wanted, message in zip(partition.to_pylist(), messages, strict=True):
+            place = wanted if wanted is not None else BY_KEY if message.startswith(_KEYED) else self.default
+            places.setdefault(place, []).append(message)
+        return places
+
+    def _by_key(self, messages: list[bytes]) -> dict[Place, list[bytes]]:
+        keyed = [message for message in messages if message.startswith(_KEYED)]
+        if len(keyed) == len(messages):
+            return {BY_KEY: messages}
+        if not keyed:
+            return {self.default: messages}
+        return {BY_KEY: keyed, self.default: [message for message in messages if not message.startswith(_KEYED)]}
+
+    def _check(self, partition: pa.Array) -> None:
+        wrong = pc.or_(pc.less(partition, 0), pc.greater_equal(partition.cast(pa.int64()), self.partition_count))
+        if pc.any(wrong).as_py():
+            row = pc.index(wrong, True).as_py()
+            raise RowError(
+                f"column partition is {partition[row]}: the log has partitions 0 to {self.partition_count - 1}", f"row {row} of its batch"
+            )
+
+
+def _sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
+    sections = []
+    if "key" in columns:
+        sections.append(key_sections(columns["key"].to_pylist()))
+    if columns.keys() & {"message_id", "subject", "content_type"}:
+        _check_content_type(columns.get("content_type"))
+        sections.append(properties_sections(rows, *(columns.get(name) for name in ("message_id", "subject", "content_type"))))
+    if "properties" in columns:
+        sections.append(application_properties(entries_of(columns["properties"])))
+    sections.append(body_sections(columns["body"]))
+    return sections
+
+
+def _check_content_type(column: pa.Array | None) -> None:
+    """Symbols are ASCII (AMQP 1.0 types 1.6.21)."""
+    if column is None:
+        return
+    wrong = pc.invert(pc.string_is_ascii(column))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        raise RowError(f"column content_type {column[row].as_py()[:80]!r} is not ASCII", f"row {row} of its batch")
