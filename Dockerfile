@@ -6,6 +6,7 @@ WORKDIR /src
 COPY pyproject.toml constraints.txt README.md ./
 COPY amqp_streams amqp_streams
 COPY knative_gateway knative_gateway
+COPY pyspark_amqpstreams pyspark_amqpstreams
 COPY spark_connector spark_connector
 RUN python -m venv /opt/amqp-streams && /opt/amqp-streams/bin/pip install --no-cache-dir --constraint constraints.txt .
 
