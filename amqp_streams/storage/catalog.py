@@ -23,6 +23,8 @@ from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.space import FULL
 
 FORMAT: Final = 1
+FORMAT_NUMBERED: Final = 2
+"""The same with batches and indexes that say how far producers have come; given by the first producer that numbers its events."""
 FORMAT_FILE: Final = "format.json"
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -54,6 +56,14 @@ class LogRecord:
         if not LOG_NAME.fullmatch(value["name"]):
             raise ValueError(value["name"])
         return cls(value["name"], int(value["uid"], 16), value["incarnation"], LogSettings.model_validate(value["settings"]))
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What `format.json` says: the data directory's random id, and whether it may hold what producers numbered."""
+
+    directory_id: int
+    numbered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +119,8 @@ def lock(files: Files, root: Path) -> int:
     return fd
 
 
-def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding], *, repair: bool) -> int | None:
-    """The data directory's random id; None if the directory is new. With `repair`, a lost file is written again from the checkpoint.
+def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding], *, repair: bool) -> Format | None:
+    """What the data directory is; None if it is new. With `repair`, a lost file is written again from the checkpoint.
 
     Raises:
         StorageError: it is of another format, or nobody knows its id.
@@ -122,23 +132,25 @@ def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, finding
     except FileNotFoundError:
         if "logs" not in files.listdir(root):
             return None
-    if content is not None and content.get("format") == FORMAT:
-        return int(content["id"], 16)
+    if content is not None and content.get("format") in {FORMAT, FORMAT_NUMBERED}:
+        return Format(int(content["id"], 16), numbered=content["format"] == FORMAT_NUMBERED)
     if content is not None:
-        message = f"{path} says format {content.get('format')!r}, this program reads {FORMAT}: use the version that wrote the directory"
+        formats = f"{FORMAT} and {FORMAT_NUMBERED}"
+        message = f"{path} says format {content.get('format')!r}, this program reads {formats}: use the version that wrote the directory"
         raise StorageError(message)
     if checkpoint is None:
         message = f"{path} is missing or damaged, and so is {CHECKPOINT_FILE}: restore one from a backup, or start with an empty directory"
         raise StorageError(message)
     findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
     if repair:
-        write_format(files, root, checkpoint.directory_id)
-    return checkpoint.directory_id
+        write_format(files, root, checkpoint.directory_id, numbered=True)  # it may have been
+    return Format(checkpoint.directory_id, numbered=True)
 
 
-def write_format(files: Files, root: Path, directory_id: int) -> None:
+def write_format(files: Files, root: Path, directory_id: int, *, numbered: bool) -> None:
     """Mark the directory as one of ours, durably."""
-    replace_file(files, root / FORMAT_FILE, seal({"format": FORMAT, "id": f"{directory_id:016x}"}), sync=True)
+    content = {"format": FORMAT_NUMBERED if numbered else FORMAT, "id": f"{directory_id:016x}"}
+    replace_file(files, root / FORMAT_FILE, seal(content), sync=True)
 
 
 def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkpoint | None:

@@ -44,4 +44,5 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
     for chunk in chunks:
         timestamps.extend(chunk.timestamps)
     headers = b"".join([chunk.header_sizes for chunk in chunks])
-    return Chunk(chunks[0].base, timestamps, headers, list(chain.from_iterable([chunk.messages for chunk in chunks])))
+    marks = [mark for chunk in chunks for mark in chunk.marks]
+    return Chunk(chunks[0].base, timestamps, headers, list(chain.from_iterable([chunk.messages for chunk in chunks])), marks)

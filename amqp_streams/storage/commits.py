@@ -128,7 +128,8 @@ class Committer:
         return direct
 
     def _room(self, partitions: list[PartitionLog]) -> bool:
-        batches = sum([partition.pending_bytes + 9 * partition.pending_count + record.HEAD_BYTES for partition in partitions])
+        tables = sum([9 * partition.pending_count + partition.pending_producers_bytes + record.HEAD_BYTES for partition in partitions])
+        batches = tables + sum([partition.pending_bytes for partition in partitions])
         before = self._journal.current
         has_room = self._journal.room(journal_record.bytes_needed(len(partitions), batches))
         if self._journal.current is not before:

@@ -23,6 +23,7 @@ from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.partition_log import PartitionLog
 from amqp_streams.storage.ports import CommitDone, Partition, StoredLog
+from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retention import expired
 from amqp_streams.storage.segments import Segment, Segments, segment_path
 from amqp_streams.storage.work import (
@@ -50,6 +51,7 @@ class DirectoryStore:
         self._files: Final = opened.files
         self._lock: int | None = opened.lock
         self._directory_id: Final = opened.directory_id
+        self._numbered = opened.numbered
         self._reading: Final = opened.reading
         self._journal: Final = opened.journal
         self._results: Final = Results(loop_call)
@@ -89,7 +91,7 @@ class DirectoryStore:
         self._logs: Final[dict[str, StoredLog]] = {}
         self._deleted: Final[set[str]] = set()
         for log, parts in opened.logs:
-            self._add(log, [(part.row, part.start, part.end) for part in parts])
+            self._add(log, parts)
         self._write_checkpoint(clean=False)
 
     @classmethod
@@ -166,8 +168,8 @@ class DirectoryStore:
             self._files.fsync_dir(self._root / "logs")
         except OSError as error:
             raise opening.storage_error(folder, error) from error
-        rows = [([Segment(segment_path(self._folder(name) / str(index), 0), 0, 0)], 0, 0) for index in range(settings.partitions)]
-        stored = self._add(log, rows)
+        folders = [self._folder(name) / str(index) for index in range(settings.partitions)]
+        stored = self._add(log, [Restored([Segment(segment_path(folder, 0), 0, 0)], 0, 0, {}) for folder in folders])
         self._submit_checkpoint()
         return stored
 
@@ -210,6 +212,12 @@ class DirectoryStore:
         self._deleted.add(name)
         self._outstanding.submit(self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget)
         self._submit_checkpoint()
+
+    def allow_numbers(self) -> None:
+        """See `Store.allow_numbers`."""
+        if not self._numbered:
+            opening.allow_numbers(self._files, self._root, self._directory_id)
+            self._numbered = True
 
     # -- commits
 
@@ -266,6 +274,7 @@ class DirectoryStore:
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
         )
+        count = self._flusher.spare_producers(partition, count)
         if not count:
             return []
         dropped = segments.drop(count)
@@ -347,11 +356,11 @@ class DirectoryStore:
                 if partition.segments.folder == file.path.parent:
                     self._flusher.stop(partition, error)
 
-    def _add(self, log: LogRecord, rows: list[tuple[list[Segment], int, int]]) -> StoredLog:
+    def _add(self, log: LogRecord, parts: Sequence[Restored]) -> StoredLog:
         partitions: list[Partition] = []
-        for index, (row, start, end) in enumerate(rows):
-            segments = Segments(self._folder(log.name) / str(index), log.seed(index), self._reading, row)
-            partitions.append(PartitionLog(log, index, segments, self._admit, start=start, end=end))
+        for index, part in enumerate(parts):
+            segments = Segments(self._folder(log.name) / str(index), log.seed(index), self._reading, part.row, part.producers)
+            partitions.append(PartitionLog(log, index, segments, self._admit, start=part.start, end=part.end))
         self._records[log.name] = log
         self._logs[log.name] = StoredLog(log.name, log.settings, log.incarnation, tuple(partitions))
         return self._logs[log.name]

@@ -184,7 +184,7 @@ class Flusher:
         self._journal.release(partition, partition.synced_end)
         steps = [partition.segments.index_step(segment) for segment in closed if segment.bytes]
         if steps:
-            self._outstanding.submit(self._keeper, [Work(steps)], _ignore)
+            self._outstanding.submit(self._keeper, [Work(steps)], partial(_saved, closed))
         needed = self._journal.needs(partition)
         if needed > partition.flushed_end:
             self._due[partition] = None
@@ -200,7 +200,7 @@ class Flusher:
     def sync(self, partition: PartitionLog, *, with_index: bool) -> None:
         """Sync what was written to the active segment so far, unless a sync is under way."""
         active = partition.segments.active
-        if partition.syncing or partition.failure or not active.bytes:
+        if partition.syncing or partition.failure or not (active.bytes or (with_index and active.exists)):
             return
         try:
             steps: list[Step] = [SyncFile(partition.segments.file(active))]
@@ -211,11 +211,13 @@ class Flusher:
             return
         partition.syncing = True
         partition.unsynced_bytes = 0
-        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sync_ended, partition, partition.flushed_end))
+        ended = partial(self._sync_ended, partition, partition.flushed_end, [active] if with_index else [])
+        self._outstanding.submit(self._keeper, [Work(steps)], ended)
 
-    def _sync_ended(self, partition: PartitionLog, end: int, task: Task) -> None:
+    def _sync_ended(self, partition: PartitionLog, end: int, indexed: Sequence[Segment], task: Task) -> None:
         work = task.works[0]
         partition.syncing = False
+        _saved(indexed, task)
         if work.error and isinstance(work.failed, SyncFile):
             self.stop(partition, work.error)
         elif not partition.failure:
@@ -232,8 +234,17 @@ class Flusher:
         except OSError:
             return False
         steps = [SyncFile(file), segments.index_step(closed), SyncFolder(segments.folder)]
-        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sync_ended, partition, partition.flushed_end))
+        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sync_ended, partition, partition.flushed_end, [closed]))
         return True
+
+    def spare_producers(self, partition: PartitionLog, count: int) -> int:
+        """How many of its first `count` segments may go: behind them an index must say how far producers have come."""
+        row = partition.segments.row
+        if partition.producers and not any(segment.saved for segment in row[count:]):
+            self.sync(partition, with_index=True)
+            while count and not any(segment.saved for segment in row[count:]):
+                count -= 1
+        return count
 
     def catch_up(self) -> None:
         """A journal file is full: bring its partitions' segments up to date, a few after each commit."""
@@ -283,5 +294,7 @@ class Flusher:
             self._freed()
 
 
-def _ignore(task: Task) -> None:
+def _saved(segments: Sequence[Segment], task: Task) -> None:
     """An index is derived: failing to write one costs a scan, and the next sync tells if the disk is bad."""
+    for segment in segments:
+        segment.saved = segment.saved or task.works[0].error is None

@@ -1,8 +1,11 @@
 """The sparse index of a segment, by offset and by time. Pure. Law: derived; losing it costs a scan, never data.
 
+It says, too, how far producers that number their events had come where it ends, in this segment and all before it: that is read back from
+the segments, too, as far as retention has left them.
+
 One file `<base>.idx` beside each segment, replaced as a whole; all numbers little-endian::
 
-    0   4  magic "AEI1"
+    0   4  magic "AEI1", or "AEI2" with producers (in data directories of format 2)
     4   4  u32  CRC-32 (zlib) of everything from byte 8 on, begun with the partition's seed
     8   8  u64  offset number that the segment begins with (its name)
     16  8  u64  one past the last record covered
@@ -10,10 +13,11 @@ One file `<base>.idx` beside each segment, replaced as a whole; all numbers litt
     32  8  i64  timestamp of the last record covered, ms
     40  8  u64  bytes of the segment that are covered: synced, checked, and never to be scanned again
     48  4  u32  count of entries
-    52  4  u32  0
+    52  4  u32  bytes of the table of producers; 0 without
     56     u64 x count  offset number of the first record of a batch
            i64 x count  its timestamp, ms
            u64 x count  position of the batch in the segment
+           the table of producers: `producers.py`
 """
 
 import sys
@@ -24,7 +28,10 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from amqp_streams.storage import producers
+
 MAGIC: Final = b"AEI1"
+MAGIC_NUMBERED: Final = b"AEI2"
 SPACING_BYTES: Final = 16 << 10
 """Batches that begin nearer than this to the last entry get none: bounds the index to 0.15 % of the segment."""
 HEAD_BYTES: Final = 56
@@ -73,14 +80,16 @@ class Coverage:
     bytes: int
 
 
-def encode(coverage: Coverage, index: Index, seed: int) -> bytes:
+def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table | None = None) -> bytes:
     """The whole file."""
+    table = producers.encode_table(reached) if reached else b""
+    magic = MAGIC_NUMBERED if table else MAGIC
     columns = [index.bases[:], index.stamps[:], index.positions[:]]
     if sys.byteorder == "big":
         for column in columns:
             column.byteswap()
     rest = _HEAD.pack(
-        MAGIC,
+        magic,
         0,
         coverage.base,
         coverage.end,
@@ -88,21 +97,25 @@ def encode(coverage: Coverage, index: Index, seed: int) -> bytes:
         coverage.last_timestamp_ms,
         coverage.bytes,
         len(index.bases),
-        0,
-    )[8:] + b"".join(column.tobytes() for column in columns)
-    return MAGIC + crc32(rest, seed).to_bytes(4, "little") + rest
+        len(table),
+    )[8:]
+    rest += b"".join(column.tobytes() for column in columns) + table
+    return magic + crc32(rest, seed).to_bytes(4, "little") + rest
 
 
-def decode(data: bytes, base: int, seed: int) -> tuple[Coverage, Index] | None:
-    """Coverage and entries, or None if the file is not an index of the segment that begins with `base`."""
+def decode(data: bytes, base: int, seed: int) -> tuple[Coverage, Index, producers.Table] | None:
+    """Coverage, entries and producers, or None if the file is not an index of the segment that begins with `base`."""
     if len(data) < HEAD_BYTES:
         return None
-    magic, crc, found_base, end, first_ms, last_ms, bytes_, count, _ = _HEAD.unpack_from(data)
-    if magic != MAGIC or len(data) != HEAD_BYTES + 24 * count or crc32(memoryview(data)[8:], seed) != crc or found_base != base:
+    magic, crc, found_base, end, first_ms, last_ms, bytes_, count, table_bytes = _HEAD.unpack_from(data)
+    columns_end = HEAD_BYTES + 24 * count
+    if magic not in {MAGIC, MAGIC_NUMBERED} or len(data) != columns_end + table_bytes or found_base != base:
+        return None
+    if crc32(memoryview(data)[8:], seed) != crc:
         return None
     index = Index()
     for place, column in enumerate((index.bases, index.stamps, index.positions)):
         column.frombytes(data[HEAD_BYTES + 8 * count * place : HEAD_BYTES + 8 * count * (place + 1)])
         if sys.byteorder == "big":
             column.byteswap()
-    return Coverage(base, end, first_ms, last_ms, bytes_), index
+    return Coverage(base, end, first_ms, last_ms, bytes_), index, producers.decode_table(data[columns_end:])

@@ -222,7 +222,7 @@ def _verify_index(path: Path, relative: str, base: int, scan: Scan, *, seed: int
     if decoded is None:
         yield Finding(Severity.WARNING, name, None, "is damaged; opening the store makes it again")
         return
-    coverage, index = decoded
+    coverage, index, _ = decoded
     count = len(index.positions)
     same = index.positions == scan.index.positions[:count] and index.bases == scan.index.bases[:count]
     if coverage.bytes > scan.size:
@@ -279,14 +279,15 @@ def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Found:
     _must_be_ours(root)
     try:
         checkpoint = catalog.read_checkpoint(files, root, findings)
-        directory_id = catalog.read_format(files, root, checkpoint, findings, repair=False)
+        format_ = catalog.read_format(files, root, checkpoint, findings, repair=False)
+        directory_id = format_.directory_id if format_ else 0
         names = [name for name in files.listdir(root / "logs") if files.is_dir(root / "logs" / name)]
         logs = tuple(catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=False) for name in names)
-        journal = read_all(files, root, journal_record.seed_of(directory_id or 0), findings)
+        journal = read_all(files, root, journal_record.seed_of(directory_id), findings)
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error
-    return _Found(directory_id or 0, checkpoint, logs, journal.entries)
+    return _Found(directory_id, checkpoint, logs, journal.entries)
 
 
 def _must_be_ours(root: Path) -> None:

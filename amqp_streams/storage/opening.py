@@ -30,6 +30,7 @@ class Opened:
     journal: Journal
     logs: list[tuple[LogRecord, list[Restored]]]
     states: states.OpenedStates
+    numbered: bool
     findings: list[Finding]
 
 
@@ -57,6 +58,14 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
         raise
 
 
+def allow_numbers(files: Files, root: Path, directory_id: int) -> None:
+    """See `Store.allow_numbers`."""
+    try:
+        catalog.write_format(files, root, directory_id, numbered=True)
+    except OSError as error:
+        raise storage_error(root, error) from error
+
+
 def storage_error(path: Path, error: OSError) -> StorageError:
     """What to tell of an error of the operating system."""
     return StorageError(f"{error.filename or path}: {error.strerror or error}")
@@ -65,10 +74,11 @@ def storage_error(path: Path, error: OSError) -> StorageError:
 def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     findings: list[Finding] = []
     checkpoint = catalog.read_checkpoint(files, root, findings)
-    directory_id = catalog.read_format(files, root, checkpoint, findings, repair=True)
-    if directory_id is None:
-        directory_id = int.from_bytes(os.urandom(8), "little")
-        catalog.write_format(files, root, directory_id)
+    format_ = catalog.read_format(files, root, checkpoint, findings, repair=True)
+    if format_ is None:
+        format_ = catalog.Format(int.from_bytes(os.urandom(8), "little"), numbered=False)
+        catalog.write_format(files, root, format_.directory_id, numbered=False)
+    directory_id = format_.directory_id
     for folder in (FOLDER, "logs", "trash"):
         files.mkdir(root / folder)
     files.fsync_dir(root)
@@ -93,7 +103,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         files.unlink(root / FOLDER / name)  # added when a failure pinned others; what it held is in segments now
     reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
     kept = states.open_states(files, root, directory_id, checkpoint, findings)
-    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, findings)
+    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, format_.numbered, findings)
 
 
 def _restore_log(

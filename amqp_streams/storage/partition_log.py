@@ -12,9 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from amqp_streams.errors import StorageError
+from amqp_streams.storage import producers
 from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.chunks import cut, join
-from amqp_streams.storage.ports import Chunk, PartitionFacts
+from amqp_streams.storage.ports import Chunk, Mark, Numbers, PartitionFacts
+from amqp_streams.storage.producers import Table
 from amqp_streams.storage.segments import Segment, Segments, Staged
 
 Admit = Callable[["PartitionLog", int, int], None]
@@ -47,6 +49,10 @@ class PartitionLog:
         self.unsynced_bytes = 0
         self.tail: list[Chunk] = []
         self._tail_sizes: list[int] = []
+        self.pending_producers_bytes = 0
+        self.producers: Table = segments.producers.copy()
+        """As far as `end`."""
+        self._marks: list[Mark] = []
         self._pending: list[tuple[int, Sequence[bytes], bytes]] = []
         self._next = end
         self._last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
@@ -55,7 +61,7 @@ class PartitionLog:
 
     # -- appending
 
-    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int) -> int:
+    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
         """See `Partition.append`."""
         count = len(messages)
         assert count == len(header_sizes) > 0, "each message has one header size"
@@ -69,27 +75,33 @@ class PartitionLog:
         self.pending_count += count
         self._last_ms = max(self._last_ms, now_ms)
         self._pending.append((self._last_ms, messages, header_sizes))
+        if numbers is not None:
+            assert len(numbers.sequences) == count, "each message has one number"
+            self._marks += producers.marks_of(base, numbers)
+            self.pending_producers_bytes += producers.bytes_needed(numbers)
         return base
 
     def take(self) -> Chunk:
         """All that is pending, as one run; nothing is pending afterwards."""
         pending, self._pending = self._pending, []
-        base = self._next - self.pending_count
-        self.pending_bytes = self.pending_count = 0
+        base, marks = self._next - self.pending_count, tuple(self._marks)
+        self._marks.clear()
+        self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
         if len(pending) == 1:
             stamp, messages, headers = pending[0]
-            return Chunk(base, array("q", [stamp]) * len(messages), headers, messages)
+            return Chunk(base, array("q", [stamp]) * len(messages), headers, messages, marks)
         stamps, all_messages = array("q"), list[bytes]()
         for stamp, messages, _ in pending:
             stamps.extend(array("q", [stamp]) * len(messages))
             all_messages += messages
-        return Chunk(base, stamps, b"".join([headers for _, _, headers in pending]), all_messages)
+        return Chunk(base, stamps, b"".join([headers for _, _, headers in pending]), all_messages, marks)
 
     def give_up_pending(self) -> int:
         """Drop what is pending, after a failed commit: its numbers will be given out again. Returns how many records that were."""
         count = self.pending_count
         self._pending.clear()
-        self.pending_bytes = self.pending_count = 0
+        self._marks.clear()
+        self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
         self.refusal = None
         self._next = self.end
         self._last_ms = self._visible_ms
@@ -113,6 +125,8 @@ class PartitionLog:
         self._tail_sizes.append(size)
         self.end = chunk.base + len(chunk)
         self._visible_ms = chunk.timestamps[-1]
+        if chunk.marks:
+            producers.apply(self.producers, producers.entries_of(chunk.marks), self._visible_ms)
         if on_segment:
             assert self.flushed_end == self.end, "what was written is what was accepted"
         else:

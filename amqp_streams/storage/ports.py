@@ -7,7 +7,7 @@ safe as the sync mode promises; only records below it are ever read. All methods
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
@@ -17,6 +17,37 @@ STATE_KEY_BYTES_MAX: Final = 2048
 STATE_VALUE_BYTES_MAX: Final = 1 << 20
 STATE_KEYS_MAX: Final = 1 << 18
 """Keys of one data directory: all of them are in memory."""
+PRODUCER_ID_BYTES_MAX: Final = 256
+"""Of the id of a producer that numbers its events, in UTF-8; at least one."""
+SEQUENCE_MAX: Final = (1 << 64) - 1
+
+
+class Reached(NamedTuple):
+    """How far a producer that numbers its events has come in a partition: its highest durable sequence, and when that was stored, ms."""
+
+    sequence: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """The sequences that `producer` gave to records appended together: one for each, ascending, unsigned 64 bits.
+
+    `forgotten`: producers of which nothing is known any more when these records are durable.
+    """
+
+    producer: str
+    sequences: "array[int]"
+    forgotten: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Mark:
+    """Part of a chunk's records has numbers: record `base` + i has `sequences[i]`. None: from `base` on the producer is forgotten."""
+
+    base: int
+    producer: str
+    sequences: "array[int] | None"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,13 +56,15 @@ class Chunk:
 
     `base` is the offset number of the first record; record i has number base + i. `messages[i]` is what the producer sent less its
     delivery annotations: header section (its first `header_sizes[i]` bytes, mostly 0) and then everything from the message
-    annotations on. `timestamps[i]` is the append time in ms since the epoch, never decreasing within a partition.
+    annotations on. `timestamps[i]` is the append time in ms since the epoch, never decreasing within a partition. `marks`, on the way to
+    the disk only: records whose producers number them.
     """
 
     base: int
     timestamps: "array[int]"
     header_sizes: bytes
     messages: Sequence[bytes]
+    marks: Sequence[Mark] = ()
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -79,11 +112,16 @@ class Partition(Protocol):
     def end(self) -> int:
         """One past the latest durable record: the high-water mark."""
 
-    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int) -> int:
+    @property
+    def producers(self) -> Mapping[str, Reached]:
+        """Producers that number their events, by id: durable with the events themselves. Whoever stored something last is last."""
+
+    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
         """Take records into the next commit; returns the number of the first.
 
         `messages` belongs to the store from now on: it is not copied, and must not change any more. At least one.
-        A clock that went back does not count: timestamps never decrease.
+        A clock that went back does not count: timestamps never decrease. `numbers`, once `Store.allow_numbers` was called: one for each
+        record, higher than those before; they are in `producers` when the records are durable, and never without them.
 
         Raises:
             DiskFullError: there is no space; try again when there is.
@@ -165,9 +203,15 @@ class Store(Protocol):
     def delete(self, name: str) -> None:
         """Remove a log and its events; durable when this returns. Pending appends to it fail. Raises KeyError if unknown."""
 
+    def allow_numbers(self) -> None:
+        """Call before appends with `Numbers`: marks the data directory as one that older programs must not open. Durable when it returns.
+
+        Raises StorageError: the disk failed.
+        """
+
     @property
     def sequence(self) -> int:
-        """Number of the commit that the next append goes into."""
+        """Number of the commit that the next append goes into: one higher than that of a commit in flight."""
 
     @property
     def pending_bytes(self) -> int:

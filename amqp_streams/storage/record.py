@@ -6,7 +6,8 @@ Law: what was encoded is what is decoded, or the CRC says that it is not. All nu
     4   4  u32  length of the whole batch in bytes, this header included
     8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's seed, so that bytes of
                 another partition, or a message that looks like a batch, are never taken for records of this one
-    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length; others 0
+    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered (in data directories of
+                format 2); others 0
     16  8  u64  offset number of the first record
     24  8  i64  timestamp of the first record, ms since the epoch
     32  4  u32  count of records, at least 1
@@ -14,6 +15,7 @@ Law: what was encoded is what is decoded, or the CRC says that it is not. All nu
     40     u32 x count  ms after the first timestamp, never decreasing      (absent with flag 1)
            u32 x count  length of each message                             (one u32 with flag 4)
            u8  x count  length of the header section that it starts with    (absent with flag 2)
+           what it says of producers: `producers.py`; all that is left      (absent without flag 8)
            the messages, back to back
 """
 
@@ -27,6 +29,7 @@ from struct import Struct, iter_unpack
 from typing import Final
 from zlib import crc32
 
+from amqp_streams.storage import producers
 from amqp_streams.storage.chunks import count_within
 from amqp_streams.storage.ports import Chunk
 
@@ -37,12 +40,13 @@ BATCH_BYTES_MAX: Final = 1 << 20
 MESSAGE_BYTES_MAX: Final = 256 << 20
 RECORDS_MAX: Final = 1 << 20
 """Records in a batch: bounds the tables."""
-LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + 9 * RECORDS_MAX + HEAD_BYTES
+LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + 9 * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
 
 _ONE_TIMESTAMP: Final = 1
 _NO_HEADERS: Final = 2
 _ONE_LENGTH: Final = 4
-_FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH
+_NUMBERED: Final = 8
+_FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH | _NUMBERED
 _START: Final = Struct("<4sII")
 _REST: Final = Struct("<IQqII")
 _HEAD: Final = Struct("<4sIIIQqII")
@@ -63,6 +67,7 @@ class Head:
     first_timestamp_ms: int
     count: int
     body_bytes: int
+    producers_bytes: int = 0
 
     @property
     def end(self) -> int:
@@ -97,6 +102,9 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
         flags |= _NO_HEADERS
     else:
         tables.append(headers)
+    if chunk.marks:
+        flags |= _NUMBERED
+        tables.append(producers.encode_entries(producers.entries_of(chunk.marks)))
     rest = _REST.pack(flags, chunk.base, first_ms, count, len(body)) + b"".join(tables)
     length = _START.size + len(rest) + len(body)
     assert length <= LENGTH_MAX, "a batch is at most its limit"
@@ -115,8 +123,10 @@ def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
         if count == len(chunk):
             yield chunk
             return
-        yield Chunk(chunk.base, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count])
-        chunk = Chunk(chunk.base + count, chunk.timestamps[count:], chunk.header_sizes[count:], chunk.messages[count:])
+        base, cut, end = chunk.base, chunk.base + count, chunk.base + len(chunk)
+        marks, later = (producers.within(chunk.marks, base, cut), producers.within(chunk.marks, cut, end)) if chunk.marks else ((), ())
+        yield Chunk(base, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count], marks)
+        chunk = Chunk(cut, chunk.timestamps[count:], chunk.header_sizes[count:], chunk.messages[count:], later)
 
 
 def head_at(buffer: bytes, position: int) -> Head | None:
@@ -126,9 +136,15 @@ def head_at(buffer: bytes, position: int) -> Head | None:
     magic, length, crc, flags, base, first_ms, count, body_bytes = _HEAD.unpack_from(buffer, position)
     if magic != MAGIC or flags & ~_FLAGS or not 0 < count <= RECORDS_MAX or length > LENGTH_MAX:
         return None
-    if base + count > _OFFSET_MAX or not 0 <= first_ms < _TIMESTAMP_MAX or length != HEAD_BYTES + _tables_bytes(flags, count) + body_bytes:
+    producers_bytes = length - HEAD_BYTES - _tables_bytes(flags, count) - body_bytes
+    if (
+        base + count > _OFFSET_MAX
+        or not 0 <= first_ms < _TIMESTAMP_MAX
+        or producers_bytes < 0
+        or (producers_bytes > 0) != (flags & _NUMBERED > 0)
+    ):
         return None
-    return Head(length, crc, flags, base, first_ms, count, body_bytes)
+    return Head(length, crc, flags, base, first_ms, count, body_bytes, producers_bytes)
 
 
 def is_whole(buffer: bytes, position: int, head: Head, seed: int) -> bool:
@@ -141,6 +157,14 @@ def last_timestamp_ms(buffer: bytes, position: int, head: Head) -> int:
     if head.flags & _ONE_TIMESTAMP:
         return head.first_timestamp_ms
     return head.first_timestamp_ms + _array(buffer, position + HEAD_BYTES + 4 * (head.count - 1), 1)[0]
+
+
+def entries_at(buffer: bytes, position: int, head: Head) -> producers.Entries:
+    """What a whole batch says of producers."""
+    if not head.producers_bytes:
+        return {}
+    at = position + HEAD_BYTES + _tables_bytes(head.flags, head.count)
+    return producers.decode_entries(bytes(memoryview(buffer)[at : at + head.producers_bytes]))
 
 
 @dataclass(slots=True, eq=False)
@@ -197,7 +221,7 @@ def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
     if head.flags & _ONE_LENGTH:
         one_length = lengths[0]
     headers = bytes(count) if head.flags & _NO_HEADERS else buffer[at : at + count]
-    at += 0 if head.flags & _NO_HEADERS else count
+    at += (0 if head.flags & _NO_HEADERS else count) + head.producers_bytes
     ends = [] if one_length is not None else list(accumulate(lengths, initial=at))
     assert (at + one_length * count if one_length is not None else ends[-1]) == position + head.length, (
         "the lengths add up, as the CRC swears"

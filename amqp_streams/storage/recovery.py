@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from amqp_streams.storage import record
+from amqp_streams.storage import producers, record
 from amqp_streams.storage.index import Index
+from amqp_streams.storage.producers import Table
 from amqp_streams.storage.record import HEAD_BYTES, MAGIC, Batch
 
 _BLOCK_BYTES: Final = 4 << 20
@@ -37,7 +38,7 @@ class Damage:
 
 @dataclass(slots=True, eq=False)
 class Scan:
-    """What a segment holds. Bytes behind the last stretch are a torn tail."""
+    """What a segment holds. Bytes behind the last stretch are a torn tail. `producers`: how far they have come, from what was known on."""
 
     size: int
     stretches: list[Stretch] = field(default_factory=list)
@@ -45,6 +46,7 @@ class Scan:
     index: Index = field(default_factory=Index)
     first_timestamp_ms: int = 0
     last_timestamp_ms: int = 0
+    producers: Table = field(default_factory=dict)
 
     @property
     def until(self) -> int:
@@ -86,7 +88,8 @@ def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan,
 
     `read(count, position)` gives the segment's bytes.
     """
-    for found, head, last_ms in _walk(read, size, seed=seed, position=position, expected=expected, last_ms=into.last_timestamp_ms):
+    walk = _walk(read, size, seed=seed, position=position, expected=expected, last_ms=into.last_timestamp_ms)
+    for found, head, last_ms, entries in walk:
         gap = found != position or head.base != expected
         if gap:
             into.damage.append(Damage(position, found, expected, head.base))
@@ -99,6 +102,8 @@ def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan,
             into.first_timestamp_ms = head.first_timestamp_ms
         into.index.add(head.base, head.first_timestamp_ms, found)
         into.last_timestamp_ms = last_ms
+        if entries:
+            producers.apply(into.producers, entries, last_ms)
         position, expected = found + head.length, head.end
     return into
 
@@ -153,8 +158,8 @@ def plan(stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, ba
 
 def _walk(
     read: Callable[[int, int], bytes], size: int, *, seed: int, position: int, expected: int, last_ms: int
-) -> Iterator[tuple[int, record.Head, int]]:
-    """Whole batches in the order of their numbers: position, head, last timestamp. Nonsense between them is stepped over."""
+) -> Iterator[tuple[int, record.Head, int, producers.Entries]]:
+    """Whole batches in the order of their numbers: position, head, last timestamp, producers. Nonsense between them is stepped over."""
     block, start = b"", position
     while position < size:
         if position + HEAD_BYTES > start + len(block):
@@ -164,7 +169,7 @@ def _walk(
             block, start = read(min(max(_BLOCK_BYTES, head.length), size - position), position), position
         if head and head.base >= expected and head.first_timestamp_ms >= last_ms and record.is_whole(block, position - start, head, seed):
             last_ms = record.last_timestamp_ms(block, position - start, head)
-            yield position, head, last_ms
+            yield position, head, last_ms, record.entries_at(block, position - start, head)
             position, expected = position + head.length, head.end
             continue
         found = block.find(MAGIC, position - start + 1)

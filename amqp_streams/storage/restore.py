@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from amqp_streams.storage import index as index_file
-from amqp_streams.storage import record, recovery
+from amqp_streams.storage import producers, record, recovery
 from amqp_streams.storage.chunks import cut
 from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.index import Coverage
 from amqp_streams.storage.journal import Entry
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.producers import Table
 from amqp_streams.storage.recovery import Keep, Replay, Scan, Stretch
 from amqp_streams.storage.segments import Segment, segment_path
 
@@ -26,11 +27,12 @@ _NAME_DIGITS: Final = 16
 
 @dataclass(slots=True, eq=False)
 class Restored:
-    """A partition as it is now on disk: its segments, and the numbers it begins and goes on with."""
+    """A partition as it is now on disk: its segments, the numbers it begins and goes on with, and how far producers have come."""
 
     row: list[Segment]
     start: int
     end: int
+    producers: Table
 
 
 class PartitionRestorer:
@@ -54,6 +56,8 @@ class PartitionRestorer:
         self._bounds: Final = bounds
         self._entries: Final = entries
         self._findings: Final = findings
+        self._producers: Table = {}
+        """As far as segments have been looked at."""
 
     def restore(self) -> Restored:
         """Do it.
@@ -70,7 +74,7 @@ class PartitionRestorer:
         if not bases and first > start:
             self._report(first, None, f"records {start} to {first - 1} are gone: the files that held them are missing")
         active, end = self._active(first, bool(bases), end)
-        return Restored([*row, active], start, end)
+        return Restored([*row, active], start, end, self._producers)
 
     def _bases(self) -> list[int]:
         """Numbers of the segments here, from the earliest that retention has left."""
@@ -96,16 +100,22 @@ class PartitionRestorer:
         bases = bases[len(old) :]
         while len(bases) > 1 and not OpenFile(self._files, segment_path(self._folder, bases[-1])).size():
             # Made for records that were never written: the one before is still the active one.
-            self._files.unlink(segment_path(self._folder, bases.pop()))
+            path = segment_path(self._folder, bases.pop())
+            self._files.unlink(path)
+            if path.with_suffix(".idx").name in names:
+                self._files.unlink(path.with_suffix(".idx"))
         return bases
 
     def _closed(self, base: int, following: int) -> Segment:
         path = segment_path(self._folder, base)
         size = OpenFile(self._files, path).size()
         found = self._read_index(path, base)
+        if found is not None:
+            self._producers = found.producers
         if found is not None and found.coverage.bytes == size:
             cover = found.coverage
             segment = Segment(path, base, cover.end, size, cover.first_timestamp_ms, cover.last_timestamp_ms, covered=size, exists=True)
+            segment.saved = True
         else:
             segment = self._scan_closed(path, base, had_index=found is not None)
         if segment.end != following:
@@ -115,7 +125,8 @@ class PartitionRestorer:
 
     def _scan_closed(self, path: Path, base: int, *, had_index: bool) -> Segment:
         file = OpenFile(self._files, path)
-        scan = recovery.scan(file.read, file.size(), seed=self._seed, into=Scan(file.size()), expected=base)
+        into = Scan(file.size(), producers=self._producers)
+        scan = recovery.scan(file.read, file.size(), seed=self._seed, into=into, expected=base)
         self._report_damage(path, scan)
         if scan.until < scan.size:
             self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are no records")
@@ -132,6 +143,8 @@ class PartitionRestorer:
             return Segment(path, 0, 0), 0  # nothing was ever written
         file = OpenFile(self._files, path, create=True)
         found = self._read_index(path, base)
+        if found is not None:
+            self._producers = found.producers
         scan = self._scan_active(file, base, found)
         end_at_least = max(end_at_least, found.coverage.end if found else 0)
         plan = recovery.plan(scan.stretches, [(part.base, part.end) for part in self._entries], base=base, end_at_least=end_at_least)
@@ -157,9 +170,11 @@ class PartitionRestorer:
             file = OpenFile(self._files, path, write=True)
             file.sync()
             self._files.fsync_dir(self._folder)
-            again = recovery.scan(file.read, file.size(), seed=self._seed, into=Scan(file.size()), expected=base)
-            segment = self._segment(path, base, again)
+            # What is read a second time is known already, and the last word is the same.
+            again = Scan(file.size(), producers=self._producers)
+            segment = self._segment(path, base, recovery.scan(file.read, file.size(), seed=self._seed, into=again, expected=base))
             segment.exists = True
+        segment.saved = found is not None
         segment.end = plan.end if not segment.bytes else segment.end
         if segment.bytes and segment.covered != segment.bytes:
             OpenFile(self._files, path, write=True).sync()
@@ -169,7 +184,7 @@ class PartitionRestorer:
     def _scan_active(self, file: OpenFile, base: int, found: "_Indexed | None") -> Scan:
         """Begin behind what the index covers: that was synced when it was written."""
         size = file.size()
-        scan = Scan(size)
+        scan = Scan(size, producers=self._producers)
         if found is None or not 0 < found.coverage.bytes <= size:
             return recovery.scan(file.read, size, seed=self._seed, into=scan, expected=base)
         cover = found.coverage
@@ -213,10 +228,12 @@ class PartitionRestorer:
                 head = record.head_at(data, 0)
                 batch = record.decode(data, 0, head, self._seed) if head else None
                 assert batch is not None, "the journal's record was whole a moment ago"
+                assert head is not None, "nor was it then"
                 chunk = cut(batch.all(), at, 1 << 62)
-                if entry.end > piece.after:
-                    count = piece.after - at
-                    chunk = Chunk(at, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count])
+                count = min(entry.end, piece.after) - at
+                # What it says of producers stays whole: records of theirs that are not written here are in the segment already.
+                marks = producers.marks_again(at, record.entries_at(data, 0, head))
+                chunk = Chunk(at, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count], marks)
                 chunks.append(chunk)
                 at += len(chunk)
         assert at == piece.after, "the plan asked only for what the journal has"
@@ -235,9 +252,10 @@ class PartitionRestorer:
 
     def _write_index(self, segment: Segment) -> None:
         if segment.bytes and segment.index:
-            data = index_file.encode(segment.coverage(), segment.index, self._seed)
+            data = index_file.encode(segment.coverage(), segment.index, self._seed, self._producers)
             replace_file(self._files, segment.index_path, data, sync=True)
             segment.covered = segment.bytes
+            segment.saved = True
 
     def _report_damage(self, path: Path, scan: Scan, healed: Sequence[tuple[int, int]] | None = None) -> None:
         for damage in scan.damage:
@@ -258,3 +276,4 @@ class PartitionRestorer:
 class _Indexed:
     coverage: Coverage
     index: index_file.Index
+    producers: Table

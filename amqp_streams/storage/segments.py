@@ -13,11 +13,12 @@ from typing import Final
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, StorageError
 from amqp_streams.storage import index as index_file
-from amqp_streams.storage import record
+from amqp_streams.storage import producers, record
 from amqp_streams.storage.chunks import join
 from amqp_streams.storage.files import OpenFile
 from amqp_streams.storage.index import Coverage, Index
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.producers import Table
 from amqp_streams.storage.reading import Reading
 from amqp_streams.storage.recovery import Damage
 from amqp_streams.storage.retention import ClosedSegment, must_roll
@@ -28,7 +29,10 @@ _CHUNK_PARTS_MAX: Final = 64
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file of record batches. `bytes` and `end` are what is surely written; `covered` is what its index file covers."""
+    """One file of record batches. `bytes` and `end` are what is surely written; `covered` is what its index file covers.
+
+    `saved`: it has an index file, which says how far producers had come. `producers`, once it is closed: what that file is to say.
+    """
 
     path: Path
     base: int
@@ -39,6 +43,8 @@ class Segment:
     covered: int = 0
     exists: bool = False
     index: Index | None = None
+    saved: bool = False
+    producers: Table | None = None
 
     @property
     def index_path(self) -> Path:
@@ -59,6 +65,7 @@ class _Placed:
     end: int
     first_timestamp_ms: int
     last_timestamp_ms: int
+    entries: producers.Entries | None
 
 
 @dataclass(slots=True, eq=False)
@@ -82,11 +89,13 @@ def segment_path(folder: Path, base: int) -> Path:
 class Segments:
     """All segments of a partition, the last one active. At least one, though its file may not exist yet."""
 
-    def __init__(self, folder: Path, seed: int, reading: Reading, row: list[Segment]) -> None:
+    def __init__(self, folder: Path, seed: int, reading: Reading, row: list[Segment], reached: Table | None = None) -> None:
         assert row, "a partition has an active segment"
         self.folder: Final = folder
         self.seed: Final = seed
         self.row: Final = row
+        self.producers: Final[Table] = reached or {}
+        """How far producers have come in what is written here."""
         self._reading: Final = reading
         self.bytes = sum(segment.bytes for segment in row)
         self._closed_file: OpenFile | None = None
@@ -136,7 +145,9 @@ class Segments:
             buffers = record.encode(piece, self.seed)
             length = len(buffers[0]) + len(buffers[1])
             staged.steps.append(Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists))
-            staged.placed.append(_Placed(segment, position, length, piece.base, piece.base + len(piece), now_ms, piece.timestamps[-1]))
+            entries = producers.entries_of(piece.marks) if piece.marks else None
+            end, last_ms = piece.base + len(piece), piece.timestamps[-1]
+            staged.placed.append(_Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries))
             position += length
         if sync:
             staged.steps.append(SyncFile(self._reading.file(segment.path)))
@@ -145,6 +156,7 @@ class Segments:
     def apply(self, staged: Staged) -> list[Segment]:
         """The write was done; returns the segments that it closed."""
         closed: list[Segment] = []
+        current = self.active
         self._closed_file = None
         for segment in staged.opened:
             closed.append(self.active)
@@ -152,6 +164,10 @@ class Segments:
         for placed in staged.placed:
             segment = placed.segment
             assert segment.bytes == placed.position, "batches follow each other"
+            if segment is not current:
+                current.producers, current = self.producers.copy(), segment
+            if placed.entries:
+                producers.apply(self.producers, placed.entries, placed.last_timestamp_ms)
             if segment.index is None:
                 segment.index = Index()
             if not segment.bytes:
@@ -179,9 +195,10 @@ class Segments:
     def index_step(self, segment: Segment) -> Step:
         """Write the index of what the segment holds now; to be run when that is synced."""
         segment.covered = segment.bytes
-        step = Replace(segment.index_path, index_file.encode(segment.coverage(), self._index(segment), self.seed))
+        reached = self.producers if segment is self.active else segment.producers
+        step = Replace(segment.index_path, index_file.encode(segment.coverage(), self._index(segment), self.seed, reached))
         if segment is not self.active:
-            segment.index = None  # read again if a reader wants it
+            segment.index = segment.producers = None  # read again if a reader wants it
         return step
 
     def close_active(self, end: int) -> Segment:
@@ -194,6 +211,7 @@ class Segments:
         closed, opened = self.active, Segment(segment_path(self.folder, end), end, end, exists=True)
         self._reading.file(opened.path, create=True)
         self.row.append(opened)
+        closed.producers = self.producers.copy()
         self._closed_file = closed_file
         return closed
 

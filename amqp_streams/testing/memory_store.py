@@ -8,8 +8,9 @@ from typing import Final
 
 from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import StorageError
+from amqp_streams.storage import producers
 from amqp_streams.storage.chunks import cut
-from amqp_streams.storage.ports import Chunk, CommitDone, Partition, PartitionFacts, StoredLog
+from amqp_streams.storage.ports import Chunk, CommitDone, Numbers, Partition, PartitionFacts, StoredLog
 from amqp_streams.storage.retention import ClosedSegment, expired, must_roll
 from amqp_streams.testing.memory_states import MemoryStates
 
@@ -36,12 +37,13 @@ class MemoryPartition:
         self.end = 0
         self.failure: StorageError | None = None
         self.refusal: StorageError | None = None
+        self.producers: producers.Table = {}
         self._store: Final = store
         self._next = 0
         self._last_ms = 0
         self._segments = [_MemorySegment(0)]
 
-    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int) -> int:
+    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
         """See `Partition.append`."""
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
         if error := self.failure or self.refusal:
@@ -50,7 +52,8 @@ class MemoryPartition:
         self._next += len(messages)
         self._last_ms = max(self._last_ms, now_ms)
         timestamps = array("q", [self._last_ms]) * len(messages)
-        self._store._append(self, Chunk(base, timestamps, header_sizes, list(messages)))
+        marks = producers.marks_of(base, numbers) if numbers else ()
+        self._store._append(self, Chunk(base, timestamps, header_sizes, list(messages), marks))
         return base
 
     def read(self, at: int, bytes_max: int) -> Chunk | None:
@@ -95,6 +98,8 @@ class MemoryPartition:
         ):
             active = _MemorySegment(self.end)
             self._segments.append(active)
+        if chunk.marks:
+            producers.apply(self.producers, producers.entries_of(chunk.marks), chunk.timestamps[-1])
         active.chunks.append(chunk)
         active.bytes += sum(map(len, chunk.messages))
         self.end += len(chunk)
@@ -185,6 +190,9 @@ class MemoryStore:
         for partition in self._logs.pop(name).partitions:
             assert isinstance(partition, MemoryPartition)
             partition.failure = StorageError(f"log {name} was deleted")
+
+    def allow_numbers(self) -> None:
+        """See `Store.allow_numbers`."""
 
     def commit(self) -> None:
         """See `Store.commit`."""

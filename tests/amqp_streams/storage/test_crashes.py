@@ -6,6 +6,7 @@ ended or a later one.
 """
 
 import random
+from array import array
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.files import Files
-from amqp_streams.storage.ports import CommitDone, Partition
+from amqp_streams.storage.ports import CommitDone, Numbers, Partition
 from amqp_streams.storage.work import Executor, LoopCall, Results, Task, run
 from amqp_streams.testing import FaultyFiles, ManualLoop
 from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL
@@ -65,11 +66,27 @@ class LaggingStore(DirectoryStore):
 
 @dataclass
 class Model:
-    """What one partition must hold. `sent` is keyed by number and holds the commit that it went into, too."""
+    """What one partition must hold. `sent` is keyed by number and holds the commit that it went into, too.
+
+    `numbered`: by record, who numbered it, and how; `forgetting`: by the first record of an append, who was forgotten with it.
+    """
 
     visible: list[tuple[bytes, int]] = field(default_factory=list)
     sent: dict[int, tuple[bytes, int, int]] = field(default_factory=dict)
     start: int = 0
+    numbered: dict[int, tuple[str, int]] = field(default_factory=dict)
+    forgetting: dict[int, str] = field(default_factory=dict)
+
+    def producers(self, end: int) -> dict[str, int]:
+        """How far producers have come, given the records below `end`, whether retention has left them or not."""
+        reached: dict[str, int] = {}
+        for number in range(end):
+            reached.pop(self.forgetting.get(number, ""), None)
+            if number in self.numbered:
+                producer, sequence = self.numbered[number]
+                reached.pop(producer, None)
+                reached[producer] = sequence
+        return reached
 
 
 class World:
@@ -85,6 +102,8 @@ class World:
         self.settings = LogSettings(partitions=PARTITIONS, segment_bytes=64 << 10, segment_ms=50_000)
         if self.rng.random() < 0.5:
             self.settings = self.settings.model_copy(update={"retention_bytes": 1 << 20, "retention_ms": 400_000})
+        self.numbered = self.rng.choice([0.0, 0.1, 0.9])
+        self.last = 0
         self.countdown = -1
         self.files.fault = self._fault
         self.crash_chance = self.rng.choice([0.03, 0.01])
@@ -152,10 +171,25 @@ class World:
         size = self.rng.choice([0, 10, 10, 100, 1000, 9000, 40_000] if self.rng.random() < 0.2 else [10, 100])
         messages = [self.rng.randbytes(self.rng.randint(0, size)) for _ in range(self.rng.randint(1, 8))]
         model = self.models[index]
-        base = partition.append(messages, bytes(min(255, len(message)) for message in messages), self.now_ms)
-        assert base == len(model.visible) + len(model.sent)
+        base = len(model.visible) + len(model.sent)
+        numbers = self._numbers(model, base, len(messages)) if self.rng.random() < self.numbered else None
+        assert base == partition.append(messages, bytes(min(255, len(message)) for message in messages), self.now_ms, numbers)
         sequence = self.store.sequence
         model.sent.update({base + place: (message, self.now_ms, sequence) for place, message in enumerate(messages)})
+
+    def _numbers(self, model: Model, base: int, count: int) -> Numbers:
+        producer = self.rng.choice(["a", "b", "c", "é" * 100])
+        self.last += 1
+        sequences = array("Q", range(self.last, self.last + count))
+        self.last += count
+        for place in range(base, base + count):
+            model.forgetting.pop(place, None)
+        model.numbered.update({base + place: (producer, sequence) for place, sequence in enumerate(sequences)})
+        gone = self.rng.choice(["a", "b", "c"])
+        if gone == producer or self.rng.random() < 0.8:
+            return Numbers(producer, sequences)
+        model.forgetting[base] = gone
+        return Numbers(producer, sequences, [gone])
 
     def _committed(self, done: CommitDone) -> None:
         assert not done.failures
@@ -192,6 +226,7 @@ class World:
         index = self.rng.randrange(PARTITIONS)
         partition, model = self.store.logs["log"].partitions[index], self.models[index]
         assert (partition.start, partition.end) == (model.start, len(model.visible))
+        self._compare_producers(partition, model)
         if partition.end > partition.start:
             at = self.rng.randrange(partition.start, partition.end)
             self._compare(partition, model, at, self.rng.choice([1, 1000, 100_000]))
@@ -207,6 +242,10 @@ class World:
         assert list(zip(chunk.messages, chunk.timestamps, strict=True)) == expected
         assert list(chunk.header_sizes) == [min(255, len(message)) for message, _ in expected]
         return at + len(chunk)
+
+    def _compare_producers(self, partition: Partition, model: Model) -> None:
+        reached = [(producer, reached.sequence) for producer, reached in partition.producers.items()]
+        assert sorted(reached) == sorted(model.producers(partition.end).items())
 
     def _recover(self) -> None:
         """The process is gone, and perhaps the power; and perhaps recovery is cut short, too."""
@@ -242,6 +281,8 @@ class World:
         if "log" not in store.logs:
             assert not any(model.visible for model in self.models)
             store.create("log", self.settings, incarnation="i")
+        if self.numbered:
+            store.allow_numbers()
         for model, partition in zip(self.models, store.logs["log"].partitions, strict=True):
             # Segments that were about to be removed may be back; none is gone that retention did not let go.
             assert partition.start <= model.start <= partition.end
@@ -250,6 +291,10 @@ class World:
             for number in range(len(model.visible), partition.end):
                 model.visible.append(model.sent[number][:2])
             model.sent.clear()
+            for lost in (model.numbered, model.forgetting):
+                for number in [number for number in lost if number >= partition.end]:
+                    del lost[number]
+            self._compare_producers(partition, model)
             at = partition.start
             while at < partition.end:
                 at = self._compare(partition, model, at, 1 << 20)

@@ -1,0 +1,137 @@
+"""How far producers that number their events have come in a partition: what batches, the journal and indexes say of it. Pure.
+
+Laws: what a batch says of a producer is true of the batch's own records, so that events and their numbers are there together or not at
+all; whoever reads batches in the order of their records ends with the same table, wherever in a repeated stretch it begins.
+
+A batch's table, behind its other tables; an index's table, which is all that is known where the index ends. Little-endian, back to back::
+
+    batch   8  u64  the producer's highest sequence in the batch       index   8  u64  its highest sequence
+            2  u16  bytes of its id                                            8  i64  when that was stored, ms since the epoch
+            2  u16  0, or 1: the producer is forgotten (sequence 0)            2  u16  bytes of its id
+               the id in UTF-8                                                    the id in UTF-8
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Final
+
+from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, Mark, Numbers, Reached
+
+TABLE_BYTES_MAX: Final = 64 << 20
+"""Of one table: twice the most producers that a partition may have, with the longest ids."""
+PRODUCERS_MAX: Final = 100_000
+"""Producers that a partition may know at a time."""
+
+_ENTRY: Final = Struct("<QHH")
+_ROW: Final = Struct("<QqH")
+_FORGOTTEN: Final = 1
+_FORGOTTEN_MAX: Final = 64
+
+Entries = Mapping[str, int | None]
+"""By producer, in the order of its last record: the highest sequence, or None: it is forgotten."""
+Table = dict[str, Reached]
+"""By producer; who stored something last is last."""
+
+
+def marks_of(base: int, numbers: Numbers) -> list[Mark]:
+    """What an append of records from `base` on brings."""
+    return [*(Mark(base, gone, None) for gone in numbers.forgotten), Mark(base, numbers.producer, numbers.sequences)]
+
+
+def marks_again(base: int, entries: Entries) -> list[Mark]:
+    """The same for records that are written once more, from what a batch said."""
+    return [Mark(base, producer, None if sequence is None else array("Q", [sequence])) for producer, sequence in entries.items()]
+
+
+def bytes_needed(numbers: Numbers) -> int:
+    """Room in a batch's table, at most."""
+    ids = len(numbers.producer) + sum(map(len, numbers.forgotten))
+    return 4 * ids + _ENTRY.size * (1 + len(numbers.forgotten))
+
+
+def within(marks: Iterable[Mark], first: int, after: int) -> list[Mark]:
+    """The part of the marks that is about records first..after."""
+    kept: list[Mark] = []
+    for mark in marks:
+        if mark.sequences is None:
+            if first <= mark.base < after:
+                kept.append(mark)
+        elif sequences := mark.sequences[max(0, first - mark.base) : max(0, after - mark.base)]:
+            kept.append(Mark(max(first, mark.base), mark.producer, sequences))
+    return kept
+
+
+def entries_of(marks: Iterable[Mark]) -> dict[str, int | None]:
+    """What the marks come to."""
+    entries: dict[str, int | None] = {}
+    for mark in marks:
+        entries.pop(mark.producer, None)
+        entries[mark.producer] = mark.sequences[-1] if mark.sequences else None
+    return entries
+
+
+def apply(table: Table, entries: Entries, at_ms: int) -> None:
+    """Note what a batch brought. The last word counts, not the highest number: a producer that was forgotten may begin anew."""
+    for producer, sequence in entries.items():
+        table.pop(producer, None)
+        if sequence is not None:
+            table[producer] = Reached(sequence, at_ms)
+
+
+def victims(table: Table, *, idle: Callable[[str], bool], coming: int, limit: int, expired_before_ms: int) -> Sequence[str] | None:
+    """Who is forgotten when `coming` producers that the table has not got are there; None: all are in use, and there is no room.
+
+    Those that are `idle` and stored nothing since `expired_before_ms`, some of them; and if that is not enough the one idle for longest.
+    """
+    gone: list[str] = []
+    for producer, reached in table.items():
+        needed = len(table) + coming - len(gone) > limit
+        if not needed and (reached.at_ms >= expired_before_ms or len(gone) >= _FORGOTTEN_MAX):
+            break
+        if idle(producer):
+            gone.append(producer)
+    return gone if len(table) + coming - len(gone) <= limit else None
+
+
+def encode_entries(entries: Entries) -> bytes:
+    """A batch's table."""
+    parts: list[bytes] = []
+    for producer, sequence in entries.items():
+        name = producer.encode()
+        assert 0 < len(name) <= PRODUCER_ID_BYTES_MAX, "ids are checked when a link is attached"
+        parts += (_ENTRY.pack(sequence or 0, len(name), _FORGOTTEN if sequence is None else 0), name)
+    return b"".join(parts)
+
+
+def decode_entries(data: bytes) -> dict[str, int | None]:
+    """A batch's table, proven by the batch's CRC."""
+    entries: dict[str, int | None] = {}
+    at = 0
+    while at < len(data):
+        sequence, size, flags = _ENTRY.unpack_from(data, at)
+        at += _ENTRY.size + size
+        entries[data[at - size : at].decode()] = None if flags & _FORGOTTEN else sequence
+    assert at == len(data), "the lengths add up, as the CRC swears"
+    return entries
+
+
+def encode_table(table: Table) -> bytes:
+    """An index's table."""
+    parts: list[bytes] = []
+    for producer, reached in table.items():
+        name = producer.encode()
+        parts += (_ROW.pack(reached.sequence, reached.at_ms, len(name)), name)
+    return b"".join(parts)
+
+
+def decode_table(data: bytes) -> Table:
+    """An index's table, proven by the index's CRC."""
+    table: Table = {}
+    at = 0
+    while at < len(data):
+        sequence, at_ms, size = _ROW.unpack_from(data, at)
+        at += _ROW.size + size
+        table[data[at - size : at].decode()] = Reached(sequence, at_ms)
+    assert at == len(data), "the lengths add up, as the CRC swears"
+    return table
