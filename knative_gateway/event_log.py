@@ -149,6 +149,10 @@ class AmqpEventLog:
         """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""
         return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
 
+    async def incarnation(self, log: str) -> str:
+        """Another for each log that was ever made, also under the same name; empty: it is not known. Raises UnavailableError."""
+        return (await self._info(log)).incarnation or ""
+
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""
         ends = await self.ends(log)

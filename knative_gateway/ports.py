@@ -207,7 +207,10 @@ class Checkpoints(Protocol):
         """Replace these positions, durable when it returns; key: (uid, partition). A position never goes back but by `reset`."""
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
-        """Set positions, back or forth; of a subscriber that is paused or not running."""
+        """Set positions, back or forth; those of other partitions stay. What others save meanwhile may be ahead of them."""
+
+    async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
+        """Of all subscribers what is kept under numbers below that and is not empty."""
 
     async def forget(self, uid: str) -> None:
         """The subscriber is gone for good."""
@@ -251,6 +254,9 @@ class EventLog(Protocol):
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """The offset of the last event of each partition now; None where there is none."""
+
+    async def incarnation(self, log: str) -> str:
+        """Another for each log that was ever made, also under the same name; empty: it is not known."""
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         """Of each partition the position to read from for all events stored after that time (since 1970 UTC), as `read` takes it."""

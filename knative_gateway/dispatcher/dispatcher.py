@@ -8,6 +8,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Final, Self
@@ -18,8 +19,7 @@ from knative_gateway.delivery import End
 from knative_gateway.dispatcher.courier import Courier, Outside
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
-from knative_gateway.dispatcher.places import after_offsets, after_time
-from knative_gateway.dispatcher.positions import stored
+from knative_gateway.dispatcher.places import INCARNATION, after_offsets, after_time, asked_for, ends_of
 from knative_gateway.dispatcher.redriving import stored_at
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
@@ -33,6 +33,17 @@ log = structlog.get_logger(__name__)
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+@contextmanager
+def _told(event: str) -> Iterator[None]:
+    """What fails is told of, and tried again by the next turn: places are kept as long as the process lives."""
+    try:
+        yield
+    except GatewayError as error:
+        log.warning(event, reason=str(error))
+    except Exception:
+        log.exception(event)
 
 
 class Dispatcher:
@@ -58,14 +69,15 @@ class Dispatcher:
         self._outside: Final = Outside(sender, events, self.settings, now_ms, chance)
         self._checkpoints: Final = checkpoints
         self._ownership: Final = ownership or Alone()
+        self._replicated: Final = ownership is not None
         self._changed: Final = changed
         self._routes = Routes(0, {})
         self._closing: Final[set[asyncio.Task[None]]] = set()
         self._flushing: Final = asyncio.Lock()
-        self._flusher: asyncio.Task[None]
+        self._always: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._flusher = asyncio.create_task(self._flush_always())
+        self._always = [asyncio.create_task(self._flush_always()), asyncio.create_task(self._look_always())]
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -73,8 +85,9 @@ class Dispatcher:
 
     async def close(self) -> None:
         """Begin nothing more, wait for answers for `drain_s`, keep all places."""
-        self._flusher.cancel()
-        await asyncio.gather(self._flusher, return_exceptions=True)
+        for task in self._always:
+            task.cancel()
+        await asyncio.gather(*self._always, return_exceptions=True)
         workers = list(self.workers.values())
         self.workers.clear()
         await asyncio.gather(*(worker.close(self.settings.drain_s) for worker in workers), *self._closing)
@@ -137,18 +150,17 @@ class Dispatcher:
             KeyError: it is not served here.
             UnavailableError: log or store are away; it goes on from where it was.
         """
-        await self._worker(uid).replay(uid, to)
+        # No flush meanwhile: it would have where the subscriber was.
+        async with self._flushing:
+            await self._worker(uid).replay(uid, to)
 
     async def replay_from_time(self, uid: str, at_ms: int) -> None:
         """The same to what was stored at that time (since 1970 UTC) or later."""
-        worker = self._worker(uid)
-        await worker.replay(uid, await after_time(worker.wanted.log, at_ms, self._outside.log))
+        await self.replay(uid, await after_time(self._worker(uid).wanted.log, at_ms, self._outside.log))
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
         """The same to PARTITION=OFFSET,…: the next is the first after each; other partitions go on from where they are."""
-        worker = self._worker(uid)
-        ends = {partition: stored(end) for partition, end in (await self._outside.log.ends(worker.wanted.log)).items()}
-        await worker.replay(uid, after_offsets(offsets, ends))
+        await self.replay(uid, after_offsets(offsets, await ends_of(self._worker(uid).wanted.log, self._outside.log)))
 
     async def redrive(self, uid: str) -> int:
         """Deliver again what the history says was dead-lettered or dropped; how many. They begin at once, beside what is on its way.
@@ -206,12 +218,25 @@ class Dispatcher:
         while True:
             await asyncio.sleep(self.settings.flush_ms / 1000)
             turn = (turn + 1) % every
-            try:
+            with _told("places_not_kept"):
                 await self.flush(idle=turn == 0)
-                if turn == 0:
-                    await asyncio.gather(*(worker.look() for worker in self.workers.values()))
-            except GatewayError as error:
-                log.warning("places_not_kept", reason=str(error))
+
+    async def _look_always(self) -> None:
+        """Beside the flushes: a log that is away does not keep places from being kept."""
+        while True:
+            await asyncio.sleep(self.settings.idle_flush_ms / 1000)
+            await asyncio.gather(*(worker.look() for worker in self.workers.values()))
+            if self._replicated:
+                with _told("replays_not_looked_for"):
+                    await self._look_for_replays()
+
+    async def _look_for_replays(self) -> None:
+        """See what other replicas were asked for."""
+        for uid, rows in (await self._checkpoints.noted(below=INCARNATION)).items():
+            for worker in list(self.workers.values()):
+                if uid in worker.couriers:
+                    async with self._flushing:
+                        await worker.go_where_asked(uid, asked_for(rows))
 
     def _couriers(self) -> list[tuple[str, Courier]]:
         return [each for worker in self.workers.values() for each in worker.couriers.items()]

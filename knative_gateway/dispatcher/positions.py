@@ -37,6 +37,11 @@ def given(text: str) -> Mapping[int, str]:
     return {int(partition): offset for partition, _, offset in (entry.partition("=") for entry in text.split(","))}
 
 
+def padded(offset: str, like: str) -> str:
+    """An offset as people write it, without zeros in front, as the engine does."""
+    return offset.zfill(len(like)) if offset.isdigit() else offset
+
+
 def _number(position: str) -> int | None:
     if position == BEGINNING:
         return -1

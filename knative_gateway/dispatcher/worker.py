@@ -5,7 +5,7 @@ that comes back under the same uid begins when its predecessor has ended.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -71,21 +71,30 @@ class RouteWorker:
         await self._share.close()
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Go back or forth to these places, in the partitions that are ours; what is on its way ends first.
+        """Have a subscriber go back or forth to these places, in our partitions at once, elsewhere soon; what is on its way ends first.
 
         Raises:
             KeyError: this subscriber is not served here.
-            UnavailableError: the store is away; it goes on from where it was.
+            UnavailableError: the store is away; if the places were kept, it goes there later.
         """
         async with self._turn:
-            courier = self.couriers.pop(uid)
-            await self._end(courier, LEAVING_S)
-            try:
-                ours = {partition: position for partition, position in to.items() if self._is_ours(partition)}
-                await self._checkpoints.reset(uid, ours)
-            finally:
-                self.failing = {**self.failing, **await self._enter([courier.spec])}
-        self._wake.set()
+            spec = self.couriers[uid].spec
+            await places.ask(uid, to, self._checkpoints)
+            await self._again(spec)
+
+    async def go_where_asked(self, uid: str, partitions: Iterable[int]) -> None:
+        """Another replica was asked to have a subscriber go to other places in these partitions: do so where they are ours."""
+        async with self._turn:
+            if uid in self.couriers and any(self._is_ours(partition) for partition in partitions):
+                await self._again(self.couriers[uid].spec)
+
+    async def _again(self, spec: Subscriber) -> None:
+        """End, and begin where it is to go."""
+        try:
+            await self._end(self.couriers.pop(spec.uid), LEAVING_S)
+            self.failing = {**self.failing, **await self._enter([spec])}
+        finally:
+            self._wake.set()  # whatever happened, it is to be served
 
     async def look(self) -> None:
         """See where the log ends now, for the lag."""
@@ -182,7 +191,7 @@ class RouteWorker:
         gained: list[tuple[Courier, Mapping[int, str]]] = []
         for uid, courier in self.couriers.items():
             try:
-                begun = await self._begin(courier.spec)
+                begun = await self._begin(courier.spec, courier.tracks)
             except GatewayError as error:
                 failing[uid] = str(error)
                 continue
@@ -192,8 +201,13 @@ class RouteWorker:
             self._followed = ours
         return failing
 
-    async def _begin(self, spec: Subscriber) -> Mapping[int, str]:
-        return await places.begin(spec, self.wanted.log, events=self._outside.log, checkpoints=self._checkpoints)
+    async def _begin(self, spec: Subscriber, going_on: Container[int] = ()) -> Mapping[int, str]:
+        """`going_on`: partitions that it is in already; what was asked for there is left for when it begins anew."""
+
+        def ours(partition: int) -> bool:
+            return self._is_ours(partition) and partition not in going_on
+
+        return await places.begin(spec, self.wanted.log, ours, events=self._outside.log, checkpoints=self._checkpoints)
 
     def _place(self, entering: Sequence[tuple[Courier, Mapping[int, str]]]) -> None:
         """Give them their tracks in our partitions, and the tracks their readers."""

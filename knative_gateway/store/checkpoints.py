@@ -70,11 +70,20 @@ class SqlCheckpoints:
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
         """Set positions, back or forth; those of other partitions stay."""
         async with self._database.write() as connection:
-            of_uid = POSITIONS.c.uid == uid
-            await connection.execute(delete(POSITIONS).where(of_uid, POSITIONS.c.log_partition.in_(list(positions))))
-            for partition, offset in positions.items():
-                await connection.execute(insert(POSITIONS).values(uid=uid, log_partition=partition, log_offset=offset))
+            for partition, offset in sorted(positions.items()):
+                statement = self._insert(POSITIONS).values(uid=uid, log_partition=partition, log_offset=offset)
+                own = [POSITIONS.c.uid, POSITIONS.c.log_partition]
+                await connection.execute(statement.on_conflict_do_update(index_elements=own, set_={"log_offset": offset}))
             await connection.commit()
+
+    async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
+        """Of all subscribers what is kept under numbers below that and is not empty."""
+        query = select(POSITIONS).where(POSITIONS.c.log_partition < below, POSITIONS.c.log_offset != "")
+        found: dict[str, dict[int, str]] = {}
+        async with self._database.read() as connection:
+            for row in await connection.execute(query):
+                found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
+        return found
 
     async def forget(self, uid: str) -> None:
         """The subscriber is gone for good."""

@@ -61,6 +61,12 @@ class MemoryEventLog:
             raise UnavailableError(message)
         return {index: events[-1].offset if events else None for index, events in enumerate(self.logs[log])}
 
+    async def incarnation(self, log: str) -> str:
+        if log not in self.logs:
+            message = f"there is no log {log}"
+            raise UnavailableError(message)
+        return str(id(self.logs[log]))
+
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         earlier = {index: [event for event in events if event.timestamp_ms <= at_ms] for index, events in enumerate(self.logs[log])}
         return {index: events[-1].offset if events else None for index, events in earlier.items()}

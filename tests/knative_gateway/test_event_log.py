@@ -97,6 +97,17 @@ async def test_reading_begins_behind_a_time(log: EventLog, name: str) -> None:
     assert await log.before(name, times[5]) == await log.ends(name)
 
 
+async def test_a_log_made_anew_is_another(log: EventLog, name: str) -> None:
+    await log.ensure(name, partitions=1, retention_ms=None)
+    first = await log.incarnation(name)
+    assert first
+    assert await log.incarnation(name) == first
+    await log.ensure(name + "x", partitions=1, retention_ms=None)
+    assert await log.incarnation(name + "x") != first
+    with pytest.raises(UnavailableError):
+        await log.incarnation("nothing")
+
+
 async def test_many_at_once_are_all_stored(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=4, retention_ms=None)
     await asyncio.gather(*(log.append(name, message(number)) for number in range(1000)))

@@ -19,22 +19,22 @@ LOG = "broker.default.b"
 
 
 class MemoryCheckpoints:
-    """Places in a dictionary. `failing`: what the next calls raise."""
+    """Places in a dictionary; what has numbers below zero is in `notes`. `failing`: what the next calls raise."""
 
     def __init__(self) -> None:
         self.places: dict[str, dict[int, str]] = {}
+        self.notes: dict[str, dict[int, str]] = {}
         self.failures: dict[str, list[Failure]] = {}
         self.failing: list[Exception] = []
 
     async def load(self, uid: str) -> Mapping[int, str]:
         self._fail()
-        return dict(self.places.get(uid, {}))
+        return {**self.places.get(uid, {}), **self.notes.get(uid, {})}
 
     async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
-        self._fail()
-        kept = self.places.setdefault(uid, {})
-        kept.update({partition: position for partition, position in positions.items() if partition not in kept})
-        return dict(kept)
+        kept = await self.load(uid)
+        self._set(uid, {partition: position for partition, position in positions.items() if partition not in kept})
+        return await self.load(uid)
 
     async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
         self._fail()
@@ -44,10 +44,16 @@ class MemoryCheckpoints:
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
         self._fail()
-        self.places.setdefault(uid, {}).update(positions)
+        self._set(uid, positions)
+
+    async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
+        self._fail()
+        found = {uid: {row: text for row, text in notes.items() if row < below and text} for uid, notes in self.notes.items()}
+        return {uid: rows for uid, rows in found.items() if rows}
 
     async def forget(self, uid: str) -> None:
         self.places.pop(uid, None)
+        self.notes.pop(uid, None)
         self.failures.pop(uid, None)
 
     async def record(self, uid: str, failures: Sequence[Failure]) -> None:
@@ -56,6 +62,10 @@ class MemoryCheckpoints:
 
     async def history(self, uid: str) -> Sequence[Failure]:
         return self.failures.get(uid, [])[:-101:-1]
+
+    def _set(self, uid: str, positions: Mapping[int, str]) -> None:
+        for partition, position in positions.items():
+            (self.places if partition >= 0 else self.notes).setdefault(uid, {})[partition] = position
 
     def _fail(self) -> None:
         if self.failing:

@@ -95,8 +95,9 @@ async def test_a_known_subscriber_goes_on_where_it_was(server: SubscriberServer)
 
 
 async def test_a_log_made_anew_is_read_from_its_beginning(rig: Rig, server: SubscriberServer) -> None:
-    """Positions of its predecessor lie beyond its end, and everything in it came since."""
-    rig.checkpoints.places["u"] = {0: f"{99:016d}", 1: f"{7:016d}"}
+    """Positions of its predecessor say nothing of it, wherever they are, and everything in it came since."""
+    rig.checkpoints.places["u"] = {0: f"{99:016d}", 1: f"{0:016d}"}
+    rig.checkpoints.notes["u"] = {-1: "the one before"}
     await rig.send(event(1), event(2))
     await rig.serve(subscriber("u", server.url()))
     await server.wait(2)

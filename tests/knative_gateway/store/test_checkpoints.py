@@ -27,6 +27,18 @@ async def test_a_position_never_goes_back_but_by_reset(store: Store) -> None:
     assert await store.checkpoints.load("one") == {0: "01", 1: "0a"}
 
 
+async def test_resets_of_the_same_rows_do_not_stand_in_each_others_way(store: Store) -> None:
+    await asyncio.gather(*(store.checkpoints.reset("one", dict.fromkeys(range(-3, 3), f"{number}")) for number in range(8)))
+    assert len(set((await store.checkpoints.load("one")).values())) == 1
+
+
+async def test_what_is_noted_is_found_for_all(store: Store) -> None:
+    await store.checkpoints.reset("one", {0: "05", -1: "x", -2: "=", -3: ""})
+    await store.checkpoints.reset("other", {-5: "=07"})
+    await store.checkpoints.reset("third", {-1: "x"})
+    assert await store.checkpoints.noted(below=-1) == {"one": {-2: "="}, "other": {-5: "=07"}}
+
+
 async def test_many_positions_are_saved_at_once(store: Store) -> None:
     wanted = {(f"uid-{uid}", partition): f"{uid:010}" for uid in range(300) for partition in range(8)}
     await store.checkpoints.save(wanted)
