@@ -34,8 +34,8 @@ class Encoder:
     partition_count: int
     default: int
 
-    def encode(self, batch: pa.RecordBatch) -> dict[Place, list[bytes]]:
-        """The messages of a batch by where they go.
+    def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Place] | Place]:
+        """A message for each row, and where it goes: a place for each, or one for all.
 
         Raises:
             RowError: a row cannot be written.
@@ -43,27 +43,19 @@ class Encoder:
         columns = {name: batch.column(place) for name, place in self.layout.places.items()}
         sections = event_sections(columns, len(batch)) if self.layout.style is Style.CLOUDEVENTS else _sections(columns, len(batch))
         messages = sections[0] if len(sections) == 1 else list(map(b"".join, zip(*sections, strict=True)))
-        return self._places(messages, columns.get("partition"))
+        return messages, self._places(messages, columns.get("partition"))
 
-    def _places(self, messages: list[bytes], partition: pa.Array | None) -> dict[Place, list[bytes]]:
-        if not messages:
-            return {}
+    def _places(self, messages: list[bytes], partition: pa.Array | None) -> list[Place] | Place:
         if partition is None or partition.null_count == len(partition):
-            return self._by_key(messages)
+            keyed = sum(message.startswith(_KEYED) for message in messages)
+            if keyed in {0, len(messages)}:
+                return BY_KEY if keyed else self.default
+            return [BY_KEY if message.startswith(_KEYED) else self.default for message in messages]
         self._check(partition)
-        places: dict[Place, list[bytes]] = {}
-        for wanted, message in zip(partition.to_pylist(), messages, strict=True):
-            place = wanted if wanted is not None else BY_KEY if message.startswith(_KEYED) else self.default
-            places.setdefault(place, []).append(message)
-        return places
-
-    def _by_key(self, messages: list[bytes]) -> dict[Place, list[bytes]]:
-        keyed = [message for message in messages if message.startswith(_KEYED)]
-        if len(keyed) == len(messages):
-            return {BY_KEY: messages}
-        if not keyed:
-            return {self.default: messages}
-        return {BY_KEY: keyed, self.default: [message for message in messages if not message.startswith(_KEYED)]}
+        return [
+            wanted if wanted is not None else BY_KEY if message.startswith(_KEYED) else self.default
+            for wanted, message in zip(partition.to_pylist(), messages, strict=True)
+        ]
 
     def _check(self, partition: pa.Array) -> None:
         wrong = pc.or_(pc.less(partition, 0), pc.greater_equal(partition.cast(pa.int64()), self.partition_count))

@@ -147,7 +147,32 @@ READING: Final = (
     Option("pollInterval", STREAM, duration(210, 3_600_000), "250ms", "How often an idle query asks the node for news."),
 )
 
-WRITING: Final = ()
+WRITING: Final = (
+    Option(
+        "createPartitions",
+        WRITE,
+        number(1, 65_536),
+        None,
+        "Make the log with so many partitions if there is none. Default: it has to be there.",
+    ),
+    Option(
+        "deduplicate", WRITE, FLAG, "true", "Whether the log is to know rows that it has already when a task or a micro-batch is run again."
+    ),
+    Option(
+        "transactionId",
+        frozenset({Use.BATCH_WRITE}),
+        plain("text that no other write to the log has"),
+        None,
+        "Names this write, so that the same rows written again under the same name are not stored twice. Default: a random one.",
+    ),
+    Option(
+        "sortRows",
+        WRITE,
+        FLAG,
+        "false",
+        "Write rows of a task in the order of their bytes, so that a replay is known for one although a shuffle gave them another order.",
+    ),
+)
 
 TABLE: Final = (*CONNECTION, *READING, *WRITING)
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})

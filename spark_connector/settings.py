@@ -72,6 +72,18 @@ class ReadOptions:
     poll_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Where to write, and what is done about rows that come again. `transaction` is None in streaming, where Spark names the query."""
+
+    connection: ConnectionOptions
+    stream: str
+    create_partitions: int | None
+    deduplicate: bool
+    transaction: str | None
+    sort_rows: bool
+
+
 def connection_options(values: Values) -> ConnectionOptions:
     """The connection's part, for reading and writing.
 
@@ -142,6 +154,28 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         batch_rows=values.number("batchRows"),
         batch_bytes=values.number("batchBytes"),
         poll_ms=values.number("pollInterval") if streaming else 0,
+    )
+
+
+def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+    """Where and how to write.
+
+    Raises:
+        OptionError: something is unknown, missing, out of bounds, or in another's way.
+    """
+    values = parse(given, Use.STREAM_WRITE if streaming else Use.BATCH_WRITE)
+    streams = values.names("stream")
+    if not streams:
+        raise OptionError("no stream", "", STREAM_NAME.replace("load", "save") if not streaming else STREAM_NAME.partition(" or ")[0])
+    if len(streams) > 1:
+        raise OptionError("a write has one stream", f"option 'stream' is {', '.join(streams)!r}", "Write once for each")
+    return WriteOptions(
+        connection=connection_options(values),
+        stream=streams[0],
+        create_partitions=values.limit("createPartitions"),
+        deduplicate=values.flag("deduplicate"),
+        transaction=None if streaming else values.text("transactionId"),
+        sort_rows=values.flag("sortRows"),
     )
 
 

@@ -27,7 +27,11 @@ def encode(columns: dict[str, list[object]], partitions: int = 4, default: int =
     batch = pa.record_batch(
         [pa.array(values, TYPES[name][1]) for name, values in columns.items()], names=[f"_{at}" for at in range(len(columns))]
     )
-    return Encoder(layout, partitions, default).encode(batch)
+    messages, places = Encoder(layout, partitions, default).encode(batch)
+    found: dict[Place, list[bytes]] = {}
+    for message, place in zip(messages, places if isinstance(places, list) else [places] * len(messages), strict=True):
+        found.setdefault(place, []).append(message)
+    return found
 
 
 def bodies(places: dict[Place, list[bytes]]) -> dict[Place, list[object]]:
