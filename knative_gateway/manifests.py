@@ -4,16 +4,16 @@ YAML is JSON here: dates stay texts, keys are texts, and aliases cannot make a s
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import yaml
 
+from knative_gateway.resources.bounds import Budget
 from knative_gateway.resources.objects import Object, entries, text
 
-NODES_MAX: Final = 200_000
-"""Values of one text, aliases counted as often as they stand."""
-DEPTH_MAX: Final = 100
+_DIGITS_MAX: Final = 20
 
 
 class ManifestError(ValueError):
@@ -58,13 +58,15 @@ def read_json(written: bytes) -> object:
         ManifestError: it is none.
     """
     try:
-        return json.loads(written, parse_constant=_no_constant)
+        read = json.loads(written, parse_constant=_no_constant, parse_float=_float, parse_int=_integer)
+        Budget().spend(read)
     except RecursionError:
         message = "it is nested too deep"
         raise ManifestError(message) from None
     except ValueError as error:
         message = f"it is no JSON: {error}"
         raise ManifestError(message[:300]) from None
+    return read
 
 
 def read_yaml(written: bytes) -> list[object]:
@@ -75,8 +77,8 @@ def read_yaml(written: bytes) -> list[object]:
     """
     try:
         documents = [each for each in yaml.load_all(written, _Loader) if each is not None]
-        budget = [NODES_MAX]
-        return [_plain(each, budget, 0) for each in documents]
+        Budget().spend(documents)
+        return [_plain(each) for each in documents]
     except RecursionError:
         message = "it is nested too deep"
         raise ManifestError(message) from None
@@ -123,18 +125,35 @@ def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
 _Dumper.add_representer(str, _represent)
 
 
-def _plain(value: object, budget: list[int], depth: int) -> object:
-    budget[0] -= 1
-    if budget[0] < 0 or depth > DEPTH_MAX:
-        message = f"it has more than {NODES_MAX} values" if budget[0] < 0 else f"it is nested more than {DEPTH_MAX} deep"
-        raise ManifestError(message)
+def _plain(value: object) -> object:
     if isinstance(value, dict):
-        return {name: _plain(each, budget, depth + 1) for name, each in value.items()}
+        return {name: _plain(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_plain(each, budget, depth + 1) for each in value]
-    if isinstance(value, float) and (value != value or value in {float("inf"), float("-inf")}):  # noqa: PLR0124  # not a number
-        message = f"{value} is no JSON"
-        raise ManifestError(message)
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return _finite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _sized(value)
+    return value
+
+
+def _integer(written: str) -> int | float:
+    return _sized(int(written)) if len(written) <= _DIGITS_MAX else _float(written)
+
+
+def _sized(value: int) -> int | float:
+    """As in Kubernetes: what is no 64-bit integer is a floating-point number."""
+    return value if -(1 << 63) <= value < 1 << 63 else _finite(float(value))
+
+
+def _float(written: str) -> float:
+    return _finite(float(written))
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        message = f"{value} is no JSON number"
+        raise ValueError(message)
     return value
 
 

@@ -3,6 +3,7 @@
 What a client sends is judged in `resources.admission`; here is what needs the store: namespaces, definitions and what goes with them.
 """
 
+import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Key, ResourceStore
 from knative_gateway.resources import admission
 from knative_gateway.resources.admission import Admitted, Request
+from knative_gateway.resources.bounds import OBJECT_BYTES_MAX
 from knative_gateway.resources.kinds import BUILT_IN, CORE, EXTENSIONS, Kind, established
 from knative_gateway.resources.objects import Object, child, entries, name_of, text, timestamp
 from knative_gateway.resources.refusals import StatusError, already_exists, not_found, outdated
@@ -165,6 +167,9 @@ class Objects:
         is_definition = kind.group == EXTENSIONS and kind.kind == DEFINITION
         if is_definition:
             object_ = _served(object_, timestamp(request.now_ms))
+        if (size := len(json.dumps(object_))) > OBJECT_BYTES_MAX:
+            words = f"Request entity too large: the object would have {size} bytes, the limit is {OBJECT_BYTES_MAX}"
+            raise StatusError(413, "RequestEntityTooLarge", words)
         stored = await self._store.write(_key(replace(request, name=name)), object_, expected_version=expected)
         if is_definition:
             await self._definitions.refresh()

@@ -9,6 +9,7 @@ from typing import Final
 
 STATUS: Final = "status"
 _SEGMENTS_MAX: Final = 9
+_CHARACTERS_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Target:
 def target(path: str) -> Target | None:
     """What a decoded path names; None if it is no path of this kind."""
     segments = path.strip("/").split("/")
-    if len(segments) > _SEGMENTS_MAX or not all(segments):
-        return None
+    if len(segments) > _SEGMENTS_MAX or not all(segments) or not path.isprintable() or len(path) > _CHARACTERS_MAX:
+        return None  # no name of anything; PostgreSQL could not even look for some of them
     if segments[0] == "api" and len(segments) > 2:
         return _below("", segments[1], segments[2:])
     if segments[0] == "apis" and len(segments) > 3:

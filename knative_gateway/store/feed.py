@@ -26,7 +26,9 @@ NOTICES: Final = "knative_gateway"
 """The channel on which PostgreSQL tells of writes."""
 TAIL_MAX: Final = 1_000
 """Changes kept in memory."""
-BATCH: Final = 500
+TAIL_CHARACTERS_MAX: Final = 64 << 20
+"""Of their documents."""
+BATCH: Final = 100
 """Changes read at once."""
 POLL_S: Final = 2.0
 _AGAIN_S: Final = 1.0
@@ -41,9 +43,12 @@ class Feed:
     def __init__(self, database: Database, *, poll_s: float = POLL_S, tail_max: int = TAIL_MAX) -> None:
         self._database: Final = database
         self._poll_s: Final = poll_s
-        self._tail: Final[deque[Change]] = deque(maxlen=tail_max)
+        self._tail: Final[deque[Change]] = deque()
+        self._tail_max: Final = tail_max
         self._reach = 0
         """All changes after this version, up to `_newest`, are in the tail."""
+        self._sizes: Final[deque[int]] = deque()
+        self._size = 0
         self._newest = 0
         self._wake: Final = asyncio.Event()
         self._grown = asyncio.Event()
@@ -126,17 +131,25 @@ class Feed:
             rows, trimmed = await self._read(self._newest)
             if self._newest < trimmed:  # away for so long that changes were forgotten: whoever watches here learns it from the table
                 self._tail.clear()
+                self._sizes.clear()
+                self._size = 0
                 self._reach = self._newest = trimmed
                 self._tell()
                 continue
             if not rows:
                 return
-            for change in map(_change, rows):
-                if len(self._tail) == self._tail.maxlen:
-                    self._reach = self._tail[0].version
-                self._tail.append(change)
+            for row in rows:
+                self._remember(_change(row), len(row.document) + len(row.previous or ""))
             self._newest = rows[-1].version
             self._tell()
+
+    def _remember(self, change: Change, size: int) -> None:
+        self._tail.append(change)
+        self._sizes.append(size)
+        self._size += size
+        while len(self._tail) > self._tail_max or (self._size > TAIL_CHARACTERS_MAX and len(self._tail) > 1):
+            self._reach = self._tail.popleft().version
+            self._size -= self._sizes.popleft()
 
     def _tell(self) -> None:
         self._grown.set()

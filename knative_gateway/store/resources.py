@@ -7,7 +7,8 @@ whoever sees version n sees all before it.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, delete, insert, select, text, update
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Change, Key
@@ -18,6 +19,8 @@ from knative_gateway.store.tables import CHANGES, COUNTERS, OBJECTS
 
 CHANGES_MAX: Final = 10_000
 """Changes that a watch can go back; older ones are forgotten."""
+CHANGES_CHARACTERS_MAX: Final = 256 << 20
+"""Of their documents."""
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
@@ -33,6 +36,8 @@ class SqlResources:
         self._feed: Final = feed
         self._changes_max: Final = changes_max
         self._trim_every: Final = max(1, changes_max // 40)
+        self._untrimmed = 0
+        """Characters written here since changes were last weighed."""
 
     async def get(self, key: Key) -> Mapping[str, object] | None:
         """The object; None if there is none."""
@@ -77,14 +82,26 @@ class SqlResources:
             entry = {"version": version, "type": type_, "document": document, "previous": previous}
             await connection.execute(insert(CHANGES).values(**_columns(key), **entry))
             if version % self._trim_every == 0:
-                trimmed = version - self._changes_max
-                await connection.execute(delete(CHANGES).where(CHANGES.c.version <= trimmed))
-                await connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < trimmed).values(trimmed=trimmed))
+                await _trim(connection, version - self._changes_max)
+            self._untrimmed += len(document) + len(previous or "")
+            if self._untrimmed > CHANGES_CHARACTERS_MAX // 4:
+                await _trim(connection, await self._too_much(connection))
+                self._untrimmed = 0
             if self._database.postgresql:
                 await connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
             await connection.commit()
         self._feed.wake()
         return stored
+
+    async def _too_much(self, connection: AsyncConnection) -> int:
+        """Up to which version changes are more than is kept; 0: none are."""
+        size = func.length(CHANGES.c.document) + func.coalesce(func.length(CHANGES.c.previous), 0)
+        total = 0
+        for row in await connection.execute(select(CHANGES.c.version, size.label("size")).order_by(CHANGES.c.version.desc())):
+            total += row.size
+            if total > CHANGES_CHARACTERS_MAX:
+                return int(row.version)
+        return 0
 
     def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
         """Changes of a kind after a version, as they happen, in order; of every kind when `kind` is empty. Ends when the store is closed.
@@ -94,6 +111,12 @@ class SqlResources:
             UnavailableError: the database is away.
         """
         return self._feed.watch(group, kind, after)
+
+
+async def _trim(connection: AsyncConnection, version: int) -> None:
+    """Forget the changes up to a version."""
+    await connection.execute(delete(CHANGES).where(CHANGES.c.version <= version))
+    await connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < version).values(trimmed=version))
 
 
 def _is(key: Key) -> ColumnElement[bool]:

@@ -1,6 +1,7 @@
 """YAML and JSON as people write objects."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,23 @@ _JSON = st.recursive(
 def test_what_was_written_is_read_again(document: object) -> None:
     assert read_yaml(written_yaml(document).encode()) == [document]
     assert read_json(json.dumps(document).encode()) == document
+
+
+@pytest.mark.parametrize("read", [read_json, lambda text: read_yaml(text)[0]])
+def test_numbers_are_of_64_bits_or_floating(read: Callable[[bytes], object]) -> None:
+    assert read(b'{"a": 9223372036854775807, "b": -9223372036854775808}') == {"a": (1 << 63) - 1, "b": -(1 << 63)}
+    found = read(b'{"a": 9223372036854775808, "b": 1000000000000000000000000000000, "c": 1.0e+300}')
+    assert found == {"a": 2.0**63, "b": 1e30, "c": 1e300}
+    assert all(isinstance(value, float) for value in found.values())  # type: ignore[attr-defined]  # as just seen
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b'{"a": 1e999}', b'{"a": -1e999}', b'{"a": NaN}', b'{"a": ' + b"9" * 400 + b"}", b'{"a":' * 101 + b"1" + b"}" * 101, b"[1," * 500],
+)
+def test_json_that_others_cannot_read_is_refused(text: bytes) -> None:
+    with pytest.raises(ManifestError):
+        read_json(text)
 
 
 def test_yaml_is_json_here() -> None:

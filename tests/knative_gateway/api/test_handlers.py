@@ -277,3 +277,18 @@ async def test_a_namespace_goes_with_all_that_is_in_it(api: Api) -> None:
     assert [each["metadata"]["name"] for each in everything] == ["stays"]
     assert reason(await call(api, "GET", "/api/v1/namespaces/elsewhere")) == (404, "NotFound")
     assert reason(await call(api, "DELETE", "/api/v1/namespaces/default")) == (403, "Forbidden")
+
+
+async def test_a_path_that_is_no_name_names_nothing(api: Api) -> None:
+    for name in ("\x00", "a\nb", "\ud800", "a" * 3_000):
+        assert (await call(api, "GET", f"{TRIGGERS}/{name}")).code == 404
+
+
+async def test_an_object_has_a_size(api: Api) -> None:
+    """Whatever it grew by: a body, or many patches."""
+    large = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a": "x" * 1_000_000}}
+    assert (await call(api, "POST", CONFIG_MAPS, large)).code == 201
+    grown = await call(api, "PATCH", f"{CONFIG_MAPS}/a", {"data": {"b": "x" * 600_000}}, headers=MERGE)
+    assert (grown.code, grown.json["reason"]) == (413, "RequestEntityTooLarge")
+    copies = [{"op": "add", "path": "/data/c", "value": {}}] + [{"op": "copy", "from": "/data", "path": "/data/c/d"}] * 9
+    assert (await call(api, "PATCH", f"{CONFIG_MAPS}/a", copies, headers=JSON_PATCH)).code == 413

@@ -121,3 +121,39 @@ def test_adding_and_removing_leaves_nothing_behind(target: dict[str, object], va
         {"op": "remove", "path": "/new"},
     ]
     assert json_patch(target, operations) == target
+
+
+COPY_TWICE = [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "copy", "from": "/b", "path": "/a/-"}]
+
+
+@pytest.mark.timeout(20)
+def test_copies_of_copies_end_soon() -> None:
+    """A short patch could make a document that no memory holds."""
+    with pytest.raises(StatusError, match="copies too much") as refused:
+        json_patch({"a": ["x"]}, COPY_TWICE * 40)
+    assert refused.value.code == 413
+
+
+@pytest.mark.timeout(20)
+def test_the_most_operations_on_a_large_object_end_soon() -> None:
+    """A copy of the object for each would keep everybody else waiting."""
+    large: dict[str, object] = {f"k{number}": "v" for number in range(50_000)}
+    patched = json_patch(large, [{"op": "add", "path": f"/n{number}", "value": "v"} for number in range(10_000)])
+    assert isinstance(patched, dict)
+    assert len(patched) == 60_000
+
+
+def test_neither_the_document_nor_the_operations_are_changed() -> None:
+    document, value = {"a": {"b": [1]}}, {"c": []}
+    operations = [
+        {"op": "add", "path": "/v", "value": value},
+        {"op": "add", "path": "/v/c/0", "value": 1},
+        {"op": "remove", "path": "/a/b/0"},
+    ]
+    assert json_patch(document, operations) == {"a": {"b": []}, "v": {"c": [1]}}
+    assert (document, value) == ({"a": {"b": [1]}}, {"c": []})
+
+
+def test_a_copy_is_its_own() -> None:
+    operations = [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "add", "path": "/b/x", "value": 1}]
+    assert json_patch({"a": {}}, operations) == {"a": {}, "b": {"x": 1}}

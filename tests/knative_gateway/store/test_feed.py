@@ -9,7 +9,8 @@ import pytest
 
 from knative_gateway.errors import GoneError
 from knative_gateway.ports import Change, Key
-from knative_gateway.store import Store, feed, open_store, sqlite_url
+from knative_gateway.store import Store, feed, open_store, resources, sqlite_url
+from knative_gateway.store.database import Database
 
 GROUP = "eventing.knative.dev"
 
@@ -71,6 +72,36 @@ async def test_what_is_too_old_is_gone(url: str) -> None:
             await anext(store.resources.watch(GROUP, "Trigger", 5))
         with pytest.raises(GoneError, match="from the future"):
             await anext(store.resources.watch(GROUP, "Trigger", 12))
+
+
+async def test_large_changes_are_forgotten_before_they_fill_the_disk(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resources, "CHANGES_CHARACTERS_MAX", 20_000)
+    async with open_store(url) as store:
+        for _ in range(30):
+            await store.resources.write(key("a"), {"text": "x" * 1_000}, expected_version=None)
+    async with open_store(url) as store:
+        with pytest.raises(GoneError, match="too old resource version: 5 "):
+            await anext(store.resources.watch(GROUP, "Trigger", 5))
+        assert len(await take(store.resources.watch(GROUP, "Trigger", 26), 5)) == 5
+
+
+async def test_large_changes_do_not_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read from the table again for a watch that is behind."""
+    monkeypatch.setattr(feed, "TAIL_CHARACTERS_MAX", 5_000)
+    database = Database(sqlite_url(tmp_path))
+    made = feed.Feed(database)
+    async with open_store(sqlite_url(tmp_path)) as store:
+        for _ in range(10):
+            await store.resources.write(key("a"), {"text": "x" * 1_000}, expected_version=None)
+        await made.start()
+        for _ in range(10):
+            await store.resources.write(key("a"), {"text": "x" * 1_000}, expected_version=None)
+        made.wake()
+        versions = [change.version for change in await take(made.watch(GROUP, "Trigger", 5), 16)]
+        await made.close()
+        await database.close()
+    assert versions == list(range(6, 22))
+    assert len(made._tail) == 2  # the latest two with what was before them: 4,000 characters and more
 
 
 async def test_a_watch_ends_with_its_store(url: str) -> None:
