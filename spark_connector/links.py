@@ -1,0 +1,163 @@
+"""[io] Connections to nodes, one of each kind for a process, and what is tried again when they fail.
+
+Spark's workers are processes that serve task after task and end without a word, so connections are kept in this module, by what they
+were made with, and never closed in order. Nothing here is pickled.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from amqp_streams.client import (
+    NO_RETRY,
+    AuthenticationError,
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    LinkError,
+    LinkRefusedError,
+    SaslOptions,
+    SessionError,
+    TimedOutError,
+    TlsOptions,
+)
+from amqp_streams.client.blocking import Client, connect
+from spark_connector.errors import ConnectorError, NodeError, StreamNotFoundError
+from spark_connector.settings import ConnectionOptions
+
+_T = TypeVar("_T")
+_logger: Final = logging.getLogger("spark_connector")
+
+NOT_FOUND: Final = "amqp:not-found"
+PASSING: Final = frozenset(
+    {
+        "amqp:connection:forced",
+        "amqp:link:detach-forced",
+        "amqp:internal-error",
+        "amqp:resource-limit-exceeded",
+        "amqp:resource-locked",
+    }
+)
+"""Conditions that may be over when it is tried again."""
+
+_clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
+
+
+def client(options: ConnectionOptions) -> Client:
+    """The connection of this process, made if there is none. Raises what connecting raises."""
+    key = (os.getpid(), options)  # a fork has its parent's objects, but neither its threads nor its sockets
+    found = _clients.get(key)
+    if found is None:
+        found = _connect(options)
+        try:
+            found.connect()
+        except BaseException:
+            found.close()
+            raise
+        _clients[key] = found
+    return found
+
+
+def drop(options: ConnectionOptions) -> None:
+    """Forget the connection of this process: the next use makes a new one."""
+    found = _clients.pop((os.getpid(), options), None)
+    if found is not None:
+        try:
+            found.close()
+        except (ConnectError, ClosedError, LinkError, SessionError, ConnectionLostError, TimedOutError, OSError) as error:
+            _logger.debug("connection_close_failed endpoint=%s error=%s", options, error)
+
+
+def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T], *, where: str = "") -> _T:
+    """What `work` gives; tried again while the failure may pass. `what` is being done, `where`: for errors.
+
+    Raises:
+        StreamNotFoundError, NodeError: it cannot be done, or not in the tries that there are.
+    """
+    attempt = 0
+    while True:
+        try:
+            return work(client(options))
+        except ConnectorError:
+            raise
+        except (ConnectError, SessionError, LinkError, ConnectionLostError, TimedOutError, ClosedError, OSError) as error:
+            pause(options, error, what, attempt, where=where)
+            attempt += 1
+
+
+def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int, *, where: str = "") -> None:
+    """Wait before try number `attempt` (from 0) is made again, or say that there is none.
+
+    Raises:
+        StreamNotFoundError, NodeError: trying again does not help, or was tried often enough.
+    """
+    place = f"{where}, node {options}" if where else f"node {options}"
+    if not passes(error):
+        raise refusal(error, what, place) from error
+    if attempt >= options.retries:
+        raise NodeError(
+            f"{what} failed {attempt + 1} times in a row, last: {error}",
+            place,
+            "See whether the node runs and can be reached from this machine; the options retries, retryInterval and operationTimeout say "
+            "how long it is tried",
+        ) from error
+    wait_ms = options.wait_ms(attempt)
+    _logger.warning("node_retry doing=%r attempt=%d wait_ms=%d error=%r %s", what, attempt + 1, wait_ms, str(error), place)
+    drop(options)
+    time.sleep(wait_ms / 1000)
+
+
+def passes(error: Exception) -> bool:
+    """The failure may be over when it is tried again."""
+    if isinstance(error, AuthenticationError):
+        return False
+    if isinstance(error, LinkError | SessionError):
+        return error.condition in PASSING
+    return True
+
+
+def refusal(error: Exception, what: str, place: str) -> ConnectorError:
+    """In our words, what the node will not do however often it is asked."""
+    if isinstance(error, LinkRefusedError) and error.condition == NOT_FOUND:
+        return StreamNotFoundError(f"{what} failed: {error.description or error}", place, "See its name with `amqp-streams log list`")
+    if isinstance(error, AuthenticationError):
+        return NodeError(f"logging in failed: {error}", place, "See the options user, password, token and tls…")
+    return NodeError(f"{what} failed: {error}", place, "The node refuses it: see its log, and its access rules")
+
+
+def _connect(options: ConnectionOptions) -> Client:
+    tls = TlsOptions(
+        ca_file=_path(options.tls_ca_file),
+        certificate_file=_path(options.tls_certificate_file),
+        key_file=_path(options.tls_key_file),
+        verify=options.tls_verify,
+        server_hostname=options.tls_server_name,
+    )
+    token = options.token if options.token_file is None else _secret(options.token_file, "tokenFile")
+    password = options.password if options.password_file is None else _secret(options.password_file, "passwordFile")
+    return connect(
+        options.endpoints,
+        user=options.user,
+        password=password,
+        tls=tls,
+        sasl=SaslOptions(token=token, mechanisms=options.sasl_mechanisms or None, plain_without_tls=options.plain_without_tls),
+        retry=NO_RETRY,
+        idle_timeout_ms=options.idle_timeout_ms,
+        timeout=options.connect_timeout_ms / 1000,
+    )
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)
+
+
+def _secret(path: str, option: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NodeError(
+            f"the file of option {option!r} cannot be read: {error}", "", "It has to be on every machine, readable for Spark's user"
+        ) from None

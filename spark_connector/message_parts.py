@@ -1,0 +1,188 @@
+"""Messages taken apart, as far as columns need it (AMQP 1.0 core 3.2). Pure.
+
+One law: of each message the sections that are wanted are found without decoding them, and each distinct one is decoded once: rows get
+the number of their section in a table of distinct ones, which Arrow then expands to a column.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
+
+from amqp_streams.client.raw import (
+    APPLICATION_PROPERTIES,
+    DATA,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Described,
+    Section,
+    WireError,
+    decode,
+    sections,
+)
+
+_T = TypeVar("_T")
+
+MESSAGE_ANNOTATIONS: Final = 0x72
+BODY: Final = DATA
+"""Stands for the body, whatever it is, among the sections that are wanted."""
+
+_LISTED: Final = (MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES)
+_SHORT: Final = frozenset((0xC0, 0xC1))
+_LONG: Final = frozenset((0xD0, 0xD1))
+_EMPTY_LIST: Final = 0x45
+_REMEMBERED_MAX: Final = 4096
+_REMEMBERED_BYTES_MAX: Final = 512
+
+Body = bytes | None
+
+
+class Parts:
+    """What was found in some messages: `bodies`, `kinds` of bodies, `codes[section]`: the number of each row's in `tables[section]`.
+
+    `faults`: rows that are no messages, with the reason; they have no sections and no body.
+    """
+
+    __slots__ = ("bodies", "codes", "faults", "kinds", "tables")
+
+    def __init__(self, wanted: frozenset[int], *, kinds: bool = False) -> None:
+        self.bodies: list[Body] = []
+        self.kinds: list[str | None] | None = [] if kinds else None
+        self.codes: dict[int, list[int]] = {code: [] for code in _LISTED if code in wanted}
+        self.tables: dict[int, dict[bytes, int]] = {code: {} for code in self.codes}
+        self.faults: dict[int, str] = {}
+
+
+def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool = False) -> Parts:
+    """Find the sections with the codes `wanted` in each message; `kinds`: tell what its body is made of, too."""
+    parts = Parts(wanted, kinds=kinds)
+    if not wanted and not kinds:
+        return parts
+    if BODY in wanted and not parts.codes and not kinds:
+        _bodies(messages, parts)
+        return parts
+    listed = [(code, parts.codes[code].append, parts.tables[code]) for code in parts.codes]
+    with_body = BODY in wanted
+    for row, message in enumerate(messages):
+        found: dict[int, bytes] = {}
+        try:
+            at = _front(message, found)
+            if with_body or kinds:
+                body, kind = _body(message, at)
+        except (WireError, IndexError, ValueError) as error:
+            parts.faults[row] = f"this is no AMQP message: {error}"
+            found, body, kind = {}, None, None
+        for code, append, table in listed:
+            append(table.setdefault(found.get(code, b""), len(table)))
+        if with_body:
+            parts.bodies.append(body)
+        if parts.kinds is not None:
+            parts.kinds.append(kind)
+    return parts
+
+
+def _bodies(messages: Sequence[bytes], parts: Parts) -> None:
+    """The body alone, which is what most events are."""
+    append = parts.bodies.append
+    for row, message in enumerate(messages):
+        head = message[:4]
+        if head == b"\x00Su\xa0" and message[4] + 5 == len(message):
+            append(message[5:])
+            continue
+        try:
+            append(_body(message, _front(message, {}))[0])
+        except (WireError, IndexError, ValueError) as error:
+            parts.faults[row] = f"this is no AMQP message: {error}"
+            append(None)
+
+
+def _front(message: bytes, found: dict[int, bytes]) -> int:
+    """Where the body begins; the sections before it go into `found`. Raises WireError or IndexError."""
+    at, size, previous = 0, len(message), 0
+    while at < size:
+        if message[at : at + 2] != b"\x00\x53":
+            return _slow_front(message, found)
+        code, kind = message[at + 2], message[at + 3]
+        if code >= DATA:
+            return at
+        if kind in _SHORT:
+            end = at + 5 + message[at + 4]
+        elif kind in _LONG:
+            end = at + 8 + int.from_bytes(message[at + 4 : at + 8])
+        elif kind == _EMPTY_LIST:
+            end = at + 4
+        else:
+            return _slow_front(message, found)
+        if end > size or code <= previous:
+            return _slow_front(message, found)
+        found[code] = message[at:end]
+        at, previous = end, code
+    return at or _slow_front(message, found)
+
+
+def _slow_front(message: bytes, found: dict[int, bytes]) -> int:
+    """The same for messages that are written in an unusual way, or broken."""
+    found.clear()
+    for section in sections(message):
+        if section.code >= DATA:
+            return section.start
+        found[section.code] = message[section.start : section.end]
+    return len(message)
+
+
+def _body(message: bytes, at: int) -> tuple[Body, str | None]:
+    """Bytes of the body that begins at byte `at`, and what it is made of."""
+    head = message[at : at + 4]
+    if head == b"\x00Su\xa0" and at + 5 + message[at + 4] == len(message):
+        return message[at + 5 :], "data"
+    if head == b"\x00Su\xb0" and at + 8 + int.from_bytes(message[at + 4 : at + 8]) == len(message):
+        return message[at + 8 :], "data"
+    found = [section for section in sections(message) if section.code in {DATA, SEQUENCE, VALUE}]
+    if not found:
+        return None, None
+    values = [section_value(message[section.start : section.end]) for section in found]
+    if found[0].code == DATA:
+        return b"".join(value for value in values if isinstance(value, bytes)), "data"
+    return _other_body(found, values)
+
+
+def _other_body(found: Sequence[Section], values: Sequence[object]) -> tuple[Body, str]:
+    from spark_connector.values import text_of  # noqa: PLC0415 - few need it
+
+    if found[0].code == SEQUENCE:
+        items = [item for value in values if isinstance(value, list) for item in value]
+        return (text_of(items) or "").encode(), "sequence"
+    value = values[0]
+    if type(value) is bytes:
+        return value, "value"
+    text = text_of(value)
+    return None if text is None else text.encode(), "value"
+
+
+def section_value(section: bytes) -> object:
+    """The value of one section.
+
+    Raises:
+        WireError: it is broken.
+    """
+    value, _ = decode(section, 0)
+    return value.value if isinstance(value, Described) else value
+
+
+class Memory:
+    """What distinct sections mean, remembered from batch to batch within bounds: names of keys and types come again and again."""
+
+    def __init__(self, read: Callable[[bytes], _T]) -> None:
+        self._read: Final[Callable[[bytes], object]] = read
+        self._known: Final[dict[bytes, object]] = {}
+
+    def __call__(self, section: bytes) -> object:
+        """The meaning. Raises what `read` raises."""
+        value = self._known.get(section, self)
+        if value is not self:
+            return value
+        value = self._read(section)
+        if len(section) <= _REMEMBERED_BYTES_MAX:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            self._known[section] = value
+        return value

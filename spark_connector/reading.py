@@ -1,0 +1,140 @@
+"""[io] Where a query begins and ends; and one task's rows: ranges read, checked for what is missing, made into record batches."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import InputPartition
+
+from spark_connector import node
+from spark_connector.errors import OffsetError
+from spark_connector.holdings import Available, Held
+from spark_connector.offsets import Edge, Numbers, Positions
+from spark_connector.planning import Loss, OffsetRange, Task, located, loss_error, tasks
+from spark_connector.rows import RowMaker
+from spark_connector.runs import Run
+from spark_connector.schema import arrow_schema, fitting
+from spark_connector.settings import ReadOptions, Where
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_logger: Final = logging.getLogger("spark_connector")
+
+
+class RangesPartition(InputPartition):
+    """The ranges that one task reads."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(None)
+        self.task = task
+
+    def __repr__(self) -> str:
+        return f"RangesPartition({'; '.join(map(str, self.task))})"
+
+
+def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge) -> Numbers:
+    """Where each partition begins (`edge` EARLIEST) or ends (LATEST).
+
+    Raises:
+        OffsetError: a partition is named that the log has not, or has no event at or after its time and that is to fail.
+    """
+    if isinstance(where, Positions):
+        return located(where, available, edge)
+    located(Positions(edge, where.named), available, edge)
+    return {
+        stream: {
+            index: _at(options, (stream, index), where.named.get(stream, {}).get(index, where.others), held, edge)
+            for index, held in state.partitions.items()
+        }
+        for stream, state in available.items()
+    }
+
+
+def _at(options: ReadOptions, place: tuple[str, int], time_ms: int | None, held: Held, edge: Edge) -> int:
+    stream, index = place
+    if time_ms is None:
+        return held.earliest if edge is Edge.EARLIEST else held.next
+    found = None if held.earliest == held.next else node.first_at(options.connection, stream, index, time_ms)
+    if found is None and edge is Edge.EARLIEST and options.late_start_fails:
+        raise OffsetError(
+            f"there is no event at or after {time_ms} ms since 1970 UTC",
+            f"stream {stream!r}, partition {index}",
+            "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest",
+        )
+    return held.next if found is None else min(found, held.next)
+
+
+def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
+    """The tasks that read ranges."""
+    cut = tasks(ranges, at_least=options.min_partitions, at_most=options.max_partitions, offsets_max=options.max_partition_offsets)
+    return [RangesPartition(task) for task in cut]
+
+
+def face(options: ReadOptions, losses: Sequence[Loss]) -> None:
+    """Fail for what is lost, or tell it and go on.
+
+    Raises:
+        DataLossError: `failOnDataLoss` is true.
+    """
+    if losses and options.fail_on_data_loss:
+        raise loss_error(losses)
+    for loss in losses:
+        _logger.warning("data_lost %s", loss)
+
+
+def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) -> "Iterator[pa.RecordBatch]":
+    """The rows of one task. Spark asks for the rows of no partition at all where there is nothing to read.
+
+    Raises:
+        DataLossError, MalformedMessageError, NodeError.
+    """
+    if not isinstance(partition, RangesPartition):
+        return
+    maker = RowMaker(
+        fitting(schema, options.columns),
+        arrow_schema(schema),
+        mode=options.mode,
+        rows_max=options.batch_rows,
+        bytes_max=options.batch_bytes,
+    )
+    for wanted in partition.task:
+        yield from maker.batches(wanted.stream, wanted.partition, _checked(options, wanted))
+    if maker.malformed > 1:
+        _logger.warning("messages_malformed count=%d ranges=%r", maker.malformed, partition)
+
+
+def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
+    """The events of a range, less what is lost, which is told."""
+    if not node.require_same(options.connection, wanted.stream, wanted.incarnation):
+        face(options, [_lost(wanted, wanted.start, wanted.end, None, "the log was deleted, and perhaps made anew, since this was planned")])
+        return
+    if options.filter is not None:
+        yield from node.read(options.connection, wanted, options.filter)
+        return
+    expected = wanted.start
+    for run in node.read(options.connection, wanted, None):
+        for low, high in gaps(run, expected):
+            face(options, [_lost(wanted, low, high, None, "retention has removed them since this was planned")])
+        expected = run.offsets[-1] + 1
+        yield run
+    if expected < wanted.end:
+        face(options, [_lost(wanted, expected, wanted.end, None, "the log has no more")])
+
+
+def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
+    """Offsets that are missing before and in a run, as [low, high)."""
+    offsets = run.offsets
+    if offsets[0] == expected and offsets[-1] - offsets[0] == len(offsets) - 1:
+        return []
+    found = []
+    for number in offsets:
+        if number != expected:
+            found.append((expected, number))
+        expected = number + 1
+    return found
+
+
+def _lost(wanted: OffsetRange, low: int, high: int, held: Held | None, reason: str) -> Loss:
+    return Loss(wanted.stream, wanted.partition, (wanted.start, wanted.end), held, high - low, f"offsets {low} to {high}: {reason}")
