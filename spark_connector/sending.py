@@ -1,146 +1,177 @@
 """Chunks of rows on their way into a log. [io]
 
-Laws: a chunk whose name counts is sent only when everything before it is accepted, so that order holds in each partition; what this process
-holds is one chunk on its way and one that is filled; how fast it goes is up to the node's credit.
+Laws: a chunk is sent when everything before it is accepted, so that order holds in each partition. A chunk that failed on its way for a
+reason that passes is sent again, whole, under the same name. What this process holds is one chunk on its way and one that is being filled;
+how fast they go is up to the node's credit.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from amqp_streams.client import (
-    LinkRefusedError,
     ManagementError,
     RejectedError,
     SendError,
 )
-from amqp_streams.client.blocking import Client, Producer, connect
+from amqp_streams.client.blocking import Client, Producer
 from amqp_streams.errors import AmqpStreamsError
 from spark_connector.chunks import Chunk, name_of
-from spark_connector.errors import NodeError, RowError, StreamNotFoundError
+from spark_connector.errors import ConnectorError, NodeError, RowError, StreamNotFoundError
+from spark_connector.links import client, pause, retried
 from spark_connector.messages import BY_KEY, Place
-from spark_connector.settings import ConnectionOptions
+from spark_connector.settings import ConnectionOptions, WriteOptions
 
 WINDOW: Final = 5_000
 """Events on their way without an outcome: with a node that syncs to disk fewer are slower."""
 
-_NOT_FOUND: Final = "amqp:not-found"
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 _CONFLICT: Final = 409
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A log, by an open connection. `timeout_s` is for each wait; `create_partitions`: make it with so many if there is none."""
+def partition_count(options: WriteOptions) -> int:
+    """How many partitions the log has; made with `create_partitions` if there is none.
 
-    client: Client
-    stream: str
-    timeout_s: float
-    create_partitions: int | None = None
-
-    def partition_count(self) -> int:
-        """How many partitions the log has.
-
-        Raises: StreamNotFoundError, NodeError.
-        """
-        with translated(self.stream):
-            try:
-                return len(self.client.info(self.stream, timeout=self.timeout_s).partitions)
-            except LinkRefusedError as error:
-                if error.condition != _NOT_FOUND or self.create_partitions is None:
-                    raise
-            try:
-                self.client.management.create_log(self.stream, partitions=self.create_partitions, timeout=self.timeout_s)
-            except ManagementError as error:
-                if error.status != _CONFLICT:  # another task was quicker
-                    raise
-            return len(self.client.info(self.stream, timeout=self.timeout_s).partitions)
-
-
-@contextmanager
-def connected(options: ConnectionOptions) -> Iterator[Client]:
-    """A connection to the node, closed on leaving. Raises NodeError."""
-    with translated(str(options)):
-        client = connect(options.endpoints, user=options.user, password=options.password, timeout=options.connect_timeout_ms / 1000)
-        client.connect()
+    Raises: StreamNotFoundError, NodeError.
+    """
+    where = f"stream {options.stream!r}"
     try:
-        yield client
-    finally:
-        client.close()
+        return retried(options.connection, "asking for the log", partial(_count, options), where=where)
+    except StreamNotFoundError as error:
+        if options.create_partitions is None:
+            raise StreamNotFoundError(
+                f"there is no log {options.stream!r}",
+                error.where,
+                'Make it (amqp-streams log create), or have it made: .option("createPartitions", 4)',
+            ) from error
+    return retried(options.connection, "making the log", partial(_create, options), where=where)
+
+
+def _count(options: WriteOptions, node: Client) -> int:
+    return len(node.info(options.stream, timeout=_timeout_s(options.connection)).partitions)
+
+
+def _create(options: WriteOptions, node: Client) -> int:
+    assert options.create_partitions is not None
+    try:
+        node.management.create_log(options.stream, partitions=options.create_partitions, timeout=_timeout_s(options.connection))
+    except ManagementError as error:
+        if error.status != _CONFLICT:  # another task was quicker
+            raise NodeError(f"the log {options.stream!r} cannot be made: {error}", str(options.connection)) from error
+    return _count(options, node)
 
 
 class Sending:
-    """Sends the chunks of one task. Use it with `with`: leaving waits until all is accepted; by an exception drops what is on its way."""
+    """Sends the chunks of one task. Use it with `with`: leaving waits until all is accepted; an exception drops what is on its way."""
 
-    def __init__(self, target: Target, task: str | None) -> None:
-        """`task` names the write and the task of it; None: nobody will know what was sent before."""
-        self._target: Final = target
-        self._task: Final = task
-        self._links: Final = ExitStack()
-        self._producers: dict[Place, Producer] = {}
+    def __init__(self, options: WriteOptions, task: str) -> None:
+        """`task` names the write and the task of it: chunks are known by it when they come again."""
+        self._connection: Final = options.connection
+        self._stream: Final = options.stream
+        self._task: Final = task if options.deduplicate else None
+        self._chunk: Chunk | None = None
+        self._links: _Links | None = None
 
     def send(self, chunk: Chunk) -> None:
         """Hand a chunk over; returns when the last of it is on its way.
 
         Raises: RowError, StreamNotFoundError, NodeError.
         """
-        with translated(self._target.stream):
-            if self._task is not None:
-                self._finish()
-            for place, messages in chunk.messages.items():
-                self._producer(place, chunk).post_batch(messages, timeout=self._target.timeout_s)
+        self._land()
+        self._chunk = chunk
+        self._tried(self._post)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if error is not None:
-            self._links.__exit__(kind, error, trace)
-            return
-        with translated(self._target.stream):
-            self._finish()
+        if error is None:
+            self._land()
+        else:
+            self._drop()
 
-    def _producer(self, place: Place, chunk: Chunk) -> Producer:
-        producer = self._producers.get(place)
-        if producer is None:
-            name = None if self._task is None else name_of(self._task, chunk, place)
-            producer = self._producers[place] = self._links.enter_context(_producer(self._target, place, name))
+    def _land(self) -> None:
+        """Wait until the chunk on its way is accepted, and close its links: the next has its own."""
+        if self._chunk is not None:
+            self._tried(self._flush)
+            self._chunk = self._links = None
+
+    def _post(self, node: Client) -> None:
+        assert self._chunk is not None
+        if self._links is None:
+            self._links = _Links()
+            for place, messages in self._chunk.messages.items():
+                name = None if self._task is None else name_of(self._task, self._chunk, place)
+                producer = self._links.open(_producer(node, self._stream, place, name))
+                producer.post_batch(messages, timeout=_timeout_s(self._connection))
+
+    def _flush(self, node: Client) -> None:
+        self._post(node)
+        assert self._links is not None
+        self._links.flush(_timeout_s(self._connection))
+
+    def _tried(self, work: Callable[[Client], None]) -> None:
+        attempt = 0
+        while True:
+            try:
+                return work(client(self._connection))
+            except (AmqpStreamsError, OSError) as error:
+                self._drop()
+                failure = _first(error)
+                if isinstance(failure, RejectedError):
+                    raise self._rejection(failure) from error
+                pause(self._connection, failure, "writing", attempt, where=f"stream {self._stream!r}")
+                attempt += 1
+
+    def _drop(self) -> None:
+        links, self._links = self._links, None
+        if links is not None:
+            links.drop()
+
+    def _rejection(self, error: RejectedError) -> ConnectorError:
+        where = f"stream {self._stream!r}, node {self._connection}"
+        if error.condition == _TOO_LARGE:
+            return RowError(f"a row makes a message of {error.description}", where, "Make it smaller, or raise the node's message_bytes")
+        return NodeError(f"a row was refused: {error}", where)
+
+
+class _Links:
+    """The links that a chunk goes out on, one for each place."""
+
+    def __init__(self) -> None:
+        self._stack: Final = ExitStack()
+        self._producers: Final[list[Producer]] = []
+
+    def open(self, producer: Producer) -> Producer:
+        self._producers.append(self._stack.enter_context(producer))
         return producer
 
-    def _finish(self) -> None:
-        """Wait until everything is accepted, and close the links: the next chunk has its own."""
-        for producer in self._producers.values():
-            producer.flush(timeout=self._target.timeout_s)
-        self._producers = {}
-        self._links.close()
+    def flush(self, timeout_s: float) -> None:
+        for producer in self._producers:
+            producer.flush(timeout=timeout_s)
+        self._stack.close()
+
+    def drop(self) -> None:
+        """Give up what has no outcome yet."""
+        given_up = RuntimeError("given up")
+        self._stack.__exit__(RuntimeError, given_up, None)
 
 
-def _producer(target: Target, place: Place, name: str | None) -> Producer:
+def _first(error: Exception) -> Exception:
+    """What happened, of events that were not accepted: what is wrong with one of them, if anything is."""
+    if not isinstance(error, SendError):
+        return error
+    failures = [failure for _, failure in error.failures]
+    return next((failure for failure in failures if isinstance(failure, RejectedError)), failures[0])
+
+
+def _producer(node: Client, stream: str, place: Place, name: str | None) -> Producer:
     assert name is None or name
-    return target.client.producer(target.stream, partition=None if place is BY_KEY else place, window=WINDOW)
+    return node.producer(stream, partition=None if place is BY_KEY else place, window=WINDOW)
 
 
-@contextmanager
-def translated(stream: str) -> Iterator[None]:
-    """What the engine's client raises, in the connector's words."""
-    where = f"writing to {stream!r}"
-    try:
-        yield
-    except SendError as error:
-        first = error.failures[0][1]
-        if isinstance(first, RejectedError) and first.condition == _TOO_LARGE:
-            raise RowError(
-                f"a row makes a message of {first.description}", where, "Make it smaller, or raise the node's message_bytes"
-            ) from error
-        remedy = "The others are in the log" if error.count else ""
-        raise NodeError(f"{error.count:,} events were not accepted; the first: {first}", where, remedy) from error
-    except LinkRefusedError as error:
-        if error.condition == _NOT_FOUND:
-            raise StreamNotFoundError(
-                f"there is no log {stream!r}", where, 'Make it (amqp-streams log create), or say .option("createPartitions", 4)'
-            ) from error
-        raise NodeError(str(error), where) from error
-    except AmqpStreamsError as error:
-        raise NodeError(str(error), where) from error
+def _timeout_s(options: ConnectionOptions) -> float:
+    return options.operation_timeout_ms / 1000

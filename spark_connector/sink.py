@@ -16,13 +16,13 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import DataType, MapType, StringType, StructType
 
-from amqp_streams.client.blocking import Client
-from spark_connector.chunks import Cutter
+from spark_connector.chunks import Chunk, Cutter
 from spark_connector.errors import ConnectorError, OptionError
 from spark_connector.layout import Column, Layout, plan
 from spark_connector.messages import Encoder
-from spark_connector.sending import Sending, Target, connected
+from spark_connector.sending import Sending, partition_count
 from spark_connector.settings import WriteOptions, write_options
+from spark_connector.spark_input import input_is_whole
 
 logger: Final = logging.getLogger(__name__)
 
@@ -48,8 +48,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
         raise _append_only("mode", '.mode("append")')
     chosen = write_options(options, streaming=False)
     layout = plan(columns_of(schema))
-    with connected(chosen.connection) as client:
-        _target(client, chosen).partition_count()
+    partition_count(chosen)
     return BatchWriter(chosen, layout, chosen.transaction or uuid4().hex)
 
 
@@ -129,20 +128,24 @@ def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBat
     first = next(batches, None)
     if first is None:  # Spark runs tasks without rows, too: no connection for them
         return Written(task, 0, 0)
-    with connected(options.connection) as client:
-        target = _target(client, options)
-        partitions = target.partition_count()
-        encoder = Encoder(layout, partitions, task % partitions)
-        cutter = Cutter(sort=options.sort_rows)
-        with Sending(target, f"{write}/{task}" if options.deduplicate else None) as sending:
-            for batch in _chain(first, batches):
-                for chunk in cutter.add(*encoder.encode(batch)):
-                    sending.send(chunk)
-                    rows, size = rows + chunk.rows, size + chunk.bytes
-            for chunk in cutter.rest():
-                sending.send(chunk)
-                rows, size = rows + chunk.rows, size + chunk.bytes
+    partitions = partition_count(options)
+    encoder = Encoder(layout, partitions, task % partitions)
+    cutter = Cutter(sort=options.sort_rows)
+    with Sending(options, f"{write}/{task}") as sending:
+        for chunk in _chunks(encoder, cutter, _chain(first, batches)):
+            sending.send(chunk)
+            rows, size = rows + chunk.rows, size + chunk.bytes
     return Written(task, rows, size)
+
+
+def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+    for batch in batches:
+        yield from cutter.add(*encoder.encode(batch))
+    if not input_is_whole():
+        raise ConnectorError(
+            "the rows of this task end before all of them came: what makes them failed", remedy="See the error before this one"
+        )
+    yield from cutter.rest()
 
 
 def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -154,10 +157,6 @@ def _context() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "Spark calls write in a task"
     return context
-
-
-def _target(client: Client, options: WriteOptions) -> Target:
-    return Target(client, options.stream, options.connection.operation_timeout_ms / 1000, options.create_partitions)
 
 
 def _append_only(what: str, remedy: str) -> OptionError:
