@@ -8,7 +8,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_address
 from typing import Final
 
@@ -47,6 +47,9 @@ MESSAGE_BYTES_MIN: Final = 16 << 20
 ATTRIBUTES_BYTES: Final = 1 << 20
 """What a message may have beside the body that brought it."""
 CONNECT_S_MAX: Final = 30.0
+OPEN_S_MAX: Final = 60.0
+"""How long an unknown Broker is told 503 when some of those that are known cannot be served."""
+_LOOK_S: Final = 0.1
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  (told of, not bound to)
 
 log = structlog.get_logger("knative_gateway")
@@ -133,6 +136,7 @@ class Gateway:
         store = await enter(open_store(settings.store or sqlite_url(settings.state_dir)))
         event_log = await self._start_log()
         ingress = Ingress(event_log, limits=_ingress_limits(settings), authorizer=None if self.gate.open else self.gate)
+        ingress.starting = True
         data_plane = GatewayDataPlane(ingress)
         sender = await enter(Sender(_send_settings(settings), destinations))
         dispatcher = await enter(
@@ -169,7 +173,9 @@ class Gateway:
         if settings.resources is not None:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
         self.controller = await enter(Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters))
-        await self.controller.settled()
+        if event_log.connected:
+            await self.controller.settled()  # else that would be when the node is there, and senders wait for an answer
+        await self._open(ingress, self.controller)
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at requests only
         self._up = True
@@ -227,6 +233,26 @@ class Gateway:
             # Another's node may come later: until then senders are told 503.
             log.warning("event_log_away", reason=str(error))
         return self.event_log
+
+    async def _open(self, ingress: Ingress, controller: Controller) -> None:
+        """From when all Brokers and Channels take events, what is unknown is told so; before, it might be one of them.
+
+        A log that cannot be made does not hold that up for ever.
+        """
+
+        async def later() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(OPEN_S_MAX):
+                    while not controller.whole:
+                        await asyncio.sleep(_LOOK_S)
+                        await controller.settled()
+            ingress.starting = False
+
+        if controller.whole:
+            ingress.starting = False
+        else:
+            opening = asyncio.create_task(later())
+            self._parts.callback(opening.cancel)
 
     def _missing(self) -> str | None:
         if not self._up:

@@ -114,6 +114,11 @@ class Controller:
         """All objects, as far as this replica knows."""
         return self._mirror.objects
 
+    @property
+    def whole(self) -> bool:
+        """All that is known is served: no log is missing, and the data plane has the latest routes."""
+        return self._listed and self._idle.is_set() and self.state.applied == self.routes and not any(self.state.logs.values())
+
     async def settled(self) -> None:
         """Wait until everything that is known is carried out."""
         await self._idle.wait()

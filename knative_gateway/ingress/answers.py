@@ -35,6 +35,7 @@ _STATUS: Final[Mapping[type[GatewayError], int]] = {
 }
 UNAVAILABLE_RETRY_S: Final = 1
 """When to try again a log that is away; it is tried by us all the time."""
+_RETRY_LATER: Final[Header] = (b"retry-after", str(UNAVAILABLE_RETRY_S).encode())
 
 STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
@@ -66,7 +67,7 @@ def refusal(error: GatewayError, *, close: bool = False) -> Answer:
     if isinstance(error, OverloadedError):
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
     elif isinstance(error, UnavailableError):
-        headers.append((b"retry-after", str(UNAVAILABLE_RETRY_S).encode()))
+        headers.append(_RETRY_LATER)
     elif isinstance(error, UnauthenticatedError):
         headers.append((b"www-authenticate", b"Bearer"))
     status = next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
@@ -76,6 +77,7 @@ def refusal(error: GatewayError, *, close: bool = False) -> Answer:
 ACCEPTED: Final = answer(202)
 OPTIONS: Final = answer(200, headers=_WEBHOOK)
 NOT_FOUND: Final = answer(404, "there is no such Broker or Channel: events are POSTed to /broker/NAMESPACE/NAME or /channel/NAMESPACE/NAME")
+STARTING: Final = answer(503, "the gateway does not know all its Brokers and Channels yet", [_RETRY_LATER])
 NOT_ALLOWED: Final = answer(405, "events are POSTed")
 TOO_SLOW: Final = answer(408, "the request took too long to arrive", [(b"connection", b"close")])
 BROKEN: Final = answer(500, "this is a fault of the gateway")

@@ -48,9 +48,13 @@ class _GoneError(Exception):
 
 
 class Ingress:
-    """Takes events for the routes it was last given, none at first."""
+    """Takes events for the routes it was last given, none at first.
+
+    `starting`: there may be more of them, so that nobody is told 404 for a Broker that is only not known yet.
+    """
 
     def __init__(self, event_log: EventLog, *, limits: IngressLimits | None = None, authorizer: Authorizer | None = None) -> None:
+        self.starting = False
         self.figures: Final = Figures()
         self._log: Final = event_log
         self.limits: Final = limits or IngressLimits()
@@ -89,7 +93,9 @@ class Ingress:
         assert scope["type"] == "http", "whoever mounts it sends nothing else here"
         path: str = scope["path"]
         route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
-        if route is None:
+        if route is None and self.starting:
+            answer = answers.STARTING
+        elif route is None:
             self.figures.unknown += 1
             answer = answers.NOT_FOUND
         elif scope["method"] == "POST":

@@ -81,9 +81,12 @@ async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
 
 
 async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 for senders, not silence."""
+    """503 for senders, not silence; and not 404, when Brokers take no events only because their logs are away."""
     monkeypatch.setattr(server, "CONNECT_S_MAX", 0.01)
-    settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "amqp": "amqp://127.0.0.1:1", "limits": {"append": 0.01}}
+    (tmp_path / "resources").mkdir()
+    (tmp_path / "resources" / "b.json").write_bytes(MANIFEST)
+    settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path / "state", "amqp": "amqp://127.0.0.1:1", "limits": {"append": 0.01}}
+    settings["resources"] = tmp_path / "resources"
     stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
     running = asyncio.create_task(serve(GatewaySettings.model_validate(settings), ready=ready.set_result, stop=stop))
     addresses: Addresses = await ready
@@ -91,6 +94,10 @@ async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatc
     await asyncio.to_thread(connection.request, "GET", "/readyz")
     answer = await asyncio.to_thread(connection.getresponse)
     assert (answer.status, answer.read()) == (503, b"not ready: the event log node is away\n")
+    await asyncio.to_thread(connection.request, "POST", BROKER.path, b"{}", dict(BINARY))
+    answer = await asyncio.to_thread(connection.getresponse)
+    assert (answer.status, answer.headers["retry-after"]) == (503, "1")
+    assert b"does not know all" in answer.read()
     connection.close()
     stop.set()
     assert await running == 0

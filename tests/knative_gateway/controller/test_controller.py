@@ -14,8 +14,7 @@ from knative_gateway.ports import Failure, Key, Routes, Stored
 from knative_gateway.resources.conditions import READY, status_of
 from knative_gateway.resources.objects import Object, at, entries, put, text
 from knative_gateway.store import Store, open_store, sqlite_url
-from tests.knative_gateway.controller.world import BASE, NOW_MS, World, broker, channel, made, ref, service, subscription, trigger
-from tests.knative_gateway.memory_log import MemoryEventLog
+from tests.knative_gateway.controller.world import BASE, NOW_MS, Logs, World, broker, channel, made, ref, service, subscription, trigger
 
 QUICK = Times(settle=0, apply=0.05, retry=0.01, figures=3600, logs=3600, events=3600)
 
@@ -38,22 +37,6 @@ class Plane:
             raise self.error
         self.applied.append(routes)
         return dict(self.failing)
-
-
-class Logs(MemoryEventLog):
-    """`away`: no log can be made."""
-
-    away = False
-
-    async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
-        if self.away:
-            raise UnavailableError("the node is away")
-        return await super().ensure(log, partitions=partitions, retention_ms=retention_ms)
-
-    async def delete(self, log: str) -> None:
-        if self.away:
-            raise UnavailableError("the node is away")
-        await super().delete(log)
 
 
 class Here:
@@ -272,6 +255,29 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
             return not here.logs.logs and not await here.store.checkpoints.load(uid)
 
         await soon(gone)
+
+
+async def test_it_knows_whether_all_is_served(here: Here) -> None:
+    """Not while a log is missing, nor while the data plane has not taken the routes."""
+    here.logs.away = True
+    await here.send(broker())
+    async with here.controller() as controller:
+        await controller.settled()
+        assert not controller.whole
+        here.plane.gate.clear()
+        here.logs.away = False
+
+        async def ensured() -> bool:
+            return bool(controller.routes.by_path)
+
+        await soon(ensured)
+        assert not controller.whole
+        here.plane.gate.set()
+
+        async def whole() -> bool:
+            return controller.whole
+
+        await soon(whole)
 
 
 async def test_what_a_user_changes_meanwhile_is_not_written_over(here: Here) -> None:

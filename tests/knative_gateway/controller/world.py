@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from knative_gateway.controller.memo import Memo
 from knative_gateway.controller.plan import NO_ROUTES, Plan, Settings, State
 from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Key, Routes, Subscriber
 from knative_gateway.resources import admission, patching
 from knative_gateway.resources.admission import Request
 from knative_gateway.resources.kinds import BUILT_IN
 from knative_gateway.resources.objects import Object, at, entries, key_of, text
+from tests.knative_gateway.memory_log import MemoryEventLog
 
 BASE = "http://gateway:8080"
 NOW_MS = 1_700_000_000_000
@@ -99,6 +101,22 @@ class World:
         found = [each for route in self.routes.by_path.values() for each in route.subscribers if each.uid == uid]
         assert len(found) <= 1
         return found[0] if found else None
+
+
+class Logs(MemoryEventLog):
+    """`away`: no log can be made."""
+
+    away = False
+
+    async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
+        if self.away:
+            raise UnavailableError("the node is away")
+        return await super().ensure(log, partitions=partitions, retention_ms=retention_ms)
+
+    async def delete(self, log: str) -> None:
+        if self.away:
+            raise UnavailableError("the node is away")
+        await super().delete(log)
 
 
 def made(api_version: str, kind: str, name: str, spec: Mapping[str, object] | None = None, **annotations: str) -> dict[str, object]:

@@ -40,6 +40,23 @@ async def test_an_event_is_stored_with_its_bytes(app: Ingress, log: MemoryEventL
     assert event.attributes["knativebrokerttl"] == 255
 
 
+async def test_nobody_is_told_that_a_broker_is_not_there_before_all_are_known(app: Ingress) -> None:
+    """404 is an end for many senders: 503 is not."""
+    app.starting = True
+    for method in ("POST", "OPTIONS"):
+        answered = await ask(app, "/broker/default/later", method=method)
+        assert answered is not None
+        assert (answered.status, answered.headers["retry-after"]) == (503, "1")
+    known = await ask(app)
+    assert known is not None
+    assert known.status == 202
+    app.starting = False
+    answered = await ask(app, "/broker/default/later")
+    assert answered is not None
+    assert answered.status == 404
+    assert app.figures.unknown == 1
+
+
 async def test_a_body_in_pieces_is_put_together(app: Ingress, log: MemoryEventLog) -> None:
     answered = await ask(app, CHANNEL.path + "/", body=[b"ab", b"", b"cd", b"e"])
     assert answered is not None
