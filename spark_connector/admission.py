@@ -55,13 +55,15 @@ def standing(start: Offsets, stream: str, state: LogState, index: int) -> int:
     return before.next.get(index, 0) if before.incarnation == state.incarnation else 0
 
 
-def advance(start: Offsets, available: Available, limits: Limits) -> Offsets:
-    """The end of the next batch; `start` itself where there is none.
+def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool = False) -> Offsets:
+    """The end of the next batch; `start` itself where there is none. `hold`: read nothing yet.
 
     The first batch is made even if there is nothing to read: its end keeps where the query began, which Spark's checkpoint does not.
     """
+    if hold and not start.initial:
+        return start
     waiting = lags(start, available)
-    given = admit(waiting, limits)
+    given = [0] * len(waiting) if hold else admit(waiting, limits)
     streams: dict[str, dict[int, int]] = {stream: {} for stream in available}
     for lag, count in zip(waiting, given, strict=True):
         streams[lag.stream][lag.partition] = lag.start + count

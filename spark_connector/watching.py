@@ -1,0 +1,45 @@
+"""What the logs have, asked for no more often than needed: Spark asks an idle source ninety times a second. Pure: clock and node are given.
+
+Law: while nothing is new the node is asked once in `every_ms`; when something is, at most that much later than it came.
+"""
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from spark_connector.holdings import Available
+
+_T = TypeVar("_T")
+
+REQUEST_MS_MIN: Final = 210
+"""Of several logs each has its turn, so that all of them together take less than five requests a second."""
+
+
+class Watch:
+    """Of the logs of one query."""
+
+    def __init__(
+        self, ask: Callable[[], Available], every_ms: int, logs: int, now: Callable[[], float], sleep: Callable[[float], None]
+    ) -> None:
+        self._ask: Final = ask
+        self._every_s: Final = max(every_ms, REQUEST_MS_MIN * logs) / 1000
+        self._now: Final = now
+        self._sleep: Final = sleep
+        self._asked_at = 0.0
+        self.seen: Available | None = None
+
+    def fresh(self) -> Available:
+        """What they have now."""
+        self._asked_at = self._now()
+        self.seen = self._ask()
+        return self.seen
+
+    def until(self, end: Callable[[Available], _T | None]) -> _T | None:
+        """What `end` makes of what they have, waiting for the next time to ask if it makes nothing of what is known. None: nothing then."""
+        if self.seen is not None:
+            left = self._asked_at + self._every_s - self._now()
+            if left > 0:
+                found = end(self.seen)
+                if found is not None:
+                    return found
+                self._sleep(left)
+        return end(self.fresh())
