@@ -17,6 +17,7 @@ from amqp_streams.quantities import Bytes, Milliseconds, Settings
 
 LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 PARTITIONS_MAX: Final = 1024
+PRODUCERS_MAX: Final = 100_000
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
 
@@ -109,6 +110,7 @@ class Limits(Settings):
     partitions: int = Field(default=10_000, ge=1, description="of all logs together")
     groups: int = Field(default=1000, ge=1, description="consumer groups of one log")
     cursors: int = Field(default=10_000, ge=1, description="of all logs together")
+    producers: int = Field(default=10_000, ge=1, le=PRODUCERS_MAX, description="idempotent producers known in one partition")
     group_waiting: int = Field(default=1024, ge=1, description="attaches held pending in one consumer group")
     frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")
     message_bytes: Bytes = Field(default=16 << 20, ge=1024, le=256 << 20, description="max-message-size offered on attach")
@@ -173,6 +175,17 @@ class GroupSettings(Settings):
         ge=1,
         description="how often cursors that moved are written to the disk",
         validation_alias=AliasChoices("cursor_flush", "cursor_flush_ms"),
+    )
+
+
+class ProducerSettings(Settings):
+    """Producers that number their events, so that each is stored once."""
+
+    expiry_ms: Milliseconds = Field(
+        default=7 * 24 * 3600 * 1000,
+        ge=1000,
+        description="one that has no link and stored nothing for so long may be forgotten",
+        validation_alias=AliasChoices("expiry", "expiry_ms"),
     )
 
 
@@ -262,6 +275,7 @@ class NodeSettings(Settings):
     sync: Sync = Sync()
     limits: Limits = Limits()
     groups: GroupSettings = GroupSettings()
+    producers: ProducerSettings = ProducerSettings()
     user_groups: dict[GroupName, tuple[UserName, ...]] = Field(default_factory=dict)
     access: tuple[AccessRule, ...] = Field(default=(), max_length=ACCESS_RULES_MAX)
     quotas: dict[UserName, Quota] = Field(default_factory=dict)

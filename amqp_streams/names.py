@@ -70,6 +70,12 @@ INFO_SYNC: Final = "sync"
 # Annotation on the first event after retention overtook a reader: how many events it missed.
 EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
 
+# -- Idempotent producers, an extension of this engine (docs/idempotent-producers.md): capability of a target, link properties, annotation
+CAPABILITY_IDEMPOTENT_PRODUCER: Final = "amqp-streams:idempotent-producer"
+PRODUCER_ID: Final = "amqp-streams:producer-id"
+PRODUCER_SEQUENCE: Final = "amqp-streams:producer-sequence"
+SEQUENCE: Final = "x-opt-amqp-streams-sequence"
+
 # -- Management
 MANAGEMENT: Final = "$management"
 LOG_TYPE: Final = "event-log"

@@ -13,13 +13,19 @@ from typing import Final
 from pydantic import AliasChoices, BaseModel, ValidationError
 
 from amqp_streams.authentication import ExternalRule, OAuthSettings
-from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, TlsSettings
+from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings, TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
 
 PREFIX: Final = "AMQP_STREAMS_"
 
-_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {"groups": GroupSettings, "limits": Limits, "oauth": OAuthSettings, "tls": TlsSettings}
+_SECTIONS: Final[Mapping[str, type[BaseModel]]] = {
+    "groups": GroupSettings,
+    "limits": Limits,
+    "oauth": OAuthSettings,
+    "producers": ProducerSettings,
+    "tls": TlsSettings,
+}
 _FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {
     "access": AccessRule, "external": ExternalRule, "logs": LogSettings, "quotas": Quota, "redirect": Redirect,
 }  # fmt: skip

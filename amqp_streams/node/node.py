@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.config import GroupSettings, Limits, LogSettings
+from amqp_streams.config import GroupSettings, Limits, LogSettings, ProducerSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.figures import GroupFigures, group_figures
@@ -41,6 +41,8 @@ from amqp_streams.streams.attach import (
 )
 from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request
+from amqp_streams.streams.numbered_intake import NumberedIntake
+from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
 from amqp_streams.streams.reader import Passed, Run
 from amqp_streams.streams.redirects import Places as Elsewhere
 from amqp_streams.streams.redirects import Redirects, require_here
@@ -60,6 +62,7 @@ class Node:
         auto_create_partitions: int = 0,
         partitions_max: int = 10_000,
         groups: GroupSettings | None = None,
+        producers: ProducerSettings | None = None,
         limits: Limits | None = None,
         access: Access | None = None,
         redirects: Redirects | None = None,
@@ -73,6 +76,8 @@ class Node:
         self._new_id = new_id
         self._logs = Logs(store, new_id, auto_create_partitions=auto_create_partitions, partitions_max=partitions_max)
         self._intake = Intake(store, self.log, self._elsewhere)
+        self._numbering = Numbering(limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms)
+        self._numbered_intake = NumberedIntake(store, self._numbering)
         self._effects: list[Effect] = []
         self._links = Links()
         self._consumers = Consumers(
@@ -139,17 +144,34 @@ class Node:
                 return Kept(request, kept[0][0].name)
             raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
         if log is None:
+            if names.PRODUCER_ID in request.properties:
+                raise PeerError(
+                    names.NOT_IMPLEMENTED, f"link property {names.PRODUCER_ID} needs a target: the name of a log", {"field": "target"}
+                )
             return Relaying(permissions)
         for name in (names.CONSUMER_GROUP, names.EPOCH):
             if name in request.properties:
                 raise PeerError(names.INVALID_FIELD, f"link property {name} is for receivers", {"field": "properties"})
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
-        return Producing(log, partition, elsewhere=elsewhere)
+        numbered = self._numbered(request, log, partition)
+        return Producing(log, partition, elsewhere=elsewhere, numbered=numbered)
+
+    def _numbered(self, request: AttachRequest, log: StoredLog, partition: Partition | None) -> Numbered | None:
+        given = request.properties.get(names.PRODUCER_ID)
+        if given is None:
+            if names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities:
+                description = f"an idempotent producer says who it is, in link property {names.PRODUCER_ID}"
+                raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
+            return None
+        producer = producer_id(given)
+        self._store.allow_numbers()
+        return self._numbering.attach(log, producer, partition)
 
     def detach(self, link: Grant | Pending, now_ms: int, *, closed: bool = False) -> None:
         """Forget a link, or an attach that is not answered yet. `closed`: its peer ended it for good, rather than losing it."""
         self._now_ms = now_ms
+        self._let_go(link)
         if isinstance(link, Consuming | Pending):
             self._consumers.end(link, now_ms)
         elif self._links.remove(link) and isinstance(link, Kept) and closed:
@@ -167,8 +189,13 @@ class Node:
         else:
             self._close(link, error)
 
+    def _let_go(self, link: Grant | Pending) -> None:
+        if isinstance(link, Producing) and link.numbered is not None:
+            self._numbering.detach(link.numbered)
+
     def _close(self, link: Grant, error: PeerError) -> None:
         self._links.remove(link)
+        self._let_go(link)
         self._effects.append(Closed(link, error))
 
     def tick(self, now_ms: int) -> None:
@@ -237,6 +264,8 @@ class Node:
 
     def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
         """Take a batch of transfers into the next commit. `now_ms`: the wall clock. What a peer may not send is in `Receipt.refused`."""
+        if isinstance(grant, Producing) and grant.numbered is not None:
+            return self._numbered_intake.receive(grant, grant.numbered, messages, now_ms)
         return self._intake.receive(grant, messages, now_ms)
 
     # -- events out
@@ -300,6 +329,7 @@ class Node:
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """A commit came back: the consumers of its partitions that were waiting for more."""
+        self._numbering.committed(done)
         return self._consumers.reading.committed(done, partitions)
 
     def reassociate(self) -> set[Consuming]:

@@ -39,6 +39,7 @@ OFFERED: Final = (
     names.CAPABILITY_FILTEX_SQL,
     names.CAPABILITY_FILTEX_PROPERTIES,
     names.CAPABILITY_FILTEX_GROUPS,
+    names.CAPABILITY_IDEMPOTENT_PRODUCER,
 )
 _PROPERTIES: Final = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4

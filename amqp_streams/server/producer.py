@@ -1,5 +1,7 @@
 """A producer's link: transfers into a log, or with a null target into the logs that they name. Spec: Event Streams 4.1, 4.2."""
 
+from dataclasses import replace
+
 from cproton_ffi import lib
 
 from amqp_streams import names
@@ -70,10 +72,25 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
             for index, reason in receipt.refused:
                 self._refuse(deliveries[index], reason)
-            if receipt.parts:
+            if receipt.settled or receipt.earlier:
+                self._take_repeated(deliveries, receipt)
+            elif receipt.parts:
                 self.service.await_commit(self, deliveries, receipt)
             self.top_up()
         return len(deliveries)
+
+    def _take_repeated(self, deliveries: list[Pointer], receipt: Receipt) -> None:
+        """Some of it was sent before: it has its outcome already, or gets that of a commit that is in flight."""
+        self._accept([deliveries[index] for index in receipt.settled])
+        for sequence, parts in (receipt.sequence - 1, receipt.earlier), (receipt.sequence, receipt.parts):
+            shares = [range(len(deliveries)) if part.indices is None else part.indices for part in parts]
+            waiting = Receipt(sequence)
+            count = 0
+            for part, share in zip(parts, shares, strict=True):
+                waiting.parts.append(replace(part, indices=range(count, count + len(share))))
+                count += len(share)
+            if count:
+                self.service.await_commit(self, [deliveries[index] for share in shares for index in share], waiting)
 
     def _hold_back(self, debt_ms: int) -> None:
         """Stop reading from a peer whose messages are much larger than those its credit was meant for. Not so long that it seems dead."""
@@ -87,6 +104,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             return
         if receipt.refused or done.failures:
             deliveries = self._stored(deliveries, receipt, done)
+        self._accept(deliveries)
+
+    def _accept(self, deliveries: list[Pointer]) -> None:
         if self.second:
             transfers.accept_unsettled(deliveries)
         else:

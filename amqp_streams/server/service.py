@@ -102,6 +102,7 @@ class EventService:
             auto_create_partitions=settings.auto_create_partitions,
             partitions_max=self.limits.partitions,
             groups=settings.groups,
+            producers=settings.producers,
             limits=self.limits,
             access=Access(settings.access, settings.user_groups),
             redirects=Redirects(settings.redirects),

@@ -13,7 +13,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.server.engine import Pointer, data_size, read_data, text, write_data
 from amqp_streams.server.links import Owner
-from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Kept, Relaying, Replying, answered_properties
+from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Kept, Producing, Relaying, Replying, answered_properties
 from amqp_streams.wire.types import Array, Symbol, Value
 
 _OUTCOMES: Final = Array(Symbol, tuple(map(Symbol, names.OUTCOMES)))
@@ -50,6 +50,7 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
         connection=owner.number,
         properties=_map(lib.pn_link_remote_properties(link), "properties"),
         filters=_map(filters, "filter") if consumer else {},
+        capabilities=_capabilities(here),
     )
 
 
@@ -66,6 +67,8 @@ def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
         lib.pn_terminus_set_durability(target, lib.PN_NONDURABLE)
         if isinstance(grant, Relaying):
             lib.pn_terminus_set_type(target, lib.PN_TARGET)
+        elif isinstance(grant, Producing) and grant.numbered is not None:
+            write_data(lib.pn_terminus_capabilities(target), Array(Symbol, (Symbol(names.CAPABILITY_IDEMPOTENT_PRODUCER),)))
     _answer_settle_modes(link, consumer=request.consumer)
     properties = answered_properties(grant)
     if properties:
@@ -109,6 +112,13 @@ def _answer_settle_modes(link: Pointer, *, consumer: bool) -> None:
     else:
         lib.pn_link_set_snd_settle_mode(link, sending)
     lib.pn_link_set_rcv_settle_mode(link, receiving)
+
+
+def _capabilities(terminus: Pointer) -> frozenset[str]:
+    """Those that a terminus is wanted to have. What is none that we know matters to nobody."""
+    value = read_data(lib.pn_terminus_capabilities(terminus))
+    items = value.items if isinstance(value, Array) else value if isinstance(value, list) else (value,)
+    return frozenset(str(item) for item in items if isinstance(item, str))
 
 
 def _map(data: Pointer, field: str) -> Mapping[str, Value]:

@@ -19,7 +19,6 @@ STATE_KEYS_MAX: Final = 1 << 18
 """Keys of one data directory: all of them are in memory."""
 PRODUCER_ID_BYTES_MAX: Final = 256
 """Of the id of a producer that numbers its events, in UTF-8; at least one."""
-SEQUENCE_MAX: Final = (1 << 64) - 1
 
 
 class Reached(NamedTuple):

@@ -19,9 +19,7 @@ from typing import Final
 from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, Mark, Numbers, Reached
 
 TABLE_BYTES_MAX: Final = 64 << 20
-"""Of one table: twice the most producers that a partition may have, with the longest ids."""
-PRODUCERS_MAX: Final = 100_000
-"""Producers that a partition may know at a time."""
+"""Of one table: twice the most producers that a partition may have (`limits.producers`), with the longest ids."""
 
 _ENTRY: Final = Struct("<QHH")
 _ROW: Final = Struct("<QqH")
@@ -79,7 +77,9 @@ def apply(table: Table, entries: Entries, at_ms: int) -> None:
             table[producer] = Reached(sequence, at_ms)
 
 
-def victims(table: Table, *, idle: Callable[[str], bool], coming: int, limit: int, expired_before_ms: int) -> Sequence[str] | None:
+def victims(
+    table: Mapping[str, Reached], *, idle: Callable[[str], bool], coming: int, limit: int, expired_before_ms: int
+) -> Sequence[str] | None:
     """Who is forgotten when `coming` producers that the table has not got are there; None: all are in use, and there is no room.
 
     Those that are `idle` and stored nothing since `expired_before_ms`, some of them; and if that is not enough the one idle for longest.

@@ -10,6 +10,7 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
+from amqp_streams.streams.numbering import Numbered
 from amqp_streams.streams.place import Place
 from amqp_streams.streams.reader import Reader
 from amqp_streams.streams.redirects import NOWHERE, Places
@@ -25,7 +26,7 @@ class AttachRequest:
     `durable`: the source is to keep its place when the link is gone (durability other than none, expiry never; AMQP 3.5.5, 3.5.6).
     `user`: who logged in; None: anonymous; `user_groups`: the groups that its credentials name. `connection` tells connections of the
     process apart. `no_source`: the peer attached a receiver without a source, which asks for what is kept under its name (AMQP 2.6.3).
-    `presettled`: what is sent counts as settled.
+    `presettled`: what is sent counts as settled. `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
     """
 
     link: str
@@ -42,6 +43,7 @@ class AttachRequest:
     connection: int = 0
     properties: Mapping[str, Value] = field(default_factory=dict)
     filters: Mapping[str, Value] = field(default_factory=dict)
+    capabilities: frozenset[str] = frozenset()
 
     @property
     def identity(self) -> Identity:
@@ -56,13 +58,14 @@ class AttachRequest:
 
 @dataclass(slots=True, eq=False)
 class Producing:
-    """A link that appends to a log: to one partition (bound), or to any (agnostic)."""
+    """A link that appends to a log: to one partition (bound), or to any (agnostic). `numbered`: its producer numbers the events."""
 
     log: StoredLog
     partition: Partition | None
     round_robin: RoundRobin = field(default_factory=RoundRobin)
     elsewhere: Places = field(default_factory=lambda: NOWHERE)
     """Partitions that it may not send to, because another container serves them."""
+    numbered: Numbered | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -216,8 +219,8 @@ def named_partition(log: StoredLog, name: str) -> Partition:
 def answered_properties(grant: Grant) -> dict[Symbol, Value]:
     """The link properties to answer with: the bindings that are really in force. Spec: 4.1, 4.5.2, 4.6.1 to 4.6.3."""
     match grant:
-        case Producing(partition=partition) if partition is not None:
-            return {Symbol(names.PARTITION): Symbol(str(partition.index))}
+        case Producing():
+            return _producing_properties(grant)
         case Consuming(bound=True, partitions=(partition,), group=group, epoch=epoch):
             answered: dict[Symbol, Value] = {Symbol(names.PARTITION): Symbol(str(partition.index))}
             if group:
@@ -227,3 +230,14 @@ def answered_properties(grant: Grant) -> dict[Symbol, Value]:
             return answered
         case _:
             return {}
+
+
+def _producing_properties(grant: Producing) -> dict[Symbol, Value]:
+    answered: dict[str, Value] = {}
+    if grant.partition is not None:
+        answered[names.PARTITION] = Symbol(str(grant.partition.index))
+    if grant.numbered is not None:
+        answered[names.PRODUCER_ID] = grant.numbered.producer
+        if grant.numbered.highest is not None:
+            answered[names.PRODUCER_SEQUENCE] = ULong(grant.numbered.highest)
+    return {Symbol(name): value for name, value in answered.items()}

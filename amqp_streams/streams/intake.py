@@ -38,12 +38,15 @@ class Part:
 class Receipt:
     """What became of a batch of transfers.
 
-    `parts`: what the partitions took into commit `sequence`. `refused`: indices that were not taken, with the reason.
+    `parts`: what the partitions took into commit `sequence`. `refused`: indices that were not taken, with the reason. Of events with
+    numbers, `settled`: indices of what is durable already; `earlier`: what is in the commit before this one, which is in flight.
     """
 
     sequence: int
     parts: list[Part] = field(default_factory=list)
     refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
+    settled: Sequence[int] = ()
+    earlier: Sequence[Part] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,14 +155,14 @@ class Intake:
         free: list[int] = []
         for index, message in enumerate(batch.messages):
             try:
-                target = _target(grant, message)
+                wanted = target(grant, message)
             except PeerError as error:
                 batch.receipt.refused.append((index, error))
                 continue
-            if target is None:
+            if wanted is None:
                 free.append(index)
             else:
-                hinted.setdefault(target, []).append(index)
+                hinted.setdefault(wanted, []).append(index)
         return hinted, free
 
     def _running(self, grant: Producing) -> Sequence[int]:
@@ -210,7 +213,7 @@ class Intake:
         return known
 
 
-def _target(grant: Producing, message: bytes) -> int | None:
+def target(grant: Producing, message: bytes) -> int | None:
     """The partition that a message must or should go to; None: any. Spec: 4.2, 4.6.6, 4.6.7.
 
     Raises:
@@ -223,16 +226,16 @@ def _target(grant: Producing, message: bytes) -> int | None:
             if grant.partition is not None and partition is not grant.partition:
                 description = f"the link is bound to partition {grant.partition.index}, {names.TARGET_PARTITION} says {named[:64]!r}"
                 raise PeerError(names.NOT_ALLOWED, description)
-            return _here(grant, partition.index)
+            return here(grant, partition.index)
         if grant.partition is not None:
             return grant.partition.index
         key = group_key(message)
     except WireError as error:
         raise PeerError(names.DECODE_ERROR, str(error)) from error
-    return None if key is None else _here(grant, partition_of_key(key, len(grant.log.partitions)))
+    return None if key is None else here(grant, partition_of_key(key, len(grant.log.partitions)))
 
 
-def _here(grant: Producing, index: int) -> int:
+def here(grant: Producing, index: int) -> int:
     if index in grant.elsewhere:
         raise grant.elsewhere[index].error(grant.log.name, index)
     return index

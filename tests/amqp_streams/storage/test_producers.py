@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.storage import producers, record
-from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, SEQUENCE_MAX, Chunk, Mark, Numbers, Reached
+from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, Chunk, Mark, Numbers, Reached
 
 IDS = st.sampled_from(["a", "b", "é", "x" * PRODUCER_ID_BYTES_MAX])
-SEQUENCES = st.integers(0, SEQUENCE_MAX)
+SEQUENCES = st.integers(0, (1 << 64) - 1)
 
 
 @st.composite

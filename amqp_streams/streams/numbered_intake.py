@@ -1,0 +1,131 @@
+"""Events in from producers that number them: those stored already are told apart, the others go on as `intake.py` says.
+
+Law: what is wrong with a message itself is said first, whatever its number; only then is it looked for among what is stored.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError, WireError
+from amqp_streams.storage.ports import Numbers, Partition, Store
+from amqp_streams.streams.attach import Producing
+from amqp_streams.streams.intake import Part, Receipt, here, target
+from amqp_streams.streams.numbering import Numbered, Numbering
+from amqp_streams.wire.sections import strip, without_annotations
+from amqp_streams.wire.sequences import Split, sequence_of, split_batch
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Batch:
+    """Whose messages they are, when they came, and what becomes of them."""
+
+    numbered: Numbered
+    now_ms: int
+    receipt: Receipt
+
+
+class NumberedIntake:
+    """Routes batches of links whose producers number their events."""
+
+    def __init__(self, store: Store, numbering: Numbering) -> None:
+        self._store: Final = store
+        self._numbering: Final = numbering
+
+    def receive(self, grant: Producing, numbered: Numbered, messages: list[bytes], now_ms: int) -> Receipt:
+        """See `Intake.receive`."""
+        receipt = Receipt(self._store.sequence)
+        split = split_batch(messages)
+        places: dict[int, list[int]] | None = None
+        if split is None:
+            split, kept = _taken_apart(messages, receipt)
+            places = _routed(grant, numbered, messages, kept, receipt)
+        elif grant.partition is None and len(grant.log.partitions) > 1 and not without_annotations(split.stored):
+            places = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
+        elif numbered.home in grant.elsewhere:
+            places = _routed(grant, numbered, messages, range(len(messages)), receipt)
+        batch = _Batch(numbered, now_ms, receipt)
+        if places is None:
+            self._take(batch, grant.log.partitions[numbered.home], None, split)
+        else:
+            for index, indices in places.items():
+                self._take(batch, grant.log.partitions[index], indices, _picked(split, indices))
+        return receipt
+
+    def _take(self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split) -> None:
+        """Give a partition its share of a batch, the messages at `indices` (None: all)."""
+        numbered, receipt = batch.numbered, batch.receipt
+        sifted = self._numbering.sift(numbered, partition, share.sequences, receipt.sequence)
+        fresh = sifted.fresh
+        whole = len(fresh) == len(share.stored)
+        known = range(len(share.stored)) if indices is None else indices
+        if fresh:
+            taken = share if whole else _picked(share, fresh)
+            appended = None if whole and indices is None else [known[at] for at in fresh]
+            error = self._append(batch, partition, appended, taken)
+            if error is not None:
+                numbered.owe(partition, taken.sequences[0], error)
+                sifted.refused += [(at, error) for at in (*fresh, *sifted.twins)]
+                sifted.twins.clear()
+            elif sifted.twins:
+                sifted.current += sifted.twins
+        if whole and not sifted.refused:
+            return
+        receipt.refused += [(known[at], reason) for at, reason in sifted.refused]
+        receipt.settled = [*receipt.settled, *[known[at] for at in sifted.settled]]
+        if sifted.earlier:
+            receipt.earlier = [*receipt.earlier, Part(partition, [known[at] for at in sifted.earlier], 0, 0)]
+        if sifted.current:
+            receipt.parts.append(Part(partition, [known[at] for at in sifted.current], 0, 0))
+
+    def _append(self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split) -> PeerError | StorageError | None:
+        numbered, receipt = batch.numbered, batch.receipt
+        before = self._store.pending_bytes
+        try:
+            numbers = Numbers(numbered.producer, share.sequences, self._numbering.admit(numbered, partition, batch.now_ms))
+            partition.append(share.stored, share.header_sizes, batch.now_ms, numbers)
+        except (PeerError, StorageError) as error:
+            return error
+        self._numbering.appended(numbered, partition, numbers, receipt.sequence)
+        receipt.parts.append(Part(partition, indices, len(share.stored), self._store.pending_bytes - before))
+        return None
+
+
+def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[int]]:
+    """The messages that are some, and have a number, with their places; the others are refused."""
+    sequences, stored, sizes, kept = array("Q", bytes(8 * len(messages))), list[bytes](messages), bytearray(len(messages)), list[int]()
+    for index, message in enumerate(messages):
+        try:
+            sizes[index], stored[index] = strip(message)
+            sequence = sequence_of(message)
+        except WireError as error:
+            receipt.refused.append((index, PeerError(names.DECODE_ERROR, str(error))))
+            continue
+        if sequence is None:
+            description = f"each message on this link has a number in its delivery annotations: {names.SEQUENCE}, an integer from 0 on"
+            receipt.refused.append((index, PeerError(names.INVALID_FIELD, description)))
+            continue
+        sequences[index] = sequence
+        kept.append(index)
+    return Split(sequences, stored, bytes(sizes)), kept
+
+
+def _routed(grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt) -> dict[int, list[int]]:
+    """Which of the messages go to which partition; those that must go where they cannot are refused."""
+    places: dict[int, list[int]] = {}
+    for index in kept:
+        try:
+            wanted = target(grant, messages[index])
+            place = here(grant, numbered.home) if wanted is None else wanted
+        except PeerError as error:
+            receipt.refused.append((index, error))
+            continue
+        places.setdefault(place, []).append(index)
+    return places
+
+
+def _picked(split: Split, indices: Sequence[int]) -> Split:
+    sequences, stored, sizes = split
+    return Split(array("Q", [sequences[at] for at in indices]), [stored[at] for at in indices], bytes([sizes[at] for at in indices]))

@@ -1,0 +1,220 @@
+"""Producers that number their events: what is stored already, what is on its way, and what must come again first.
+
+Laws: an event is told `accepted` when it, or the same number before it, is durable; never earlier, never without. No hole comes about
+in silence: while an event of a link is owed to a partition, because it was refused for no fault of its own, later ones are refused, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from operator import lt
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, CommitDone, Numbers, Partition, StoredLog
+from amqp_streams.storage.producers import victims
+from amqp_streams.streams.routing import partition_of_key
+from amqp_streams.wire.types import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """An event that a link owes to a partition: the lowest number that was refused, and why."""
+
+    sequence: int
+    error: PeerError | StorageError
+
+
+@dataclass(slots=True, eq=False)
+class Numbered:
+    """A link whose producer numbers its events. `home`: the partition of those without a hint, so that a repetition goes there, too.
+
+    `highest`: how far the producer had come over the log when the link was attached; None: nothing is known of it.
+    """
+
+    producer: str
+    incarnation: str
+    home: int
+    highest: int | None
+    holes: dict[Partition, Hole] = field(default_factory=dict)
+    attached: bool = True
+
+    def owe(self, partition: Partition, sequence: int, error: PeerError | StorageError) -> None:
+        """An event was refused for no fault of its own."""
+        hole = self.holes.get(partition)
+        if hole is None or sequence < hole.sequence:
+            self.holes[partition] = Hole(sequence, error)
+
+
+@dataclass(slots=True, eq=False)
+class Sifted:
+    """What is to be done with a link's events for a partition, by their places among them.
+
+    `fresh` are to be appended; `settled` are durable; `earlier` and `current` are in the commit in flight and in the next one, and share
+    its fate; `twins` share that of the fresh ones; `refused` have to come again behind others.
+    """
+
+    fresh: Sequence[int]
+    settled: list[int] = field(default_factory=list)
+    earlier: list[int] = field(default_factory=list)
+    current: list[int] = field(default_factory=list)
+    twins: list[int] = field(default_factory=list)
+    refused: list[tuple[int, PeerError | StorageError]] = field(default_factory=list)
+
+
+def producer_id(value: Value) -> str:
+    """The id in a link property.
+
+    Raises:
+        PeerError: it is no text, or too long.
+    """
+    if isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= PRODUCER_ID_BYTES_MAX and _is_unicode(value):
+        return str(value)
+    description = f"link property {names.PRODUCER_ID} is a string of 1 to {PRODUCER_ID_BYTES_MAX} bytes"
+    raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
+
+
+class Numbering:
+    """All links of producers that number their events, and what they have on its way to the disk.
+
+    `limit`: producers known in one partition; those without a link that stored nothing for `expiry_ms` are forgotten when others come.
+    """
+
+    def __init__(self, *, limit: int, expiry_ms: int) -> None:
+        self._limit: Final = limit
+        self._expiry_ms: Final = expiry_ms
+        self._links: Final[dict[tuple[str, str], int]] = {}
+        """How many a producer has, by incarnation of its log."""
+        self._turns: Final[dict[Partition, dict[str, list[tuple[int, int]]]]] = {}
+        """Of what is on its way: commit and highest number in it, at most two of them."""
+        self._flights: Final[dict[int, dict[tuple[Numbered, Partition], int]]] = {}
+        """By commit, the lowest number that a link has in it."""
+        self._leaving: Final[dict[Partition, dict[str, int]]] = {}
+        """Producers that are forgotten with a commit, and which."""
+
+    # -- links
+
+    def attach(self, log: StoredLog, producer: str, bound: Partition | None) -> Numbered:
+        """A link of this producer is there."""
+        used = (log.incarnation, producer)
+        self._links[used] = self._links.get(used, 0) + 1
+        home = partition_of_key(producer, len(log.partitions)) if bound is None else bound.index
+        reached = [self._reached(partition, producer) for partition in log.partitions]
+        highest = max(reached)
+        return Numbered(producer, log.incarnation, home, highest if highest >= 0 else None)
+
+    def detach(self, numbered: Numbered) -> None:
+        """It is gone. Twice is once."""
+        if numbered.attached:
+            numbered.attached = False
+            used = (numbered.incarnation, numbered.producer)
+            self._links[used] -= 1
+            if not self._links[used]:
+                del self._links[used]
+
+    # -- events
+
+    def sift(self, numbered: Numbered, partition: Partition, sequences: Sequence[int], commit: int) -> Sifted:
+        """What is to be done with events of these numbers, in the order they came. `commit`: the number of the next one."""
+        highest = self._reached(partition, numbered.producer)
+        if sequences[0] > highest and partition not in numbered.holes and all(map(lt, sequences, sequences[1:])):
+            return Sifted(range(len(sequences)))
+        return self._sift_slowly(numbered, partition, sequences, commit, highest)
+
+    def _sift_slowly(self, numbered: Numbered, partition: Partition, sequences: Sequence[int], commit: int, highest: int) -> Sifted:
+        reached = partition.producers.get(numbered.producer)
+        durable = -1 if reached is None else reached.sequence
+        turns = self._turns.get(partition, {}).get(numbered.producer, ())
+        pending, in_flight = highest, max([last for number, last in turns if number < commit], default=durable)
+        hole = numbered.holes.get(partition)
+        fresh: list[int] = []
+        sifted = Sifted(fresh)
+        for place, sequence in enumerate(sequences):
+            if sequence <= durable:
+                sifted.settled.append(place)
+            elif sequence <= in_flight:
+                sifted.earlier.append(place)
+            elif sequence <= pending:
+                sifted.current.append(place)
+            elif sequence <= highest:
+                sifted.twins.append(place)
+            elif hole is not None and sequence > hole.sequence:
+                sifted.refused.append((place, hole.error))
+                continue
+            else:
+                fresh.append(place)
+                highest = sequence
+            if hole is not None and sequence == hole.sequence:
+                hole = None
+                del numbered.holes[partition]
+        self._share(numbered, partition, commit - 1, [sequences[place] for place in sifted.earlier])
+        self._share(numbered, partition, commit, [sequences[place] for place in sifted.current])
+        return sifted
+
+    def admit(self, numbered: Numbered, partition: Partition, now_ms: int) -> Sequence[str]:
+        """Who is forgotten that this producer is known in the partition: nobody, mostly. `now_ms`: the wall clock.
+
+        Raises:
+            PeerError: as many are known as may be, and all of them are in use.
+        """
+        known, turns = partition.producers, self._turns.get(partition, {})
+        if numbered.producer in known or numbered.producer in turns:
+            return ()
+        leaving = self._leaving.get(partition, {})
+
+        def idle(producer: str) -> bool:
+            return not (producer in leaving or producer in turns or (numbered.incarnation, producer) in self._links)
+
+        coming = 1 + sum([producer not in known for producer in turns]) - len(leaving)
+        gone = victims(known, idle=idle, coming=coming, limit=self._limit, expired_before_ms=now_ms - self._expiry_ms)
+        if gone is None:
+            description = (
+                f"partition {partition.index} of log {partition.log!r} knows {self._limit} producers, all of them in use: detach some"
+            )
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{description}, or raise the node's limit 'producers'")
+        return gone
+
+    def appended(self, numbered: Numbered, partition: Partition, numbers: Numbers, commit: int) -> None:
+        """Events were taken into the commit of this number."""
+        turns = self._turns.setdefault(partition, {}).setdefault(numbered.producer, [])
+        if turns and turns[-1][0] == commit:
+            turns.pop()
+        turns.append((commit, numbers.sequences[-1]))
+        self._share(numbered, partition, commit, numbers.sequences[:1])
+        if numbers.forgotten:
+            self._leaving.setdefault(partition, {}).update(dict.fromkeys(numbers.forgotten, commit))
+
+    def committed(self, done: CommitDone) -> None:
+        """A commit came back: what it could not make safe is owed."""
+        for (numbered, partition), lowest in self._flights.pop(done.sequence, {}).items():
+            failure = done.failures.get(partition)
+            if failure is not None:
+                numbered.owe(partition, lowest, failure)
+            turns = self._turns.get(partition, {})
+            left = [turn for turn in turns.pop(numbered.producer, ()) if turn[0] > done.sequence]
+            if left:
+                turns[numbered.producer] = left
+            elif not turns:
+                self._turns.pop(partition, None)
+            leaving = self._leaving.pop(partition, None)
+            if leaving and (later := {producer: commit for producer, commit in leaving.items() if commit > done.sequence}):
+                self._leaving[partition] = later
+
+    def _share(self, numbered: Numbered, partition: Partition, commit: int, sequences: Sequence[int]) -> None:
+        """The link's events of these numbers have the fate of a commit."""
+        if sequences:
+            flight = self._flights.setdefault(commit, {})
+            lowest = min(sequences)
+            flight[numbered, partition] = min(flight.get((numbered, partition), lowest), lowest)
+
+    def _reached(self, partition: Partition, producer: str) -> int:
+        """The highest number that is durable or on its way; -1: there is none."""
+        turns = self._turns.get(partition)
+        if turns is not None and producer in turns:
+            return turns[producer][-1][1]
+        reached = partition.producers.get(producer)
+        return -1 if reached is None else reached.sequence
+
+
+def _is_unicode(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
