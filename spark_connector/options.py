@@ -178,6 +178,27 @@ TABLE: Final = (*CONNECTION, *READING, *WRITING)
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})
 """What Spark passes on of its own."""
 
+ELSEWHERE: Final = {
+    "bootstrap.servers": "endpoint",
+    "connectionstring": "endpoint",
+    "service.url": "endpoint",
+    "assign": "startingOffsets",
+    "startingposition": "startingOffsets",
+    "startingpositions": "startingOffsets",
+    "endingposition": "endingOffsets",
+    "endingpositions": "endingOffsets",
+    "maxeventspertrigger": "maxOffsetsPerTrigger",
+    "maxrecordspertrigger": "maxOffsetsPerTrigger",
+    "maxrecordsperpartition": "maxOffsetsPerPartition",
+    "includeheaders": "includeProperties",
+    "fetchoffset.numretries": "retries",
+    "fetchoffset.retryintervalms": "retryInterval",
+    "polltimeoutms": "operationTimeout",
+    "receivertimeout": "operationTimeout",
+    "operationtimeout": "operationTimeout",
+}
+"""What options of other sources are called here, by the end of their names in lower case."""
+
 _BY_NAME: Final = {name.lower(): option for option in TABLE for name in (option.name, *option.aliases)}
 
 
@@ -279,7 +300,9 @@ def _value(option: Option, text: str | None) -> object:
 
 def _unknown(name: str, use: Use) -> OptionError:
     usable = {known: option.name for known, option in _BY_NAME.items() if use in option.uses}
-    near = get_close_matches(name.lower().rpartition(".")[2], usable, n=1, cutoff=0.5)
+    short = name.lower().removeprefix("amqpstreams.").removeprefix("kafka.").removeprefix("eventhubs.").strip()
+    meant = ELSEWHERE.get(short)
+    near = [meant.lower()] if meant is not None and meant.lower() in usable else get_close_matches(short, usable, n=1, cutoff=0.6)
     remedy = f"Did you mean {usable[near[0]]!r}?" if near else f"There are: {', '.join(sorted(set(usable.values())))}"
     return OptionError(f"there is no option {name!r} for {use.value}", "", remedy)
 
