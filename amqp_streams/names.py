@@ -70,6 +70,16 @@ INFO_SYNC: Final = "sync"
 # Annotation on the first event after retention overtook a reader: how many events it missed.
 EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
 
+# -- Batched deliveries, an extension of this engine (docs/batched-deliveries.md): capability of a source, link properties, annotations
+CAPABILITY_BATCHED_DELIVERIES: Final = "amqp-streams:batched-deliveries"
+BATCH_EVENTS: Final = "amqp-streams:batch-events"
+BATCH_BYTES: Final = "amqp-streams:batch-bytes"
+BATCH_INCARNATION: Final = "amqp-streams:incarnation"
+BATCH_OFFSETS: Final = "amqp-streams:offsets"
+BATCH_TIMESTAMPS: Final = "amqp-streams:timestamps"
+BATCH_SIZES: Final = "amqp-streams:sizes"
+BATCH_NEXT_OFFSET: Final = "amqp-streams:next-offset"
+
 # -- Idempotent producers, an extension of this engine (docs/idempotent-producers.md): capability of a target, link properties, annotation
 CAPABILITY_IDEMPOTENT_PRODUCER: Final = "amqp-streams:idempotent-producer"
 PRODUCER_ID: Final = "amqp-streams:producer-id"

@@ -5,7 +5,7 @@
 
 import logging
 
-from amqp_streams.client.aio import Client, Consumer, GroupConsumer, Management, Pending, Producer, Receipt, connect
+from amqp_streams.client.aio import Client, Consumer, GroupConsumer, Management, Pending, Producer, RangeReader, Receipt, Run, connect
 from amqp_streams.client.errors import (
     AuthenticationError,
     ClosedError,
@@ -84,12 +84,14 @@ __all__ = [
     "Pending",
     "Place",
     "Producer",
+    "RangeReader",
     "Receipt",
     "ReceivedEvent",
     "RedirectError",
     "RejectedError",
     "ReleasedError",
     "RetryPolicy",
+    "Run",
     "SaslOptions",
     "SendError",
     "SessionError",

@@ -19,10 +19,11 @@ from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
 from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
 from amqp_streams.client.producer import Pending, Producer, Receipt
+from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter, RangeReader, Run, named_filters
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Wire
 
-__all__ = ["Client", "Consumer", "GroupConsumer", "Management", "Pending", "Producer", "Receipt", "connect"]
+__all__ = ["Client", "Consumer", "GroupConsumer", "Management", "Pending", "Producer", "RangeReader", "Receipt", "Run", "connect"]
 
 _T = TypeVar("_T")
 
@@ -122,6 +123,43 @@ class Client:
             filters=filters,
             on_assigned=on_assigned,
             on_revoked=on_revoked,
+        )
+
+    def read_range(
+        self,
+        log: str,
+        partition: str | int,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        filter: Filter = None,  # noqa: A002  the word that everybody has for it
+        batch_events: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        incarnation: str | None = None,
+        timeout: float | None = 30.0,
+    ) -> RangeReader:
+        """The events of a partition from number `start` to before `end` (None: to where the log ends now): `async for run in …`.
+
+        Ends by itself, also when there are fewer: where retention took some, the offsets tell. `filter`: SQL as in `sql_filter`, or
+        described values. A run has at most `batch_events` events and about `batch_bytes` bytes, or one event; `prefetch_bytes` bound what
+        is on its way or unread. `incarnation`: the log that it has to be (`LogInfo.incarnation`). `timeout`: seconds without a word from
+        the node.
+
+        Raises (while iterating): what `RangeReader.take` raises. ValueError at once for numbers that cannot be.
+        """
+        return RangeReader(
+            self._connector,
+            log,
+            str(partition),
+            start,
+            end,
+            filters=named_filters(filter),
+            batch_events=batch_events,
+            batch_bytes=batch_bytes,
+            prefetch_bytes=prefetch_bytes,
+            incarnation=incarnation,
+            timeout=timeout,
         )
 
     async def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:

@@ -14,12 +14,14 @@ from amqp_streams.client import aio
 from amqp_streams.client.background import Background, Pending
 from amqp_streams.client.blocking_group import GroupConsumer
 from amqp_streams.client.blocking_management import Management
+from amqp_streams.client.blocking_ranges import RangeReader
 from amqp_streams.client.errors import TimedOutError
 from amqp_streams.client.group import GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
 from amqp_streams.client.outbox import Entry
 from amqp_streams.client.producer import Receipt, Sent, encode
+from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter
 from amqp_streams.client.received import ReceivedEvent
 
 
@@ -220,6 +222,35 @@ class Client:
             on_revoked=on_revoked,
         )
         return GroupConsumer(self._thread, inner)
+
+    def read_range(
+        self,
+        log: str,
+        partition: str | int,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        filter: Filter = None,  # noqa: A002  the word that everybody has for it
+        batch_events: int | None = None,
+        batch_bytes: int = BATCH_BYTES,
+        prefetch_bytes: int = PREFETCH_BYTES,
+        incarnation: str | None = None,
+        timeout: float | None = 30.0,
+    ) -> RangeReader:
+        """The events of a partition from number `start` to before `end`: `for run in …`; see `aio.Client.read_range`."""
+        inner = self._inner.read_range(
+            log,
+            partition,
+            start,
+            end,
+            filter=filter,
+            batch_events=batch_events,
+            batch_bytes=batch_bytes,
+            prefetch_bytes=prefetch_bytes,
+            incarnation=incarnation,
+            timeout=timeout,
+        )
+        return RangeReader(self._thread, inner)
 
     def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
         """Partitions, offsets and figures of a log."""

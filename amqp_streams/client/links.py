@@ -14,7 +14,7 @@ from cproton_ffi import ffi, lib
 from amqp_streams import names
 from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
 from amqp_streams.client.options import Outcome
-from amqp_streams.client.terms import read_condition, read_map
+from amqp_streams.client.terms import read_condition, read_map, read_symbols
 
 Delivery = Any
 """A `pn_delivery_t *`: opaque, and only as good as its link is alive."""
@@ -178,6 +178,11 @@ class ReceiverLink(Link):
     def filters(self) -> frozenset[str]:
         """Names of the filters that the peer says are in force (AMQP 1.0 core 3.5.3)."""
         return frozenset(read_map(lib.pn_terminus_filter(lib.pn_link_remote_source(self.pointer)))) if self.alive else frozenset()
+
+    @property
+    def capabilities(self) -> frozenset[str]:
+        """What the peer says its source is capable of (AMQP 3.5.3)."""
+        return frozenset(read_symbols(lib.pn_terminus_capabilities(lib.pn_link_remote_source(self.pointer)))) if self.alive else frozenset()
 
     @property
     def durable(self) -> bool:

@@ -4,7 +4,7 @@ One law: `receive`, `tick` and `end` never raise for what a peer does; they tell
 happens. Every link has a session of its own, so that one that is not read holds up no other; only links that are read in turn share one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -17,7 +17,7 @@ from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, 
 from amqp_streams.client.links import Link, ReceiverLink, SenderLink, SharedSession
 from amqp_streams.client.mechanisms import Credentials
 from amqp_streams.client.sasl import SaslClient
-from amqp_streams.client.terms import put_map, read_condition, read_symbols, read_text
+from amqp_streams.client.terms import put_map, put_symbols, read_condition, read_symbols, read_text
 from amqp_streams.errors import AmqpStreamsError
 
 PROTON_VERSION: Final = (0, 40, 0)
@@ -174,13 +174,16 @@ class ConnectionProtocol:
         name: str | None = None,
         durable: bool = False,
         shared: SharedSession | None = None,
+        capabilities: Sequence[str] = (),
+        window_bytes: int = SESSION_BYTES_MAX,
     ) -> ReceiverLink:
         """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet.
 
         `name`: of the link, else one is made up. `durable`: the source is to keep its place when the link is gone (AMQP 3.5.5, 3.5.6).
-        `shared`: the session, begun with its first link.
+        `shared`: the session, begun with its first link. `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
+        `window_bytes`: unread bytes that a session of its own holds at most.
         """
-        session = self._session_for(shared)
+        session = self._session_for(shared, window_bytes)
         link = ReceiverLink(session.receiver(name or f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
         if shared is not None:
             link.shared = shared
@@ -190,6 +193,8 @@ class ConnectionProtocol:
         if durable:
             lib.pn_terminus_set_durability(source, lib.PN_DELIVERIES)
             lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER)
+        if capabilities:
+            put_symbols(lib.pn_terminus_capabilities(source), capabilities)
         if filters:
             put_map(lib.pn_terminus_filter(source), filters)
         lib.pn_terminus_set_type(lib.pn_link_target(link.pointer), lib.PN_TARGET)
@@ -204,17 +209,17 @@ class ConnectionProtocol:
         if link.alive and not link.detached:
             self._drop(link)
 
-    def _session(self) -> Any:
+    def _session(self, window_bytes: int = SESSION_BYTES_MAX) -> Any:
         assert self._opened
         assert not self._closed
         session = self._connection.session()
-        session.incoming_capacity = SESSION_BYTES_MAX
+        session.incoming_capacity = max(window_bytes, 2 * FRAME_BYTES_MAX)
         session.open()
         return session
 
-    def _session_for(self, shared: SharedSession | None) -> Any:
+    def _session_for(self, shared: SharedSession | None, window_bytes: int) -> Any:
         if shared is None:
-            return self._session()
+            return self._session(window_bytes)
         if shared.proton_session is None:
             shared.proton_session = self._session()
         return shared.proton_session

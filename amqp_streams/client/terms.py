@@ -1,6 +1,6 @@
 """Values that travel in performatives, in and out of Proton's own data: maps and errors."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cproton_ffi import ffi, lib
@@ -13,6 +13,13 @@ from amqp_streams.wire.codec import Array, Symbol, Value, decode, encode
 def put_map(data: Any, entries: Mapping[str, object]) -> None:
     """Write link properties or a filter set. Raises WireError for a value that has no AMQP type."""
     encoded = encode({Symbol(key): value for key, value in entries.items()})
+    written = lib.pn_data_decode(data, encoded, len(encoded))
+    assert written == len(encoded), written
+
+
+def put_symbols(data: Any, symbols: Sequence[str]) -> None:
+    """Write capabilities."""
+    encoded = encode(Array(Symbol, tuple(map(Symbol, symbols))))
     written = lib.pn_data_decode(data, encoded, len(encoded))
     assert written == len(encoded), written
 

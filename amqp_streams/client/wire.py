@@ -4,7 +4,7 @@ One law: after `lost` was told, no link of this connection is touched again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, assert_never
 
 from amqp_streams.client.address import Address
@@ -13,7 +13,7 @@ from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, 
 from amqp_streams.client.links import Link, Sendable, SharedSession
 from amqp_streams.client.login import credentials_for
 from amqp_streams.client.options import SaslOptions, TlsOptions
-from amqp_streams.client.protocol import ConnectionProtocol
+from amqp_streams.client.protocol import SESSION_BYTES_MAX, ConnectionProtocol
 from amqp_streams.client.stream import Stream, open_stream
 from amqp_streams.errors import AmqpStreamsError
 
@@ -157,6 +157,8 @@ class Wire:
         name: str | None = None,
         durable: bool = False,
         shared: SharedSession | None = None,
+        capabilities: Sequence[str] = (),
+        window_bytes: int = SESSION_BYTES_MAX,
     ) -> Attachment:
         """Start a link that receives; grant credit when it is attached. Raises ConnectionLostError when this connection is lost."""
         self._check()
@@ -169,6 +171,8 @@ class Wire:
             name=name,
             durable=durable,
             shared=shared,
+            capabilities=capabilities,
+            window_bytes=window_bytes,
         )
         return self._add(Attachment(self, link, on_changed))
 

@@ -22,6 +22,7 @@ from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Effect, Granted, Leave, Pending, requested_partition
+from amqp_streams.streams.batching import Batching, requested_batching
 from amqp_streams.streams.claims import requested_claim
 from amqp_streams.streams.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
 from amqp_streams.streams.place import Place
@@ -43,6 +44,7 @@ class _Course:
     log: StoredLog
     partition: Partition | None
     filters: Compiled
+    batching: Batching | None = None
     hold: Hold | None = None
     link: Pending | Consuming | None = None
     refusal: PeerError | None = None
@@ -90,7 +92,8 @@ class Consumers:
         """Decide on a consumer's attach. Raises PeerError: refused."""
         asked = requested_partition(request, log)
         require_here(log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index)
-        course = _Course(request, log, asked, source_filters(request.filters))
+        batching = requested_batching(request.capabilities, request.properties, durable=request.durable)
+        course = _Course(request, log, asked, source_filters(request.filters), batching)
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
         if request.durable or (claim is not None and claim.group):  # who keeps no place could still take a partition away
             self.places.check(request, log, None if claim is None else claim.group)
@@ -225,17 +228,20 @@ class Consumers:
         agnostic = hold is None and course.partition is None
         if place is not None and agnostic:  # other partitions may have come here while it waited
             self.places.widen(place, partitions, partial(start_position, filters))
+        batching = course.batching
+        read_bytes = None if batching is None else batching.bytes
         consumer = Consuming(
             course.request,
             course.log,
             partitions,
             not agnostic,
-            Reader(_positions(filters, partitions, place), filters if place is None else resumed_filters(filters)),
+            Reader(_positions(filters, partitions, place), filters if place is None else resumed_filters(filters), read_bytes=read_bytes),
             filters.in_force,
             announce=agnostic,
             group=course.group,
             epoch=None if hold is None else hold.epoch,
             place=place,
+            batching=batching,
         )
         pending = course.link
         if isinstance(pending, Pending):

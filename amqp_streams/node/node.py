@@ -43,7 +43,7 @@ from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
-from amqp_streams.streams.reader import Passed, Run
+from amqp_streams.streams.reader import Passed, Picked, Room, Run
 from amqp_streams.streams.redirects import Places as Elsewhere
 from amqp_streams.streams.redirects import Redirects, require_here
 
@@ -285,6 +285,10 @@ class Node:
         if consumer.place is not None and run is not None:
             self._consumers.places.taken(consumer, run if isinstance(run, Run) else None)
         return run
+
+    def next_batch(self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+        """The same for a link whose deliveries carry many events: some of one partition; see `Reader.pick`."""
+        return None if consumer.stopped else self._consumers.reading.next_batch(consumer, count_max, now_ms, room)
 
     def record(self, consumer: Consuming, partition_index: int, number: int) -> Run | None:
         """One record once more, for a redelivery; None when retention has removed it, or the consumer is `stopped`.

@@ -6,7 +6,7 @@ from amqp_streams import names
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import Consuming
-from amqp_streams.streams.reader import Passed, Run
+from amqp_streams.streams.reader import Passed, Picked, Room, Run
 from amqp_streams.wire.offsets import offset_text
 
 
@@ -23,9 +23,22 @@ class Reading:
         except StorageError as error:
             raise storage_refusal(error) from error
         if run is None:
-            for partition in consumer.partitions:
-                self._waiting.setdefault(partition, set()).add(consumer)
+            self._wait(consumer)
         return run
+
+    def next_batch(self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+        """See `Node.next_batch`; a consumer that has all is woken when there is more."""
+        try:
+            picked = consumer.reader.pick(count_max, now_ms, room)
+        except StorageError as error:
+            raise storage_refusal(error) from error
+        if picked is None:
+            self._wait(consumer)
+        return picked
+
+    def _wait(self, consumer: Consuming) -> None:
+        for partition in consumer.partitions:
+            self._waiting.setdefault(partition, set()).add(consumer)
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """The consumers that were waiting for more of these partitions."""

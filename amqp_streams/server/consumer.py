@@ -289,7 +289,7 @@ class ConsumerLink(Link[Consuming]):
             self._count(fitting, sent)
         self._gone(run, start - run.start + fitting)
         if fitting < len(messages):
-            raise self._too_large(run, first + fitting, messages[fitting])
+            raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
 
     def _gone(self, run: Run, count: int) -> None:
         """The first `count` records of the run are sent: where nobody settles them, that is the end of it."""
@@ -301,10 +301,10 @@ class ConsumerLink(Link[Consuming]):
         """How many of the messages, from the first, the peer takes."""
         return next((index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages))
 
-    def _too_large(self, run: Run, number: int, message: bytes) -> PeerError:
-        place = f"offset {offset_text(number)} of partition {run.partition.index}"
+    def _too_large(self, partition: int, number: int, size: int) -> PeerError:
+        place = f"offset {offset_text(number)} of partition {partition}"
         return PeerError(
-            names.LINK_MESSAGE_SIZE_EXCEEDED, f"the event at {place} has {len(message)} bytes, this link takes {self.size_max} (AMQP 2.7.3)"
+            names.LINK_MESSAGE_SIZE_EXCEEDED, f"the event at {place} has {size} bytes, this link takes {self.size_max} (AMQP 2.7.3)"
         )
 
     def _send_announced(self, run: Run) -> None:
@@ -331,7 +331,7 @@ class ConsumerLink(Link[Consuming]):
             header_size = len(stored) - rest
         message = stored[:header_size] + annotations + stored[header_size:]
         if self.size_max and len(message) > self.size_max:
-            raise self._too_large(run, run.chunk.base + index, message)
+            raise self._too_large(run.partition.index, run.chunk.base + index, len(message))
         transfers.send_one(
             self.pointer,
             attempt=delivery_count,
@@ -342,13 +342,13 @@ class ConsumerLink(Link[Consuming]):
         )
         self._count(1, len(message))
 
-    def _count(self, events: int, size: int) -> None:
+    def _count(self, events: int, size: int, deliveries: int | None = None) -> None:
         counters = self.service.node.counters[self.grant.log.name]
         counters.events_out += events
         counters.bytes_out += size
         throttle = self.owner.account.bytes_out
         if throttle is not None:
-            throttle.spend(self, events, size)
+            throttle.spend(self, deliveries or events, size)
 
     def _redeliver(self, redelivery: _Redelivery) -> None:
         run = self.service.node.record(self.grant, redelivery.partition, redelivery.number)

@@ -13,6 +13,7 @@ from cproton_ffi import lib
 from amqp_streams import __version__, names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server import transfers
+from amqp_streams.server.batched import BatchedLink
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
 from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
@@ -39,6 +40,7 @@ OFFERED: Final = (
     names.CAPABILITY_FILTEX_SQL,
     names.CAPABILITY_FILTEX_PROPERTIES,
     names.CAPABILITY_FILTEX_GROUPS,
+    names.CAPABILITY_BATCHED_DELIVERIES,
     names.CAPABILITY_IDEMPOTENT_PRODUCER,
 )
 _PROPERTIES: Final = {"product": "amqp-streams", "version": __version__}
@@ -256,7 +258,8 @@ class Dispatch:
                 return producer
             case Consuming():
                 presettled = lib.pn_link_snd_settle_mode(pointer) == lib.PN_SND_SETTLED
-                consumer = ConsumerLink(service, owner, pointer, name, grant, container=self.container, presettled=presettled)
+                kind = ConsumerLink if grant.batching is None else BatchedLink
+                consumer = kind(service, owner, pointer, name, grant, container=self.container, presettled=presettled)
                 self.consumers.add(consumer)
                 if consumer.watched:
                     self._watched.append(consumer)

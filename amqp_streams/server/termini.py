@@ -89,6 +89,8 @@ def _answer_source(source: Pointer, request: AttachRequest, grant: Grant) -> Non
     lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER if kept else lib.PN_EXPIRE_WITH_LINK)
     lib.pn_terminus_set_timeout(source, 0)
     write_data(lib.pn_terminus_outcomes(source), _OUTCOMES)
+    if isinstance(grant, Consuming) and grant.batching is not None:
+        write_data(lib.pn_terminus_capabilities(source), Array(Symbol, (Symbol(names.CAPABILITY_BATCHED_DELIVERIES),)))
     if isinstance(grant, Consuming) and grant.filters:
         write_data(lib.pn_terminus_filter(source), {Symbol(name): value for name, value in grant.filters.items()})
 

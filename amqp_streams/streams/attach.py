@@ -10,12 +10,13 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
+from amqp_streams.streams.batching import Batching
 from amqp_streams.streams.numbering import Numbered
 from amqp_streams.streams.place import Place
 from amqp_streams.streams.reader import Reader
 from amqp_streams.streams.redirects import NOWHERE, Places
 from amqp_streams.streams.routing import RoundRobin, partition_index
-from amqp_streams.wire.types import Symbol, ULong, Value
+from amqp_streams.wire.types import Symbol, UInt, ULong, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class Consuming:
     """A link that reads a log. `announce`: its next delivery tells the partitions that it is associated with (4.6.5).
 
     `group`, `epoch`: its consumer group and what the epoch of its partition there is; the group is "" for an epoch without one (4.5.2).
-    `place`: what it keeps beyond its end, None mostly. `stopped`: it gets nothing more.
+    `place`: what it keeps beyond its end, None mostly. `stopped`: it gets nothing more. `batching`: its deliveries carry many events.
     """
 
     request: AttachRequest
@@ -98,6 +99,7 @@ class Consuming:
     epoch: int | None = None
     place: Place | None = None
     stopped: bool = False
+    batching: Batching | None = None
     carrier: object = None
     """The shell's link, for the shell: it asks the node for consumers and gets its own links back."""
 
@@ -221,15 +223,26 @@ def answered_properties(grant: Grant) -> dict[Symbol, Value]:
     match grant:
         case Producing():
             return _producing_properties(grant)
-        case Consuming(bound=True, partitions=(partition,), group=group, epoch=epoch):
-            answered: dict[Symbol, Value] = {Symbol(names.PARTITION): Symbol(str(partition.index))}
-            if group:
-                answered[Symbol(names.CONSUMER_GROUP)] = group
-            if epoch is not None:
-                answered[Symbol(names.EPOCH)] = ULong(epoch)
-            return answered
+        case Consuming():
+            return _consuming_properties(grant)
         case _:
             return {}
+
+
+def _consuming_properties(grant: Consuming) -> dict[Symbol, Value]:
+    answered: dict[str, Value] = {}
+    if grant.bound:
+        (partition,) = grant.partitions
+        answered[names.PARTITION] = Symbol(str(partition.index))
+        if grant.group:
+            answered[names.CONSUMER_GROUP] = grant.group
+        if grant.epoch is not None:
+            answered[names.EPOCH] = ULong(grant.epoch)
+    if grant.batching is not None:
+        answered[names.BATCH_EVENTS] = UInt(grant.batching.events)
+        answered[names.BATCH_BYTES] = ULong(grant.batching.bytes)
+        answered[names.BATCH_INCARNATION] = grant.log.incarnation
+    return {Symbol(name): value for name, value in answered.items()}
 
 
 def _producing_properties(grant: Producing) -> dict[Symbol, Value]:

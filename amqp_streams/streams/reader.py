@@ -5,10 +5,12 @@ that is there; it can stop at any record. Filtering stops, too: a stretch that a
 rejects everything moves on without holding others up.
 """
 
+from array import array
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, takewhile
+from itertools import accumulate, islice, takewhile
 from typing import Final
 
 from amqp_streams.filters import Compiled
@@ -50,8 +52,44 @@ class Run:
         return self.chunk.base + self.start
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """Records of one partition that are to be delivered together, ascending, not all of them neighbours.
+
+    `bytes`: with what each takes beside its message. `after`: number of the next record to look at. `skipped` as in `Run`. `weighed`:
+    filters looked into the records.
+    """
+
+    partition: Partition
+    offsets: "array[int]"
+    timestamps: "array[int]"
+    messages: Sequence[bytes]
+    bytes: int
+    skipped: int
+    after: int
+    weighed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What records may take together: `size` bytes, with an `overhead` for each. `one`: the first is taken whatever its size."""
+
+    size: int
+    overhead: int
+    one: bool
+
+    def counted(self, messages: Sequence[bytes]) -> tuple[int, int]:
+        """How many of these, from the first, there is room for, and the bytes that they take."""
+        ends, overhead = list(accumulate(map(len, messages))), self.overhead
+        count = len(ends)
+        if ends[-1] + overhead * count > self.size:
+            count = bisect_right(range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1))
+            count = max(count, int(self.one))
+        return count, ends[count - 1] + overhead * count if count else 0
+
+
 class _Cursor:
-    __slots__ = ("chosen", "chunk", "filters", "finished", "judged", "latest", "missed", "partition", "position", "read_bytes")
+    __slots__ = ("chosen", "chunk", "end", "filters", "finished", "judged", "latest", "missed", "partition", "position", "read_bytes")
 
     def __init__(self, partition: Partition, position: int, filters: Compiled | None) -> None:
         self.partition = partition
@@ -67,19 +105,14 @@ class _Cursor:
         """Records that retention removed before this cursor came to them, to be told with its next run."""
         self.finished = False
         """No record from here on can pass."""
+        self.end: Final = None if filters is None else filters.bounds.end(self.latest)
+        """No record from this number on can."""
 
     def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | None:
         """The next records; what was passed over instead; or None when all that is durable was read."""
-        if self.finished and not self.chosen:
+        chunk = self._chunk()
+        if chunk is None:
             return None
-        chunk = self.chunk
-        if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
-            chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
-            if chunk is None:
-                return None
-        if chunk.base > self.position:
-            self.missed += chunk.base - self.position
-            self.position = chunk.base
         start = self.position - chunk.base
         if self.filters is None:
             count = min(count_max, len(chunk) - start)
@@ -93,6 +126,68 @@ class _Cursor:
                 self.position = self.judged
                 return Passed(passed)
         return self._next_chosen(chunk, count_max, bytes_max)
+
+    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+        """The next records, neighbours or not, that there is room for. Else as `run`."""
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        start, filters = self.position - chunk.base, self.filters
+        if filters is None or not filters.content:
+            return self._pick_within(chunk, filters, count_max, room)
+        if not self.chosen:
+            passed = self._judge(filters, chunk, start, now_ms)
+            if not self.chosen:
+                self.position = self.judged
+                return Passed(passed)
+        indices = list(islice(self.chosen, count_max))
+        messages = list(map(chunk.messages.__getitem__, indices))
+        count, size = room.counted(messages)
+        if not count:
+            return Passed(0)
+        for _ in range(count):
+            self.chosen.popleft()
+        self.position = chunk.base + self.chosen[0] if self.chosen else self.judged
+        offsets = array("Q", map(chunk.base.__add__, indices[:count]))
+        stamps = array("q", map(chunk.timestamps.__getitem__, indices[:count]))
+        return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True)
+
+    def _pick_within(self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room) -> Picked | Passed:
+        """The same where place and time alone decide."""
+        start = self.position - chunk.base
+        low, high = start, len(chunk)
+        if filters is not None:
+            low, high = filters.bounds.indices(chunk.base, chunk.timestamps, start, high, self.latest)
+            if low == high:
+                self.position = chunk.base + len(chunk)
+                self.finished = filters.bounds.done(self.position - 1, chunk.timestamps[-1], self.latest)
+                return Passed(len(chunk) - start)
+        last = min(high, low + count_max)
+        count, size = room.counted(chunk.messages[low:last])
+        if not count:
+            return Passed(0)
+        last = low + count
+        self.position = chunk.base + last
+        self.finished = last == high < len(chunk)
+        first = chunk.base + low
+        numbers = array("Q", range(first, first + count))
+        return Picked(self.partition, numbers, chunk.timestamps[low:last], chunk.messages[low:last], size, self._missed(), self.position)
+
+    def _chunk(self) -> Chunk | None:
+        """What is read of the log at the position; None: there is nothing to look at."""
+        if self.end is not None and self.position >= self.end:
+            self.finished = True
+        if self.finished and not self.chosen:
+            return None
+        chunk = self.chunk
+        if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
+            chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
+            if chunk is None:
+                return None
+        if chunk.base > self.position:
+            self.missed += chunk.base - self.position
+            self.position = chunk.base
+        return chunk
 
     def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
         """Let the filters choose among the next records of the chunk; returns how many were looked at."""
@@ -133,8 +228,11 @@ class _Cursor:
         return self._told(chunk, first, count)
 
     def _told(self, chunk: Chunk, start: int, count: int) -> Run:
+        return Run(self.partition, chunk, start, count, self._missed())
+
+    def _missed(self) -> int:
         missed, self.missed = self.missed, 0
-        return Run(self.partition, chunk, start, count, missed)
+        return missed
 
     def forget(self) -> None:
         """Give the chunk back; what was chosen of it and not taken is judged again."""
@@ -156,12 +254,15 @@ def _fitting(messages: Sequence[bytes], bytes_max: int) -> int:
 
 
 class Reader:
-    """Reads one partition (a bound link) or several (an agnostic one)."""
+    """Reads one partition (a bound link) or several (an agnostic one). `read_bytes`: asked of the store at once, if not as usual."""
 
-    __slots__ = ("_cursors", "_filters", "_known", "_ready")
+    __slots__ = ("_cursors", "_filters", "_known", "_read_bytes", "_ready")
 
-    def __init__(self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None) -> None:
+    def __init__(
+        self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None, *, read_bytes: int | None = None
+    ) -> None:
         self._filters = filters
+        self._read_bytes = read_bytes
         self._known: dict[int, _Cursor] = {}
         """Cursors of all partitions that it ever read: one that comes back goes on where it was."""
         self._cursors: dict[int, _Cursor] = {}
@@ -179,7 +280,7 @@ class Reader:
                 cursor.forget()
         self._known |= self._cursors
         self._ready = deque(self._cursors.values())
-        read_bytes = MERGE_READ_BYTES if len(self._cursors) > 1 else READ_BYTES
+        read_bytes = self._read_bytes or (MERGE_READ_BYTES if len(self._cursors) > 1 else READ_BYTES)
         for cursor in self._cursors.values():
             cursor.read_bytes = read_bytes
 
@@ -194,14 +295,29 @@ class Reader:
         """
         turn = count_max if len(self._cursors) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
-            cursor = self._ready[0]
-            run = cursor.run(turn, now_ms, bytes_max)
-            if run is None:
-                self._ready.popleft()
-                continue
-            self._ready.rotate(-1)
-            return run
+            run = self._ready[0].run(turn, now_ms, bytes_max)
+            if self._turned(run):
+                return run
         return None
+
+    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+        """The same for deliveries of many: the next records of one partition that are to be delivered, neighbours or not.
+
+        `Passed` of no record: the next one has no room. For readers that never `take`. Raises what `take` raises.
+        """
+        while self._ready or self._look_again():
+            picked = self._ready[0].pick(count_max, now_ms, room)
+            if self._turned(picked):
+                return picked
+        return None
+
+    def _turned(self, got: object) -> bool:
+        """The next cursor has its turn; whether this one had something."""
+        if got is None:
+            self._ready.popleft()
+            return False
+        self._ready.rotate(-1)
+        return True
 
     def _look_again(self) -> bool:
         """A partition found empty may have got more while others were read, and nobody wakes a reader that is still reading."""

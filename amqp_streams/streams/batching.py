@@ -1,0 +1,51 @@
+"""What a consumer asks for when its deliveries are to carry many events each, and what it gets. An extension: docs/batched-deliveries.md.
+
+Law: such a link only reads. Whose events are settled one by one, in groups and for kept places, gets them one by one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError
+from amqp_streams.wire.types import Value
+
+EVENTS_DEFAULT: Final = 16_384
+EVENTS_MAX: Final = 65_536
+"""Of one delivery: what is decoded in one go, here and there."""
+BYTES_DEFAULT: Final = 256 << 10
+BYTES_MIN: Final = 4 << 10
+BYTES_MAX: Final = 1 << 20
+"""Of one delivery that has more than one event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """At most so many events in a delivery, and so many bytes unless it has one event only."""
+
+    events: int = EVENTS_DEFAULT
+    bytes: int = BYTES_DEFAULT
+
+
+def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Value], *, durable: bool = False) -> Batching | None:
+    """What a consumer's source and link properties ask for, within our bounds; None: ordinary deliveries.
+
+    Raises:
+        PeerError: a number is none, or it is asked for with a group, an epoch or a durable source.
+    """
+    if names.CAPABILITY_BATCHED_DELIVERIES not in capabilities:
+        return None
+    if durable or names.CONSUMER_GROUP in properties or names.EPOCH in properties:
+        description = f"{names.CAPABILITY_BATCHED_DELIVERIES} is for links without a consumer group, an epoch or a durable source"
+        raise PeerError(names.NOT_IMPLEMENTED, description, {"field": "source"})
+    events = _number(properties, names.BATCH_EVENTS, EVENTS_DEFAULT)
+    size = _number(properties, names.BATCH_BYTES, BYTES_DEFAULT)
+    return Batching(min(events, EVENTS_MAX), min(max(size, BYTES_MIN), BYTES_MAX))
+
+
+def _number(properties: Mapping[str, Value], name: str, otherwise: int) -> int:
+    value = properties.get(name, otherwise)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise PeerError(names.INVALID_FIELD, f"link property {name} is a whole number of at least 1", {"field": "properties"})
+    return int(value)

@@ -1,0 +1,200 @@
+"""The batched delivery: many events of one partition in one AMQP message. For other clients: docs/batched-deliveries.md.
+
+    00 53 71  d1 <size> <count>                     delivery annotations: a map
+      event-streams-source-partition                symbol
+      amqp-streams:next-offset                      ulong: everything before this number has been looked at
+      event-streams-timestamp, event-streams-offset of the last event: whoever knows no more goes on behind the batch
+      amqp-streams:offsets                          array of ulong (f0 <size> <count> 80), 8 bytes each: record numbers, ascending
+      amqp-streams:timestamps                       array of timestamp (f0 <size> <count> 83), 8 bytes each
+      amqp-streams:sizes                            array of uint (f0 <size> <count> 70), 4 bytes each: bytes of the messages
+    00 53 75  b0 <size> <message as it is stored>   a data section for each event, always with four bytes of size
+
+Law: what was written is what is read, without a step of Python for each event but the slice that is its message. A batch without events
+only tells how far was looked; its body is null.
+"""
+
+import sys
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from struct import Struct, iter_unpack
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.errors import WireError
+from amqp_streams.wire.decoder import decode
+from amqp_streams.wire.encoder import encode
+from amqp_streams.wire.layout import DATA, DELIVERY_ANNOTATIONS, find_section, sections
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.types import Array, Symbol, Timestamp, ULong, Value
+
+EVENT_BYTES: Final = 8 + 8 + 4 + 8
+"""What an event takes in a batch beside its message: three entries of arrays, and the head of its section."""
+BATCH_OVERHEAD_BYTES: Final = 512
+"""What a batch takes beside its events, at most."""
+
+_SWAP: Final = sys.byteorder == "little"
+_SECTION: Final = b"\x00\x53\x75\xb0"
+_SECTION_BYTES: Final = 8
+_NO_BODY: Final = b"\x00\x53\x77\x40"
+_ARRAY: Final = Struct(">BIIB")
+_MAP: Final = Struct(">BII")
+_MAP_CODE: Final = 0xD1
+_ARRAY_CODE: Final = 0xF0
+_LENGTH: Final = Struct(">I")
+_OFFSETS, _TIMESTAMPS, _SIZES = (encode(Symbol(name)) for name in (names.BATCH_OFFSETS, names.BATCH_TIMESTAMPS, names.BATCH_SIZES))
+_FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
+"""Constructors of arrays that are taken whole, with the type of their items."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """Events of one partition: number i has `offsets[i]`, `timestamps_ms[i]`, `messages[i]` (stored bytes: the message as it was sent).
+
+    `next_offset`: everything before it has been looked at; None: not told. `annotations`: what else the delivery annotations say.
+    """
+
+    partition: str
+    offsets: "array[int]"
+    timestamps_ms: "array[int]"
+    messages: list[bytes]
+    next_offset: int | None
+    annotations: Mapping[str, Value] = field(default_factory=dict)
+
+
+def write_batch(
+    partition: str,
+    offsets: "array[int]",
+    timestamps_ms: "array[int]",
+    messages: Sequence[bytes],
+    *,
+    next_offset: int,
+    extra: Mapping[str, object] | None = None,
+) -> bytes:
+    """The message of a batch. `extra`: further delivery annotations; those that are None are left out."""
+    count = len(messages)
+    assert len(offsets) == len(timestamps_ms) == count, "each message has an offset and a timestamp"
+    entries: dict[str, object] = {names.SOURCE_PARTITION: Symbol(partition), names.BATCH_NEXT_OFFSET: ULong(next_offset)}
+    if count:
+        entries |= {names.TIMESTAMP: Timestamp(timestamps_ms[-1]), names.OFFSET: Symbol(offset_text(offsets[-1]))}
+    entries |= {key: value for key, value in (extra or {}).items() if value is not None}
+    pairs = [encode(part) for key, value in entries.items() for part in (Symbol(key), value)]
+    if count:
+        sizes = array("I", map(len, messages))
+        pairs += [_OFFSETS, _array(0x80, offsets), _TIMESTAMPS, _array(0x83, timestamps_ms), _SIZES, _array(0x70, sizes)]
+    content = b"".join(pairs)
+    head = b"\x00\x53\x71" + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
+    return head + _body(sizes, messages) if count else head + _NO_BODY
+
+
+def _body(sizes: "array[int]", messages: Sequence[bytes]) -> bytes:
+    count = len(sizes)
+    if sizes.count(sizes[0]) == count:
+        section = _SECTION + _LENGTH.pack(sizes[0])
+        return section + section.join(messages)
+    parts: list[bytes] = [_SECTION] * (3 * count)
+    lengths = _bytes(sizes)
+    parts[1::3] = list(chain.from_iterable(iter_unpack("4s", lengths)))
+    parts[2::3] = messages
+    return b"".join(parts)
+
+
+def read_batch(message: bytes) -> Batch:
+    """What is in a batch.
+
+    Raises:
+        WireError: it is no message, or no batch.
+    """
+    extent = find_section(message, DELIVERY_ANNOTATIONS)
+    if extent is None:
+        raise WireError("a batch has delivery annotations")
+    found, arrays = _annotations(message, extent.start, extent.end)
+    partition, next_offset = found.pop(names.SOURCE_PARTITION, None), found.pop(names.BATCH_NEXT_OFFSET, None)
+    if not isinstance(partition, str):
+        raise WireError("a batch says its partition")
+    offsets, stamps, sizes = (
+        arrays.get((name, code)) or _numbers(found.pop(name, None), code)
+        for name, code in ((names.BATCH_OFFSETS, "Q"), (names.BATCH_TIMESTAMPS, "q"), (names.BATCH_SIZES, "I"))
+    )
+    messages = _messages(message, extent.end, sizes) if sizes else _walked(message, len(offsets))
+    if not len(offsets) == len(stamps) == len(messages):
+        raise WireError(f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps")
+    return Batch(str(partition), offsets, stamps, messages, int(next_offset) if isinstance(next_offset, int) else None, found)
+
+
+def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:
+    """The bytes of data sections whose sizes are told."""
+    count, size = len(sizes), sizes[0]
+    if sum(sizes) + _SECTION_BYTES * count != len(message) - at:
+        raise WireError(f"the sizes in a batch are not those of its {len(message) - at} bytes of data sections")
+    if sizes.count(size) == count:
+        return list(chain.from_iterable(iter_unpack(f"{_SECTION_BYTES}x{size}s", memoryview(message)[at:])))
+    ends = list(accumulate([size + _SECTION_BYTES for size in sizes], initial=at))
+    starts = map(_SECTION_BYTES.__add__, ends)
+    return list(map(message.__getitem__, map(slice, starts, ends[1:])))
+
+
+def _walked(message: bytes, count: int) -> list[bytes]:
+    """The same where no sizes are told."""
+    if not count:
+        return []
+    found = [decode(message, section.start)[0] for section in sections(message) if section.code == DATA]
+    return [value.value for value in found]  # type: ignore[union-attr,misc]  # a data section is described, and binary
+
+
+def _numbers(value: Value, code: str) -> "array[int]":
+    """The same of an array that was written in another of AMQP's forms."""
+    try:
+        return array(code, value.items if isinstance(value, Array) else ())  # type: ignore[arg-type]  # what is no number is caught
+    except (TypeError, OverflowError):
+        raise WireError("an array of a batch has other items than numbers of its kind") from None
+
+
+def _annotations(message: bytes, at: int, end: int) -> tuple[dict[str, Value], "dict[tuple[str, str], array[int]]"]:
+    """The entries of a map: arrays of numbers of one width apart, taken as they stand, by name and type of their items."""
+    narrow = message[at] == 0xC1
+    count = message[at + 2] if narrow else int.from_bytes(message[at + 5 : at + 9])
+    at += 3 if narrow else 9
+    values: dict[str, Value] = {}
+    arrays: dict[tuple[str, str], array[int]] = {}
+    for _ in range(count // 2):
+        key, at = decode(message, at)
+        if message[at : at + 1] == b"\xf0" and (taken := _taken(message, at, end)) is not None:
+            numbers, at = taken
+            arrays[str(key), numbers.typecode] = numbers
+        else:
+            values[str(key)], at = decode(message, at)
+    if at != end:
+        raise WireError(f"the annotations of a batch end at byte {at}, not at {end}")
+    return values, arrays
+
+
+def _taken(message: bytes, at: int, end: int) -> "tuple[array[int], int] | None":
+    """An array of numbers that starts at `at`, and where it ends; None: one of something else."""
+    if end - at < _ARRAY.size:
+        return None
+    _, size, count, code = _ARRAY.unpack_from(message, at)
+    kind = _FIXED.get(code)
+    if kind is None:
+        return None
+    numbers = array(kind)
+    start, stop = at + _ARRAY.size, at + 5 + size
+    if stop > end or stop - start != count * numbers.itemsize:
+        raise WireError(f"the array at byte {at} has not the bytes of its {count} items")
+    numbers.frombytes(memoryview(message)[start:stop])
+    if _SWAP:
+        numbers.byteswap()
+    return numbers, stop
+
+
+def _array(code: int, numbers: "array[int]") -> bytes:
+    data = _bytes(numbers)
+    return _ARRAY.pack(_ARRAY_CODE, 5 + len(data), len(numbers), code) + data
+
+
+def _bytes(numbers: "array[int]") -> bytes:
+    if _SWAP:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()

@@ -1,0 +1,114 @@
+"""What was written into a batch is what is read, for our reader and for one that walks the standard's sections."""
+
+from array import array
+
+import proton
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.errors import WireError
+from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, read_batch, write_batch
+from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, UInt, ULong, decode, encode
+from amqp_streams.wire.layout import DATA, sections
+
+EVENTS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1 << 40), st.binary(max_size=300)), min_size=1, max_size=40)
+
+
+def columns(events: list[tuple[int, int, bytes]]) -> tuple["array[int]", "array[int]", list[bytes]]:
+    """Offsets from steps, as ascending as they have to be."""
+    offsets, at = array("Q"), -1
+    for step, _, _ in events:
+        at += step
+        offsets.append(at)
+    return offsets, array("q", [stamp for _, stamp, _ in events]), [message for _, _, message in events]
+
+
+@given(EVENTS)
+def test_what_was_written_is_what_is_read(events: list[tuple[int, int, bytes]]) -> None:
+    offsets, stamps, messages = columns(events)
+    written = write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 5)
+    batch = read_batch(written)
+    assert (batch.partition, batch.next_offset) == ("7", offsets[-1] + 5)
+    assert (batch.offsets, batch.timestamps_ms, batch.messages) == (offsets, stamps, messages)
+    assert len(written) <= BATCH_OVERHEAD_BYTES + EVENT_BYTES * len(messages) + sum(map(len, messages))
+
+
+@given(EVENTS)
+def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int, bytes]]) -> None:
+    """Whoever knows nothing of batches still gets annotations of arrays, the place of the last event, and the data sections."""
+    offsets, stamps, messages = columns(events)
+    written = write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 1, extra={names.EVENTS_SKIPPED: 3, "left-out": None})
+    first, *body = sections(written)
+    annotations = decode(written, first.start)[0]
+    assert isinstance(annotations, Described)
+    assert annotations.value == {
+        names.SOURCE_PARTITION: "7",
+        names.BATCH_NEXT_OFFSET: offsets[-1] + 1,
+        names.TIMESTAMP: stamps[-1],
+        names.OFFSET: f"{offsets[-1]:016d}",
+        names.EVENTS_SKIPPED: 3,
+        names.BATCH_OFFSETS: Array(ULong, tuple(map(ULong, offsets))),
+        names.BATCH_TIMESTAMPS: Array(Timestamp, tuple(map(Timestamp, stamps))),
+        names.BATCH_SIZES: Array(UInt, tuple(UInt(len(message)) for message in messages)),
+    }
+    assert [decode(written, section.start)[0] for section in body] == [Described(ULong(DATA), message) for message in messages]
+    assert read_batch(written).annotations == {
+        names.TIMESTAMP: stamps[-1],
+        names.OFFSET: f"{offsets[-1]:016d}",
+        names.EVENTS_SKIPPED: 3,
+    }
+
+
+def test_a_batch_without_events_tells_how_far_was_looked() -> None:
+    written = write_batch("0", array("Q"), array("q"), [], next_offset=99)
+    batch = read_batch(written)
+    assert (batch.partition, batch.next_offset, batch.messages) == ("0", 99, [])
+    message = proton.Message()
+    message.decode(written)
+    assert message.body is None
+    assert message.instructions[names.BATCH_NEXT_OFFSET] == 99
+
+
+def test_sizes_may_be_missing_and_sections_short() -> None:
+    """Another node may write them as it likes."""
+    entries = {
+        Symbol(names.SOURCE_PARTITION): Symbol("0"),
+        Symbol(names.BATCH_OFFSETS): Array(ULong, (ULong(1), ULong(1000))),
+        Symbol(names.BATCH_TIMESTAMPS): Array(Timestamp, (Timestamp(1 << 40), Timestamp(1 << 41))),
+    }
+    head = encode(Described(ULong(0x71), entries))
+    batch = read_batch(head + b"".join(encode(Described(ULong(0x75), body)) for body in (b"one", b"two" * 100)))
+    assert (batch.offsets.tolist(), batch.timestamps_ms.tolist()) == ([1, 1000], [1 << 40, 1 << 41])
+    assert (batch.messages, batch.next_offset) == ([b"one", b"two" * 100], None)
+
+
+@given(st.data())
+def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
+    written = bytearray(write_batch("0", array("Q", [1, 2]), array("q", [5, 5]), [b"a", b"bc"], next_offset=3))
+    for _ in range(data.draw(st.integers(1, 4))):
+        written[data.draw(st.integers(0, len(written) - 1))] = data.draw(st.integers(0, 255))
+    cut = bytes(written[: data.draw(st.integers(0, len(written)))])
+    for message in (bytes(written), cut):
+        try:
+            batch = read_batch(message)
+        except WireError:
+            continue
+        assert len(batch.offsets) == len(batch.timestamps_ms) == len(batch.messages)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"",
+        b"\x00\x53\x75\xa0\x01x",
+        write_batch("0", array("Q", [1]), array("q", [5]), [b"a"], next_offset=2) + b"\x00\x53\x75\xa0\x01x",
+        write_batch("0", array("Q", [1]), array("q", [5]), [b"a"], next_offset=2)[:-1],
+        encode(Described(ULong(0x71), {Symbol(names.BATCH_OFFSETS): Array(ULong, (ULong(1),))})) + b"\x00\x53\x75\xa0\x01x",
+        b"\x00\x53\x71\x40\x00\x53\x75\xa0\x01x",
+    ],
+)
+def test_what_is_no_batch_is_refused_in_words(message: bytes) -> None:
+    with pytest.raises(WireError):
+        read_batch(message)
