@@ -1,12 +1,13 @@
 """[io] An event as it comes out of a log, decoded when somebody looks, once for all who get it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, passed_on
-from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import HttpMessage, to_binary
 from knative_gateway.delivery.ttl import departing
+from knative_gateway.dispatcher.transcoding import Outgoing, outgoing
 from knative_gateway.errors import InvalidEventError
 from knative_gateway.ports import Stored
 
@@ -15,41 +16,71 @@ OVERHEAD_BYTES: Final = 1024
 
 
 class Arrival:
-    """One stored event. `before`: the position just before it; `event` None: what is stored is no CloudEvent, and `problem` says why.
+    """One stored event. `before`: the position just before it; `attributes` None: what is stored is no CloudEvent, and `problem` says why.
 
-    `passed_on`: headers of the request that brought it, which go with it.
+    `passed_on`: headers of the request that brought it, which go with it. `plain`: the event as it goes over the wire, if it is laid out
+    as nearly all are.
     """
 
-    __slots__ = ("_inside", "_outside", "before", "event", "offset", "partition", "passed_on", "problem", "size", "timestamp_ms")
+    __slots__ = (
+        "_event",
+        "_inside",
+        "_outside",
+        "attributes",
+        "before",
+        "offset",
+        "partition",
+        "passed_on",
+        "plain",
+        "problem",
+        "size",
+        "timestamp_ms",
+    )
 
     def __init__(self, stored: Stored, before: str) -> None:
+        message = stored.message
         self.partition: Final = stored.partition
         self.offset: Final = stored.offset
         self.timestamp_ms: Final = stored.timestamp_ms
-        self.size: Final = len(stored.message) + OVERHEAD_BYTES
+        self.size: Final = len(message) + OVERHEAD_BYTES
         self.before: Final = before
-        self.passed_on: Final = tuple(passed_on(stored.message))
-        self.event: CloudEvent | None = None
+        self.plain: Final[Outgoing | None] = outgoing(message)
+        self.attributes: Mapping[str, Value] | None = None
+        self.passed_on: tuple[tuple[bytes, bytes], ...] = ()
         self.problem = ""
+        self._event: CloudEvent | None = None
         self._inside: HttpMessage | None = None
         self._outside: HttpMessage | None = None
+        if self.plain is not None:
+            self.attributes = self.plain.attributes
+            return
+        self.passed_on = tuple(passed_on(message))
         try:
-            self.event = decode(stored.message)
+            self._event = decode(message)
+            self.attributes = self._event.attributes
         except InvalidEventError as error:
             self.problem = str(error)
 
     @property
+    def event(self) -> CloudEvent | None:
+        """The event; None: what is stored is none."""
+        if self._event is None and self.plain is not None:
+            self._event = CloudEvent(self.plain.attributes, self.plain.data)
+        return self._event
+
+    @property
     def key(self) -> Hashable | None:
         """What deliveries by key go by."""
-        return None if self.event is None else self.event.attributes.get(KEY_ATTRIBUTE)
+        return None if self.attributes is None else self.attributes.get(KEY_ATTRIBUTE)
 
     def request(self, *, departs: bool) -> HttpMessage:
         """The event as it is sent to subscribers, made once for all. `departs`: from a Broker, whose own attributes stay inside."""
-        assert self.event is not None
+        event = self.event
+        assert event is not None
         if departs:
             if self._outside is None:
-                self._outside = to_binary(departing(self.event))
+                self._outside = to_binary(departing(event))
             return self._outside
         if self._inside is None:
-            self._inside = to_binary(self.event)
+            self._inside = to_binary(event)
         return self._inside

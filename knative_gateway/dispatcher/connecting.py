@@ -10,16 +10,19 @@ from base64 import b64encode
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
 from knative_gateway.destinations import Destinations
-from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, LimitOf, Response, connect
+from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, LimitOf, Response, Told, connect
 
 KEEP_ALIVE_S: Final = 4.0
 """Common servers close idle connections after five seconds: below that, requests seldom meet one that is closing."""
 RESOLVED_S: Final = 10.0
 """How long a name's addresses are remembered."""
+TICK_S: Final = 0.005
+"""By how much a request may be given up too late: one timer looks after all of them."""
 _PORTS: Final = {"http": 80, "https": 443}
 _SAFE: Final = "%/:?#[]@!$&'()*+,;=~-._"
 
@@ -33,12 +36,13 @@ class DeniedError(OSError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart. `head`: request line and headers that every POST there begins with."""
+    """A URL taken apart. `head`: request line and headers that every POST there begins with; `place`: host, port, and whether it is TLS."""
 
     host: str
     port: int
     is_tls: bool
     head: bytes
+    place: tuple[str, int, bool]
 
     @classmethod
     def of(cls, url: str) -> "Target":
@@ -60,7 +64,8 @@ class Target:
         if parts.username is not None:
             secret = b64encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()).decode("ascii")
             head += f"Authorization: Basic {secret}\r\n"
-        return cls(host, port, parts.scheme == "https", head.encode("ascii"))
+        is_tls = parts.scheme == "https"
+        return cls(host, port, is_tls, head.encode("ascii"), (host, port, is_tls))
 
 
 class Connections:
@@ -74,15 +79,29 @@ class Connections:
         self._loop: Final = asyncio.get_running_loop()
         self._idle: Final[dict[tuple[str, int, bool], deque[Connection]]] = {}
         self._addresses: Final[dict[tuple[str, int], tuple[float, Sequence[str]]]] = {}
-        self._in_use: Final[set[Connection]] = set()
+        self._in_use: Final[dict[Connection, tuple[tuple[str, int, bool], Told]]] = {}
+        self._alarm: asyncio.TimerHandle | None = None
         self._sweeper = self._loop.call_later(KEEP_ALIVE_S, self._sweep)
 
     def close(self) -> None:
         """Close them all."""
         self._sweeper.cancel()
+        if self._alarm is not None:
+            self._alarm.cancel()
         for connection in [*self._in_use, *(each for idle in self._idle.values() for each in idle)]:
             connection.abort()
         self._idle.clear()
+
+    def begin(self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf, told: Told) -> Connection | None:
+        """Send one POST over a connection that is there already, if there is one; `told` is called once, later, as `Connection.begin` says.
+
+        To give up waiting: `abort` the connection.
+        """
+        connection = self._take(target.place)
+        if connection is not None:
+            connection.deadline_s = self._loop.time() + timeout_s
+            self._begin(connection, target, fields, body, limit_of=limit_of, told=told)
+        return connection
 
     async def post(self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf) -> Response:
         """Send one POST with these header lines and wait for its answer.
@@ -92,28 +111,56 @@ class Connections:
             TimeoutError: no connection or no answer in time.
             OSError: no connection, or no answer.
         """
-        head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, fields, len(body))
         deadline_s = self._loop.time() + timeout_s
-        key = (target.host, target.port, target.is_tls)
         while True:
-            connection = self._take(key)
-            if connection is None:
-                connection = await self._connect(target, deadline_s)
-            self._in_use.add(connection)
+            connection = self._take(target.place) or await self._connect(target, deadline_s)
+            waiting: asyncio.Future[Response] = self._loop.create_future()
+            connection.deadline_s = deadline_s
+            self._begin(connection, target, fields, body, limit_of=limit_of, told=partial(_settle, waiting))
             try:
-                return await connection.exchange(head, body, deadline_s, limit_of)
+                return await waiting
             except ConnectionClosedError:
                 # The other side may close a connection just when it is used again: that says nothing of the event.
                 if not connection.is_stale:
                     raise
-            finally:
-                self._in_use.discard(connection)
-                if connection.usable:
-                    connection.idle_since = self._loop.time()
-                    self._idle.setdefault(key, deque()).append(connection)
+            except asyncio.CancelledError:
+                connection.abort()
+                raise
 
-    def _take(self, key: tuple[str, int, bool]) -> Connection | None:
-        idle = self._idle.get(key)
+    def _begin(self, connection: Connection, target: Target, fields: bytes, body: bytes, *, limit_of: LimitOf, told: Told) -> None:
+        """`deadline_s` of the connection is set."""
+        self._in_use[connection] = target.place, told
+        if self._alarm is None or connection.deadline_s < self._alarm.when() - TICK_S:
+            self._ring_at(connection.deadline_s)
+        head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, fields, len(body))
+        connection.begin(head, body, limit_of, self._ended)
+
+    def _ended(self, connection: Connection, outcome: Response | OSError) -> None:
+        place, told = self._in_use.pop(connection)
+        if connection.usable:
+            connection.idle_since = self._loop.time()
+            idle = self._idle.get(place)
+            if idle is None:
+                idle = self._idle[place] = deque()
+            idle.append(connection)
+        told(connection, outcome)
+
+    def _ring_at(self, at_s: float) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(at_s, self._ring)
+
+    def _ring(self) -> None:
+        """Give up those it is time for; look again when it is for the next. A timer each would be made and cancelled for nothing."""
+        self._alarm = None
+        now_s = self._loop.time()
+        for connection in [each for each in self._in_use if each.deadline_s <= now_s]:
+            connection.expire()
+        if self._in_use:
+            self._ring_at(max(now_s + TICK_S, min(each.deadline_s for each in self._in_use)))
+
+    def _take(self, place: tuple[str, int, bool]) -> Connection | None:
+        idle = self._idle.get(place)
         while idle:
             connection = idle.pop()
             if connection.usable:
@@ -166,6 +213,15 @@ class Connections:
             if until_s < now_s:
                 del self._addresses[place]
         self._sweeper = self._loop.call_later(KEEP_ALIVE_S / 4, self._sweep)
+
+
+def _settle(waiting: "asyncio.Future[Response]", _: Connection, outcome: Response | OSError) -> None:
+    if waiting.done():
+        return
+    if isinstance(outcome, OSError):
+        waiting.set_exception(outcome)
+    else:
+        waiting.set_result(outcome)
 
 
 async def _resolve(host: str, port: int) -> Sequence[str]:

@@ -18,6 +18,8 @@ _JOINED_MAX: Final = 64 << 10
 Headers = Sequence[tuple[bytes, bytes]]
 LimitOf = Callable[[int, Headers], int]
 """How many bytes of the body are of interest, given status and headers: beyond it nothing is waited for."""
+Told = Callable[["Connection", "Response | OSError"], None]
+"""Who is told how an exchange ended; the connection can be used again by then, if it is `usable`."""
 
 
 class Response(NamedTuple):
@@ -40,16 +42,18 @@ class Connection(asyncio.Protocol):
     """Made by the loop. `usable`: another request may go over it; `idle_since`: on the loop's clock.
 
     `is_stale`: it was used before, and nothing was heard since the last request: the other side may not have seen that one.
+    `deadline_s`: when whoever looks after it should call `expire`, on the loop's clock.
     """
 
     def __init__(self) -> None:
         self.usable = True
         self.served = 0
         self.idle_since = 0.0
-        self._loop: Final = asyncio.get_running_loop()
+        self.deadline_s = 0.0
         self._transport: asyncio.Transport
         self._parser: Final = httptools.HttpResponseParser(self)
-        self._waiting: asyncio.Future[Response] | None = None
+        self._told: Told | None = None
+        self._outcome: Response | OSError | None = None
         self._limit_of: LimitOf
         self._limit: int | None = None
         self._heard = False
@@ -59,15 +63,10 @@ class Connection(asyncio.Protocol):
         self._body_bytes = 0
         self._head_bytes = 0
 
-    async def exchange(self, head: bytes, body: bytes, deadline_s: float, limit_of: LimitOf) -> Response:
-        """Send a request and wait for its answer until then, on the loop's clock.
-
-        Raises:
-            TimeoutError: none came in time.
-            ConnectionClosedError, BadResponseError, OSError: none will come.
-        """
-        assert self._waiting is None
-        self._waiting = self._loop.create_future()
+    def begin(self, head: bytes, body: bytes, limit_of: LimitOf, told: Told) -> None:
+        """Send a request; `told` is called once, later: with the answer, or ConnectionClosedError, BadResponseError, TimeoutError."""
+        assert self._told is None
+        self._told, self._outcome = told, None
         self._limit_of = limit_of
         self._forget()
         self._heard = False
@@ -76,24 +75,19 @@ class Connection(asyncio.Protocol):
             self._transport.write(body)
         else:
             self._transport.write(head + body)
-        timer = self._loop.call_at(deadline_s, self._expired)
-        try:
-            return await self._waiting
-        except asyncio.CancelledError:
-            self.abort()
-            raise
-        finally:
-            timer.cancel()
-            self._waiting = None
-            self.served += 1
 
     @property
     def is_stale(self) -> bool:
         """See above."""
         return self.served > 1 and not self._heard
 
+    def expire(self) -> None:
+        """No answer came in time."""
+        self._fail(TimeoutError())
+        self._tell()
+
     def abort(self) -> None:
-        """Close it at once."""
+        """Close it at once; whoever waits for an answer is told later."""
         self.usable = False
         self._transport.abort()
 
@@ -105,7 +99,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """A piece of an answer; what nobody asked for ends the connection."""
-        if self._waiting is None or self._waiting.done():
+        if self._told is None:
             self.abort()
             return
         self._heard = True
@@ -119,6 +113,8 @@ class Connection(asyncio.Protocol):
             self._fail(BadResponseError(f"not an HTTP/1.1 answer: {error}"))
         if self._limit is None and self._head_bytes > HEAD_BYTES_MAX:
             self._fail(BadResponseError(f"headers of more than {HEAD_BYTES_MAX} bytes"))
+        # Not before all that came is looked at: what follows an answer is none to the next request.
+        self._tell()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """An answer without a length ends here; any other never will."""
@@ -127,12 +123,13 @@ class Connection(asyncio.Protocol):
             self._complete()
         else:
             self._fail(ConnectionClosedError(str(exc) if exc is not None else "the connection was closed before an answer"))
+        self._tell()
 
     # -- httptools
 
     def on_message_begin(self) -> None:
         """An answer begins; a second one is none of ours."""
-        if self._waiting is None or self._waiting.done():
+        if self._outcome is not None:
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -149,7 +146,7 @@ class Connection(asyncio.Protocol):
         self._body.append(piece)
         self._body_bytes += len(piece)
         assert self._limit is not None
-        if self._body_bytes >= self._limit and (self._waiting is not None and not self._waiting.done()):
+        if self._body_bytes >= self._limit and self._outcome is None:
             self._complete()
             self.usable = False
             self._transport.close()
@@ -173,17 +170,20 @@ class Connection(asyncio.Protocol):
         self._body_bytes = self._head_bytes = 0
 
     def _complete(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
+        if self._outcome is None:
             body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._waiting.set_result(Response(self._status, self._headers, body[: self._limit]))
+            self._outcome = Response(self._status, self._headers, body[: self._limit])
 
-    def _fail(self, error: Exception) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
+    def _fail(self, error: OSError) -> None:
+        if self._outcome is None:
+            self._outcome = error
         self.abort()
 
-    def _expired(self) -> None:
-        self._fail(TimeoutError())
+    def _tell(self) -> None:
+        if self._told is not None and self._outcome is not None:
+            told, self._told = self._told, None
+            self.served += 1
+            told(self, self._outcome)
 
     def _is_open_ended(self) -> bool:
         return not any(name.lower() in {b"content-length", b"transfer-encoding"} for name, _ in self._headers)

@@ -7,7 +7,7 @@ event is completed when its plan is done, and then only. While paused nothing be
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -15,26 +15,25 @@ import structlog
 
 from knative_gateway import amqp_binding
 from knative_gateway.cloudevents.http import to_binary
-from knative_gateway.delivery import Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Unstored, Wait, overloaded
+from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Unstored, Wait, overloaded
 from knative_gateway.delivery.backoff import spread_ms
 from knative_gateway.delivery.congestion import LIMIT_MAX
 from knative_gateway.delivery.headers import delivery_headers, trace_headers
 from knative_gateway.delivery.rate import PER_SECOND_MAX
-from knative_gateway.delivery.window import Entry
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
+from knative_gateway.dispatcher.flight import Flight
+from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.redriving import Again
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.errors import GatewayError, TooLargeError
 from knative_gateway.filters import compile_filters
-from knative_gateway.ports import EventLog, Failure, Subscriber
+from knative_gateway.ports import EventLog, Subscriber
 
 log = structlog.get_logger(__name__)
 
-HISTORY_MAX: Final = 100
-_BODY_CHARACTERS_MAX: Final = 1024
 _FAULT_WAIT_S: Final = 1.0
 _FAULTS_MAX: Final = 3
 
@@ -59,13 +58,15 @@ class Courier:
         self.wants = compile_filters(spec.filters).test
         self.outside: Final = outside
         self.figures: Final = figures
-        self.failures: Final[deque[Failure]] = deque(maxlen=HISTORY_MAX)
         self.tracks: Final[dict[int, Track]] = {}
         self.again: Final = Again()
         self.held_bytes = 0
+        self._history: Final = History()
+        self.keep_history: Final = self._history.keep
         self.room: Final = asyncio.Event()
         self.running: Final = asyncio.Event()
         self._loop: Final = asyncio.get_running_loop()
+        self._flights: Final[set[Flight]] = set()
         self._tasks: Final[dict[asyncio.Task[None], Track | Again]] = {}
         self._resuming: Final[deque[asyncio.Future[None]]] = deque()
         self._sleeping: Final[set[asyncio.Future[None]]] = set()
@@ -122,34 +123,47 @@ class Courier:
         self._stopping = True
         if self._later is not None:
             self._later.cancel()
-        await self._let_go(list(self._tasks), drain_s)
+        await self._let_go(None, drain_s)
 
     async def release(self, partition: int, drain_s: float) -> Track:
         """The same for one partition, which is another's now."""
         track = self.tracks.pop(partition)
         self._released.add(track)
         await track.close()
-        await self._let_go([task for task, of in self._tasks.items() if of is track], drain_s)
+        await self._let_go(track, drain_s)
         self._released.discard(track)
         self.held_bytes -= track.held_bytes
         self.room.set()
         return track
 
-    async def _let_go(self, tasks: Sequence[asyncio.Task[None]], drain_s: float) -> None:
-        for task in tasks:
+    async def _let_go(self, of: Track | None, drain_s: float) -> None:
+        """Of what is under way (of one partition), wait for answers and drop the rest."""
+        latest = self._loop.time() + drain_s
+        for task in self._tasks_of(of):
             if task in self._idle:
                 task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=drain_s)
+        while left := [*self._tasks_of(of), *(flight.landing() for flight in self._flights_of(of))]:
+            await asyncio.wait(left, timeout=max(0.0, latest - self._loop.time()))
+            if self._loop.time() >= latest:
+                break
+        for flight in self._flights_of(of):
+            self._take_off(flight)
+            flight.drop()
+        tasks = self._tasks_of(of)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _tasks_of(self, track: Track | None) -> list[asyncio.Task[None]]:
+        return [task for task, of in self._tasks.items() if track is None or of is track]
+
+    def _flights_of(self, track: Track | None) -> list[Flight]:
+        return [flight for flight in self._flights if track is None or flight.track is track]
+
     def skip(self, arrival: Arrival) -> None:
         """What is in the log there is no event: it is passed over, and told of."""
         self.figures.skipped += 1
-        where = (arrival.partition, arrival.offset)
-        self.failures.append(Failure(self.outside.now_ms(), "", "", *where, 0, None, f"no CloudEvent: {arrival.problem}", "", "skipped"))
+        self._history.skip(self.outside.now_ms(), arrival)
 
     def redrive(self, arrivals: Sequence[Arrival]) -> None:
         """Deliver these, whatever became of them before."""
@@ -157,38 +171,62 @@ class Courier:
             self.again.add(arrival)
         self.pump()
 
-    async def keep_history(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
-        """Hand over what failed since the last time; what cannot be kept now is tried again."""
-        if not self.failures:
-            return
-        failures = list(self.failures)
-        self.failures.clear()
-        try:
-            await record(failures)
-        except BaseException:
-            self.failures.extendleft(reversed(failures))
-            raise
-
     # -- one event
 
     def _begin(self, track: Track | Again) -> None:
-        entry, arrival = track.take()
-        task = self._loop.create_task(self._carry(track, entry, arrival))
-        self._tasks[task] = track
+        flight = Flight(self, track, *track.take())
+        try:
+            flies = flight.begin()
+        except Exception:
+            log.exception("delivery_fault", subscriber=self.spec.uid, partition=flight.arrival.partition, offset=flight.arrival.offset)
+            flies = False
+        if flies:
+            self._flights.add(flight)
+        else:
+            self._carry_later(flight, None)
+
+    def landed(self, flight: Flight, elapsed_ms: int) -> None:
+        """The subscriber took it, at the first attempt."""
+        figures, arrival = self.figures, flight.arrival
+        figures.request.note(elapsed_ms)
+        self._congestion.succeeded(elapsed_ms, figures.in_flight)
+        self._take_off(flight)
+        figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
+        figures.delivered += 1
+        flight.track.complete(flight.entry, arrival)
+        self.room.set()
+        self.pump()
+
+    def carry_on(self, flight: Flight, answer: Answer | None) -> None:
+        """Anything else came of it: the long way goes on from this answer, or begins when there was none."""
+        self._take_off(flight)
+        self.figures.in_flight += 1
+        self._carry_later(flight, answer)
+
+    def _take_off(self, flight: Flight) -> None:
+        self._flights.remove(flight)
+        self.figures.in_flight -= 1
+        flight.end()
+
+    def _carry_later(self, flight: Flight, answer: Answer | None) -> None:
+        task = self._loop.create_task(self._carry(flight, answer))
+        self._tasks[task] = flight.track
         task.add_done_callback(self._tasks.pop)
 
-    async def _carry(self, track: Track | Again, entry: Entry, arrival: Arrival) -> None:
-        faults = 0
+    async def _carry(self, flight: Flight, answer: Answer | None) -> None:
+        arrival, faults = flight.arrival, 0
+        spec = self.spec if answer is None else flight.spec
         while True:
             try:
-                done = await self._errand(arrival)
+                done = await self._errand(spec, arrival, answer)
                 break
             except Exception as error:
                 # A fault of ours must not hold up the events behind this one.
                 faults += 1
+                spec, answer = self.spec, None
                 log.exception("delivery_fault", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset)
                 fault = Attempt(To.SUBSCRIBER, "", faults, self.outside.now_ms(), None, f"internal error: {error!r}", b"", retryable=True)
-                self._note(arrival, fault, "" if faults < _FAULTS_MAX else End.DROPPED)
+                self._history.note(self.outside.now_ms(), arrival, fault, "" if faults < _FAULTS_MAX else End.DROPPED)
                 if faults == _FAULTS_MAX:
                     self.figures.dropped += 1
                     done = None
@@ -199,19 +237,24 @@ class Courier:
                 self.figures.in_flight -= 1
         if done is not None:
             self._ended(arrival, done)
-        track.complete(entry, arrival)
+        flight.track.complete(flight.entry, arrival)
         self.room.set()
         self.pump()
 
-    async def _errand(self, arrival: Arrival) -> Done:
-        """Carry out a plan until it is done; one slot of the in-flight is ours at the beginning and at the end."""
+    async def _errand(self, spec: Subscriber, arrival: Arrival, answer: Answer | None) -> Done:
+        """Carry out a plan until it is done; one slot of the in-flight is ours at the beginning and at the end.
+
+        `answer`: to the first POST, where that was sent already.
+        """
         assert arrival.event is not None
-        plan = Plan(self.spec, arrival.event, self._spread)
+        plan = Plan(spec, arrival.event, self._spread)
         action = plan.start()
+        if answer is not None:
+            self._learn(answer)
+            action = self._after(plan.answered(answer, self._clock_ms()), plan, arrival)
         while not isinstance(action, Done):
             if isinstance(action, Post):
-                answer = await self._post(action, arrival)
-                action = plan.answered(answer, self._clock_ms())
+                action = plan.answered(await self._post(action, arrival), self._clock_ms())
             elif isinstance(action, Store):
                 action = plan.stored(await self._store(action), self._clock_ms())
             else:
@@ -221,8 +264,14 @@ class Courier:
                     action = plan.start()
                 else:
                     action = plan.resumed()
-            if plan.failure is not None:
-                self._failed(arrival, plan.failure)
+            action = self._after(action, plan, arrival)
+        return action
+
+    def _after(self, action: Action, plan: Plan, arrival: Arrival) -> Action:
+        """What is next; if the last thing failed it is noted."""
+        if plan.failure is not None:
+            self.figures.failed_attempts += 1
+            self._history.note(self.outside.now_ms(), arrival, plan.failure)
         return action
 
     async def _post(self, post: Post, arrival: Arrival) -> Answer:
@@ -293,10 +342,6 @@ class Courier:
 
     # -- the record
 
-    def _failed(self, arrival: Arrival, failure: Attempt) -> None:
-        self.figures.failed_attempts += 1
-        self._note(arrival, failure)
-
     def _ended(self, arrival: Arrival, done: Done) -> None:
         figures = self.figures
         figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
@@ -309,25 +354,7 @@ class Courier:
         else:
             figures.dropped += 1
         if done.failure is not None:
-            self._note(arrival, done.failure, done.end.value)
-
-    def _note(self, arrival: Arrival, failure: Attempt, end: str = "") -> None:
-        attributes = arrival.event.attributes if arrival.event is not None else {}
-        where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {failure.url}: "
-        self.failures.append(
-            Failure(
-                self.outside.now_ms(),
-                event_id=str(attributes.get("id", "")),
-                event_source=str(attributes.get("source", "")),
-                partition=arrival.partition,
-                offset=arrival.offset,
-                attempt=failure.number,
-                code=failure.code,
-                reason=where + failure.reason,
-                body=failure.body[: 4 * _BODY_CHARACTERS_MAX].decode("utf-8", "replace")[:_BODY_CHARACTERS_MAX],
-                end=end,
-            )
-        )
+            self._history.note(self.outside.now_ms(), arrival, done.failure, done.end.value)
 
     # -- small ones
 

@@ -120,10 +120,10 @@ class PartitionReader:
             if stored.offset <= self.passed:
                 continue
             arrival = Arrival(stored, self.passed)
-            if arrival.event is None:
+            if arrival.attributes is None:
                 self._skip(arrival)
             else:
-                for uid in self._matching(arrival.event.attributes):
+                for uid in self._matching(arrival.attributes):
                     track = self.members.get(uid)
                     if track is not None and not track.offer(arrival):
                         await self._without_room(track, arrival)

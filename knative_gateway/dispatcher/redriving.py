@@ -50,7 +50,7 @@ async def stored_at(events: EventLog, log: str, wanted: Mapping[int, Collection[
             if positions.stored(ends.get(partition)) < offset:
                 break
             arrival = await _first(events, log, partition, positions.previous(offset))
-            if arrival.offset == offset and arrival.event is not None:
+            if arrival.offset == offset and arrival.attributes is not None:
                 found.append(arrival)
     return found
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from knative_gateway.cloudevents.http import from_http, mode_of_http
 from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX
 from knative_gateway.delivery.outcome import OK, Answer, succeeded
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connecting import Connections, DeniedError, Resolve, Target
+from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, Response
 from knative_gateway.errors import GatewayError
 
 _KEPT_BYTES: Final = 4 * DATA_CHARACTERS_MAX + 4
@@ -38,6 +39,19 @@ class SendSettings:
     certificate_file: Path | None = None
     key_file: Path | None = None
     verify: bool = True
+
+
+class Told(Protocol):
+    """Who sent an event without waiting. One of these is called, once."""
+
+    def accepted(self, elapsed_ms: int) -> None:
+        """It was taken, and nothing came back, after so long."""
+
+    def answered(self, answer: Answer) -> None:
+        """Anything else that ends an attempt, a reply among it."""
+
+    def missed(self) -> None:
+        """The connection that was kept alive had been closed: nobody has seen the event, and this was no attempt."""
 
 
 class Sender:
@@ -65,6 +79,33 @@ class Sender:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._connections.close()
+
+    def begin(self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Told) -> Connection | None:
+        """Send it once without waiting, if a connection is there and nothing is to be said against the URL; `fields` are `lines`.
+
+        `to` is told once, later. To give up waiting: `abort` the connection.
+        """
+        limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
+        limit_of = self._of_reply if reply_wanted else _of_record
+        target = self._target(url)
+        if isinstance(target, str):
+            return None
+        began = time.monotonic()
+
+        def told(connection: Connection, outcome: Response | OSError) -> None:
+            if isinstance(outcome, Response):
+                status, received, kept = outcome
+                replied = reply_wanted and status == OK and mode_of_http(received) is not None
+                if 200 <= status < 300 and not replied:
+                    to.accepted(_since(began))
+                else:
+                    to.answered(self._read(status, received, kept, began, wanted=replied))
+            elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
+                to.missed()
+            else:
+                to.answered(self._failed(outcome, began, limit_ms))
+
+        return self._connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, told=told)
 
     async def post(
         self, url: str, headers: Iterable[tuple[str, str]], body: bytes, *, timeout_ms: int | None = None, reply_wanted: bool = False

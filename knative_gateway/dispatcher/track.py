@@ -153,9 +153,9 @@ class Track:
             if stored.offset <= self.passed:
                 continue
             arrival = Arrival(stored, self.passed)
-            if arrival.event is None:
+            if arrival.attributes is None:
                 courier.skip(arrival)
-            elif courier.wants is None or courier.wants(arrival.event.attributes):
+            elif courier.wants is None or courier.wants(arrival.attributes):
                 while not self.offer(arrival):
                     if not await self._more_room(courier.outside.settings.patience_s):
                         return False

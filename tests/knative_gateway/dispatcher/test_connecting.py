@@ -5,11 +5,12 @@ import ssl
 from collections.abc import AsyncIterator
 
 import pytest
+from aiohttp import web
 
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connecting import Connections, DeniedError, Target
 from knative_gateway.dispatcher.connection import Response
-from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
 FIELDS = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /s\r\nce-type: t\r\n"
 
@@ -92,6 +93,49 @@ async def test_a_connection_takes_its_time_only() -> None:
     with pytest.raises(TimeoutError, match="no connection within 20 ms"):
         await post(connections, "http://x.example/")
     connections.close()
+
+
+async def test_each_request_has_its_own_time() -> None:
+    """One timer looks after all: one that ends earlier than those before it is not forgotten, nor those after it."""
+
+    async def never(_: Got) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with SubscriberServer(never) as server:
+        connections, loop = made("127.0.0.1"), asyncio.get_running_loop()
+        began = loop.time()
+
+        async def ended(timeout_s: float) -> float:
+            with pytest.raises(TimeoutError):
+                await connections.post(Target.of(server.url()), FIELDS, b"", timeout_s=timeout_s, limit_of=lambda _status, _headers: 1)
+            return loop.time() - began
+
+        times = [0.3, 0.1, 0.2, 0.1]
+        for wanted, took in zip(times, await asyncio.gather(*map(ended, times)), strict=True):
+            assert wanted <= took < wanted + 0.1
+        assert not connections._in_use
+        connections.close()
+
+
+async def test_who_stops_waiting_leaves_no_connection_behind() -> None:
+    """Its answer would be taken for another's."""
+
+    async def never(_: Got) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with SubscriberServer(never) as server:
+        connections = made("127.0.0.1")
+        waiting = asyncio.create_task(post(connections, f"http://x.example:{Target.of(server.url()).port}/"))
+        await server.wait(1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await asyncio.sleep(0)
+        assert not connections._in_use
+        assert not connections._idle
+        connections.close()
 
 
 async def test_idle_connections_are_closed_in_time(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,9 +53,17 @@ def _until_gone(script: Script) -> Script:
     return quietly
 
 
-async def ask(connection: Connection, limit: int = 1000, timeout_s: float = 5.0) -> Response:
-    deadline = asyncio.get_running_loop().time() + timeout_s
-    return await connection.exchange(b"POST / HTTP/1.1\r\n\r\n", b"", deadline, lambda _status, _headers: limit)
+async def ask(connection: Connection, limit: int = 1000) -> Response:
+    waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    def told(_: Connection, outcome: Response | OSError) -> None:
+        if isinstance(outcome, OSError):
+            waiting.set_exception(outcome)
+        else:
+            waiting.set_result(outcome)
+
+    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: limit, told)
+    return await waiting
 
 
 async def test_an_answer_comes_whole_and_the_connection_is_used_again() -> None:
@@ -171,22 +179,29 @@ async def test_words_that_nobody_asked_for_end_the_connection() -> None:
                 await asyncio.sleep(0.001)
 
 
-async def test_time_is_limited() -> None:
-    async with peer(answering(b"HTTP/1.1 200 OK\r\n")) as connection:
-        with pytest.raises(TimeoutError):
-            await ask(connection, timeout_s=0.02)
-        assert not connection.usable
-
-
-async def test_who_stops_waiting_leaves_no_connection_behind() -> None:
-    """Its answer would be taken for another's."""
+async def test_an_exchange_that_expires_ends_at_once() -> None:
     async with peer(answering(b"HTTP/1.1 200 OK\r\n")) as connection:
         waiting = asyncio.create_task(ask(connection))
-        await asyncio.sleep(0.01)
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        await asyncio.sleep(0)
+        connection.expire()
+        with pytest.raises(TimeoutError):
             await waiting
         assert not connection.usable
+
+
+async def test_the_next_request_does_not_get_what_follows_the_answer_before() -> None:
+    """Whoever is told may use the connection at once, if it can be used."""
+    connection, outcomes = Connection(), list[Response | OSError]()
+    connection.connection_made(Recorder())
+
+    def told(used: Connection, outcome: Response | OSError) -> None:
+        outcomes.append(outcome)
+        assert not used.usable
+
+    connection.begin(b"", b"", lambda _status, _headers: 9, told)
+    connection.data_received(OK + OK)
+    connection.connection_lost(None)
+    assert [outcome[2] for outcome in outcomes if isinstance(outcome, Response)] == [b"hello"]
 
 
 class Recorder(asyncio.Transport):

@@ -1,0 +1,91 @@
+"""[io] The first POST of one event to its subscriber, without a task: what nearly every delivery is.
+
+Law: a flight that began ends in exactly one way: the subscriber took the event (`Courier.landed`), anything else was answered and the long
+way goes on from there (`Courier.carry_on`), or it is dropped with all that is let go of.
+"""
+
+import asyncio
+import secrets
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from knative_gateway.delivery import Answer, Entry
+from knative_gateway.delivery.headers import delivery_headers, trace_headers
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.connection import Connection
+from knative_gateway.dispatcher.sending import lines
+from knative_gateway.ports import Subscriber
+
+if TYPE_CHECKING:
+    from knative_gateway.dispatcher.courier import Courier
+    from knative_gateway.dispatcher.redriving import Again
+    from knative_gateway.dispatcher.track import Track
+
+
+class Flight:
+    """One event on its way. `spec`: what the subscriber was when it began."""
+
+    __slots__ = ("_connection", "_courier", "_landing", "arrival", "entry", "spec", "track")
+
+    def __init__(self, courier: "Courier", track: "Track | Again", entry: Entry, arrival: Arrival) -> None:
+        self.spec: Final[Subscriber] = courier.spec
+        self.track: Final = track
+        self.entry: Final = entry
+        self.arrival: Final = arrival
+        self._courier: Final = courier
+        self._connection: Connection | None = None
+        self._landing: asyncio.Future[None] | None = None
+
+    def begin(self) -> bool:
+        """Send it; False: this event is not for here, or no connection is there yet."""
+        spec, plain = self.spec, self.arrival.plain
+        if plain is None or spec.subscriber_url is None or spec.delivery.structured:
+            return False
+        fields = plain.lines + (_asked(spec.namespace) if spec.reply_log is not None else plain.own + _asked(spec.namespace))
+        if "traceparent" in plain.attributes:
+            event = self.arrival.event
+            assert event is not None
+            fields += lines(trace_headers(event, secrets.token_hex(8)))
+        self._connection = self._courier.outside.sender.begin(
+            spec.subscriber_url, fields, plain.data or b"", timeout_ms=spec.delivery.timeout_ms, reply_wanted=True, to=self
+        )
+        return self._connection is not None
+
+    def landing(self) -> "asyncio.Future[None]":
+        """Done when it has ended."""
+        if self._landing is None:
+            self._landing = asyncio.get_running_loop().create_future()
+        return self._landing
+
+    def end(self) -> None:
+        """It has."""
+        if self._landing is not None and not self._landing.done():
+            self._landing.set_result(None)
+
+    def drop(self) -> None:
+        """Do not wait for the answer: whatever comes, nobody is told."""
+        assert self._connection is not None
+        self._connection.abort()
+        self._connection = None
+
+    # -- what the sender tells
+
+    def accepted(self, elapsed_ms: int) -> None:
+        """The subscriber took it."""
+        if self._connection is not None:
+            self._courier.landed(self, elapsed_ms)
+
+    def answered(self, answer: Answer) -> None:
+        """It did something else."""
+        if self._connection is not None:
+            self._courier.carry_on(self, answer)
+
+    def missed(self) -> None:
+        """It has not seen it."""
+        if self._connection is not None:
+            self._courier.carry_on(self, None)
+
+
+@lru_cache(1024)
+def _asked(namespace: str) -> bytes:
+    return lines(delivery_headers(reply_wanted=True, namespace=namespace))

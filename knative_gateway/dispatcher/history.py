@@ -1,0 +1,58 @@
+"""What failed of one subscriber's deliveries, until it is kept where it lasts. Pure.
+
+Law: the latest are held, so many at most; what could not be kept is held on to.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from knative_gateway.delivery import Attempt, To
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.ports import Failure
+
+HISTORY_MAX: Final = 100
+_BODY_CHARACTERS_MAX: Final = 1024
+
+
+class History:
+    """Failures that are not kept yet."""
+
+    def __init__(self) -> None:
+        self._failures: Final[deque[Failure]] = deque(maxlen=HISTORY_MAX)
+
+    def note(self, now_ms: int, arrival: Arrival, failure: Attempt, end: str = "") -> None:
+        """An attempt failed. `end`: what became of the event, if this was the end of it."""
+        attributes = arrival.attributes or {}
+        where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {failure.url}: "
+        self._failures.append(
+            Failure(
+                now_ms,
+                event_id=str(attributes.get("id", "")),
+                event_source=str(attributes.get("source", "")),
+                partition=arrival.partition,
+                offset=arrival.offset,
+                attempt=failure.number,
+                code=failure.code,
+                reason=where + failure.reason,
+                body=failure.body[: 4 * _BODY_CHARACTERS_MAX].decode("utf-8", "replace")[:_BODY_CHARACTERS_MAX],
+                end=end,
+            )
+        )
+
+    def skip(self, now_ms: int, arrival: Arrival) -> None:
+        """What is in the log there is no event."""
+        where = (arrival.partition, arrival.offset)
+        self._failures.append(Failure(now_ms, "", "", *where, 0, None, f"no CloudEvent: {arrival.problem}", "", "skipped"))
+
+    async def keep(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
+        """Hand over what is held; raises what `record` raises, and holds it still."""
+        if not self._failures:
+            return
+        failures = list(self._failures)
+        self._failures.clear()
+        try:
+            await record(failures)
+        except BaseException:
+            self._failures.extendleft(reversed(failures))
+            raise

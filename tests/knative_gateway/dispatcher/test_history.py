@@ -1,0 +1,64 @@
+"""Failures on their way to where they last."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from knative_gateway.amqp_binding import encode
+from knative_gateway.delivery import Attempt
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.history import HISTORY_MAX, History
+from knative_gateway.errors import UnavailableError
+from knative_gateway.ports import Failure, Stored
+from tests.knative_gateway.dispatcher.rig import event
+
+ARRIVAL = Arrival(Stored(3, "0000000000000007", 5, encode(event(1))), "")
+
+
+def attempt(number: int, destination: str = "subscriber") -> Attempt:
+    return Attempt(destination, "http://x/", number, 9, 500, "status 500", "é".encode() * 5000, retryable=True)
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.failures: list[Failure] = []
+        self.away = False
+
+    async def record(self, failures: Sequence[Failure]) -> None:
+        if self.away:
+            raise UnavailableError("away")
+        self.failures += failures
+
+
+async def test_a_failure_says_what_where_and_why() -> None:
+    history, kept = History(), Kept()
+    history.note(8, ARRIVAL, attempt(2))
+    history.note(8, ARRIVAL, attempt(1, "dead letter sink"), "dropped")
+    history.skip(8, Arrival(Stored(3, "0000000000000008", 5, b"nonsense"), ""))
+    await history.keep(kept.record)
+    first, second, third = kept.failures
+    assert (first.at_ms, first.event_id, first.event_source, first.partition, first.offset) == (8, "1", "/s", 3, "0000000000000007")
+    assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (2, 500, "status 500", "", 1024)
+    assert (second.reason, second.end) == ("dead letter sink http://x/: status 500", "dropped")
+    assert (third.reason[:14], third.end, third.code) == ("no CloudEvent:", "skipped", None)
+
+
+async def test_what_cannot_be_kept_is_held_in_order() -> None:
+    history, kept = History(), Kept()
+    kept.away = True
+    history.note(1, ARRIVAL, attempt(1))
+    with pytest.raises(UnavailableError):
+        await history.keep(kept.record)
+    history.note(2, ARRIVAL, attempt(2))
+    kept.away = False
+    await history.keep(kept.record)
+    await history.keep(kept.record)
+    assert [failure.attempt for failure in kept.failures] == [1, 2]
+
+
+async def test_the_latest_are_held() -> None:
+    history, kept = History(), Kept()
+    for number in range(HISTORY_MAX + 5):
+        history.note(1, ARRIVAL, attempt(number))
+    await history.keep(kept.record)
+    assert [failure.attempt for failure in kept.failures] == list(range(5, HISTORY_MAX + 5))
