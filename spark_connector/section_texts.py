@@ -25,7 +25,8 @@ def key_of(section: bytes) -> str | None:
     if not section:
         return None
     text_at = _KEY_AT + len(_KEY_NAME)
-    if section[5] == 2 and section[_KEY_AT:text_at] == _KEY_NAME and section[text_at] == 0xA1:
+    plain = section[5] == 2 and section[_KEY_AT:text_at] == _KEY_NAME and section[text_at] == 0xA1
+    if plain and text_at + 2 + section[text_at + 1] == len(section):
         return section[text_at + 2 :].decode()
     value = section_value(section)
     return text_of(value.get(_KEY_SYMBOL)) if isinstance(value, dict) else None
