@@ -12,43 +12,13 @@ import yaml
 
 from knative_gateway.resources.bounds import Budget
 from knative_gateway.resources.objects import Object, entries, text
+from knative_gateway.yaml_documents import FLOATING, documents
 
 _DIGITS_MAX: Final = 20
 
 
 class ManifestError(ValueError):
     """A text that is no YAML or JSON, or more than is taken; says where."""
-
-
-_FAST: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where PyYAML was built so, as its wheels are."""
-
-
-class _Loader(_FAST):  # type: ignore[misc,valid-type]  # which of the two is known at run time
-    """YAML's JSON: no dates, times, binary, sets; keys are the texts that were written, each once."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, object]:
-        own = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE]
-        if len(set(own)) < len(own):
-            twice = next(key for key in own if own.count(key) > 1)
-            raise yaml.constructor.ConstructorError(None, None, f"the key {twice[:80]!r} is there twice", node.start_mark)
-        self.flatten_mapping(node)
-        made: dict[str, object] = {}
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(None, None, "a key must be a text", key.start_mark)
-            made[key.value] = self.construct_object(value, deep=deep)
-        return made
-
-
-_MERGE: Final = "tag:yaml.org,2002:merge"
-_KINDS: Final = ("null", "bool", "int", "float", "str", "seq", "map")
-_TAGS: Final[dict[str | None, Any]] = {f"tag:yaml.org,2002:{name}": getattr(yaml.SafeLoader, f"construct_yaml_{name}") for name in _KINDS}
-_Loader.yaml_constructors = {**_TAGS, None: yaml.SafeLoader.construct_undefined}
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in {"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 def read_json(written: bytes) -> object:
@@ -76,27 +46,19 @@ def read_yaml(written: bytes) -> list[object]:
         ManifestError: it is none, or too much.
     """
     try:
-        documents = [each for each in yaml.load_all(written, _Loader) if each is not None]
-        Budget().spend(documents)
-        return [_plain(each) for each in documents]
-    except RecursionError:
-        message = "it is nested too deep"
-        raise ManifestError(message) from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        message = f"it is no YAML: {' '.join(str(error).split())}"
-        raise ManifestError(message[:300]) from None
+        return [_plain(each) for each in documents(written) if each is not None]
     except (ValueError, OverflowError) as error:
         raise ManifestError(str(error)[:300]) from None
 
 
-def objects(documents: Sequence[object]) -> list[Object]:
+def objects(read: Sequence[object]) -> list[Object]:
     """The objects in documents, those of Lists one by one.
 
     Raises:
         ManifestError: something is no object.
     """
     found: list[Object] = []
-    for document in documents:
+    for document in read:
         if not isinstance(document, Mapping) or not text(document, "apiVersion") or not text(document, "kind"):
             message = "apiVersion and kind are missing"
             raise ManifestError(message)
@@ -118,8 +80,9 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    # "y" is a text for PyYAML and true for others.
-    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if value.lower() in {"y", "n"} else None)
+    # "y" is a text for PyYAML and true for others; 1e3 a number for others.
+    ambiguous = value.lower() in {"y", "n"} or FLOATING.fullmatch(value) is not None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if ambiguous else None)
 
 
 _Dumper.add_representer(str, _represent)

@@ -1,5 +1,6 @@
 """What a request says: its body and the parameters of writes. [io]"""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,7 +13,8 @@ from knative_gateway.resources.admission import FieldValidation
 from knative_gateway.resources.refusals import StatusError, bad_request, unsupported_media
 
 YAML_BYTES_MAX: Final = 1 << 20
-"""Reading it takes long, and keeps everybody else waiting."""
+"""Reading it takes long."""
+YAML_BYTES_INLINE: Final = 16 << 10
 MANAGER_CHARACTERS_MAX: Final = 128
 _YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", patching.APPLY})
 
@@ -40,7 +42,8 @@ async def body(request: Request, bytes_max: int) -> object:
         if type_ in _YAML and not raw.lstrip().startswith(b"{"):  # JSON is YAML, and read much faster
             if len(raw) > YAML_BYTES_MAX:
                 raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit of YAML is {YAML_BYTES_MAX}")
-            documents = read_yaml(bytes(raw))
+            # Large ones aside from the event loop: deliveries go on meanwhile.
+            documents = await asyncio.to_thread(read_yaml, bytes(raw)) if len(raw) > YAML_BYTES_INLINE else read_yaml(bytes(raw))
             if len(documents) != 1:
                 raise bad_request(f"the body has {len(documents)} YAML documents, expected one")
             return documents[0]

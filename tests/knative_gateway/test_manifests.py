@@ -84,7 +84,7 @@ def test_an_alias_stands_for_what_it_names() -> None:
         (b"[a]: b", "a key must be a text"),
         (b"a: .nan", "no JSON"),
         (b"a: -.inf", "no JSON"),
-        (b"[" * 5000, "nested too deep|no YAML"),
+        (b"[" * 5000, "nested"),
         (
             b"x0: &x0 [1,1,1,1,1,1,1,1,1,1]\n"
             + b"".join(b"x%d: &x%d [%s]\n" % (n, n, b",".join([b"*x%d" % (n - 1)] * 10)) for n in range(1, 9)),
