@@ -72,6 +72,10 @@ class NodeProcess:
             RuntimeError: it ended, or does not listen in time; with its words.
         """
         self.launch()
+        return self.await_ready()
+
+    def await_ready(self) -> Self:
+        """Wait until what was launched listens. Raises RuntimeError as `start` does."""
         deadline = time.monotonic() + START_SECONDS_MAX
         while not self._ready_file.exists():
             if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:

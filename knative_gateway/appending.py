@@ -146,6 +146,7 @@ class _Lane:
         self._producer: Final = client.producer(log, window=limits.events)
         self._opening: Final = self._loop.create_task(self._open(self._producer))
         self._sweeper: asyncio.TimerHandle | None = None
+        self._away_at = 0.0
         self._posted: list[_Entry] = []
         self._events = 0
         self._bytes = 0
@@ -211,15 +212,19 @@ class _Lane:
     def _sweep(self) -> None:
         """Give up what waited too long; those that came first are in front."""
         entries, now = self.entries, self._loop.time()
+        if not self._producer.attached:
+            self._away_at = now
         while entries and (entries[0].told is None or entries[0].deadline <= now):
             entry = entries.popleft()
             if entry.told is not None:
-                entry.give_up(self._pushed_back(f"{self.log} did not take it within {self._limits.wait_s:g} s"))
+                words = f"{self.log} did not take it within {self._limits.wait_s:g} s"
+                entry.give_up(self._pushed_back(words, entry.deadline - self._limits.wait_s))
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
 
-    def _pushed_back(self, words: str) -> OverloadedError | UnavailableError:
-        """With a link the node is there and holds us up; without one it is away."""
-        return OverloadedError(words) if self._producer.attached else UnavailableError(f"{words}: the event log node is away")
+    def _pushed_back(self, words: str, since: float | None = None) -> OverloadedError | UnavailableError:
+        """With a link, all the time since then, the node is there and holds us up; without one it is away."""
+        there = self._producer.attached and (since is None or self._away_at < since)
+        return OverloadedError(words) if there else UnavailableError(f"{words}: the event log node is away")
 
     def _failed(self, error: AmqpStreamsError) -> None:
         self.failure = UnavailableError(f"{self.log}: {error}")

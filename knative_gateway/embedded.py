@@ -24,9 +24,10 @@ START_S_MAX: Final = 120.0
 """From start to listening: it may have to recover what a crash left."""
 STOP_S_MAX: Final = 30.0
 FIRST_WAIT_S: Final = 0.1
-WAIT_S_MAX: Final = 5.0
-STABLE_S: Final = 30.0
-"""One that lived so long begins with short waits again."""
+WAIT_S_MAX: Final = 2.0
+"""With the time that it takes to start, less than senders are made to wait (`limits.append`)."""
+STABLE_S: Final = 5.0
+"""One that lived so long is started again at once when it dies; waits are for one that dies of its start."""
 FIRST_TRIES: Final = 8
 """Before it has ever listened: the one before us may still be letting go of the data."""
 

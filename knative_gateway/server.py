@@ -161,7 +161,7 @@ class Gateway:
         self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, protocol=door)
         self.addresses["http"] = self._http.addresses
         controlling = Settings(
-            base_url=self._base_url(),
+            base_url=self._base_url(shared=store.shared),
             services=services,
             allowed=destinations,
             partitions=settings.logs.partitions,
@@ -173,9 +173,7 @@ class Gateway:
         if settings.resources is not None:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
         self.controller = await enter(Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters))
-        if event_log.connected:
-            await self.controller.settled()  # else that would be when the node is there, and senders wait for an answer
-        await self._open(ingress, self.controller)
+        await self._open(event_log, ingress, self.controller)
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at requests only
         self._up = True
@@ -234,7 +232,7 @@ class Gateway:
             log.warning("event_log_away", reason=str(error))
         return self.event_log
 
-    async def _open(self, ingress: Ingress, controller: Controller) -> None:
+    async def _open(self, event_log: AmqpEventLog, ingress: Ingress, controller: Controller) -> None:
         """From when all Brokers and Channels take events, what is unknown is told so; before, it might be one of them.
 
         A log that cannot be made does not hold that up for ever.
@@ -248,6 +246,8 @@ class Gateway:
                         await controller.settled()
             ingress.starting = False
 
+        if event_log.connected:
+            await controller.settled()  # else that would be when the node is there, and senders wait for an answer
         if controller.whole:
             ingress.starting = False
         else:
@@ -265,11 +265,15 @@ class Gateway:
         rules = self.settings.destinations
         return Destinations.parse(allow=rules.allow) if rules.deny is None else Destinations.parse(allow=rules.allow, deny=rules.deny)
 
-    def _base_url(self) -> str:
+    def _base_url(self, *, shared: bool) -> str:
         """What addresses of Brokers and Channels begin with."""
         settings = self.settings
         if settings.public_url is not None:
             return settings.public_url.rstrip("/")
+        if shared:
+            log.warning(
+                "public_url_not_set", words="of several gateways each writes its own address into the status of Brokers and Channels"
+            )
         host, _, port = self.addresses["http"][0].rpartition(":")
         if host in _EVERYWHERE:
             log.warning("public_url_not_set", words="addresses of Brokers and Channels name this machine only")

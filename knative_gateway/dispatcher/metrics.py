@@ -1,4 +1,4 @@
-"""[io] What `/metrics` tells of each subscriber: read from its figures when somebody asks."""
+"""[io] What `/metrics` tells of each subscriber, and of what is ours to deliver: read from its figures when somebody asks."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -57,7 +57,15 @@ class DispatcherMetrics(Collector):
             seconds.add_metric(labels, lag.seconds)
             request.add_metric(labels, _buckets(figures.request), figures.request.total_ms / 1000)
             whole.add_metric(labels, _buckets(figures.end_to_end), figures.end_to_end.total_ms / 1000)
-        yield from (*counters.values(), *gauges.values(), events, seconds, request, whole)
+        yield from (*counters.values(), *gauges.values(), events, seconds, request, whole, self._partitions())
+
+    def _partitions(self) -> Metric:
+        words = "Partitions of a Broker's or Channel's log whose events this gateway delivers; of replicas each has some."
+        partitions = GaugeMetricFamily("knative_gateway_partitions", words, labels=LABELS[:3])
+        for worker in self._dispatcher.workers.values():
+            route = worker.wanted
+            partitions.add_metric((route.kind, route.namespace, route.name), len(worker.partitions))
+        return partitions
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:

@@ -5,7 +5,7 @@ that comes back under the same uid begins when its predecessor has ended.
 """
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -51,6 +51,11 @@ class RouteWorker:
         self._share: Final = ownership.share(route.log, self._wake.set)
         self._followed = self._share.partitions
         self._task: Final = asyncio.create_task(self._run())
+
+    @property
+    def partitions(self) -> Collection[int]:
+        """Those whose events it delivers now."""
+        return {partition for courier in self.couriers.values() for partition in courier.tracks}
 
     def use(self, route: Route) -> None:
         """Become this; `served` says when."""

@@ -1,0 +1,65 @@
+"""What an append is told when nothing became of it in time. What a node does with appends: test_event_log.py."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from amqp_streams.client import Client
+from knative_gateway import appending
+from knative_gateway.appending import Appender, AppendLimits
+from knative_gateway.errors import GatewayError, OverloadedError, UnavailableError
+
+WAIT_S = 0.05
+
+
+class SilentProducer:
+    """Takes events, and no outcome ever comes. `attached`: it has a link."""
+
+    def __init__(self, log: str, *, window: int) -> None:
+        assert log == "l"
+        self.window = window
+        self.attached = True
+
+    async def open(self, **_: float | None) -> None:
+        """At once."""
+
+    def post_entries(self, entries: list[Any]) -> None:
+        """Nothing comes of it."""
+
+    async def close(self, **_: float | None) -> None:
+        """At once."""
+
+
+class SilentClient:
+    """Makes one producer."""
+
+    def producer(self, log: str, *, window: int) -> SilentProducer:
+        self.made = SilentProducer(log, window=window)
+        return self.made
+
+
+@pytest.mark.parametrize(
+    ("attached", "expected"),
+    [
+        ((True, True, True), OverloadedError),
+        ((False, False, False), UnavailableError),
+        ((True, False, True), UnavailableError),
+        ((False, True, True), UnavailableError),
+    ],
+)
+async def test_who_was_away_for_a_while_did_not_push_back(
+    attached: tuple[bool, ...], expected: type[GatewayError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """429 says that there is too much; a node that came back a moment before the time was over had no time."""
+    monkeypatch.setattr(appending, "_SWEEP_S", WAIT_S / 5)
+    client = SilentClient()
+    appender = Appender(cast("Client", client), AppendLimits(wait_s=WAIT_S))
+    waiting = asyncio.create_task(appender.append("l", b"m"))
+    await asyncio.sleep(0)
+    for each in attached:
+        client.made.attached = each
+        await asyncio.sleep(WAIT_S / 5 * 1.5)
+    with pytest.raises(expected):
+        await waiting
+    await appender.close(0)
