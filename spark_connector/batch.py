@@ -1,23 +1,28 @@
-"""`spark.read`: ranges are planned when Spark asks for partitions, and read in its workers. [io]
+"""[io] `spark.read`: ranges are planned when Spark asks for partitions, and read in its workers.
 
 A reader is pickled: it has options and types, and opens nothing before it is asked.
 """
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_connector import node
 from spark_connector.offsets import Edge, Offsets, Positions
-from spark_connector.planning import beginning, plan, replaced
+from spark_connector.planning import OffsetRange, beginning, plan, replaced
+from spark_connector.pushdown import Bounds, bounds_of, narrowed
 from spark_connector.reading import face, numbers, partitions_of, rows
 from spark_connector.schema import fitting
 from spark_connector.settings import read_options
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class BatchReader(DataSourceReader):
@@ -26,6 +31,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(options, streaming=False)
         self._schema = schema
+        self._bounds = Bounds()
         fitting(schema, self._options.columns)
 
     def partitions(self) -> list[InputPartition]:
@@ -40,13 +46,35 @@ class BatchReader(DataSourceReader):
         begun = {name: one.next for name, one in start.streams.items()}
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
         face(options, planned.losses)
-        return partitions_of(options, planned.ranges)
+        return partitions_of(options, [self._at_times(one) for one in narrowed(planned.ranges, self._bounds)])
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The rows of one task."""
         return rows(self._options, self._schema, partition)
 
+    def _at_times(self, one: OffsetRange) -> OffsetRange:
+        """What of a range is within the query's bounds of time."""
+        start, end = one.start, one.end
+        if self._bounds.low_ms is not None:
+            start = max(start, self._first_at(one, self._bounds.low_ms))
+        if self._bounds.high_ms is not None:
+            end = min(end, self._first_at(one, self._bounds.high_ms))
+        return replace(one, start=start, end=max(start, end))
+
+    def _first_at(self, one: OffsetRange, time_ms: int) -> int:
+        found = node.first_at(self._options.connection, one.stream, one.partition, max(time_ms, 0))
+        return one.end if found is None else found
+
+
+class PushingReader(BatchReader):
+    """The same where Spark offers conditions; where it does not, having this method at all is an error to it."""
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
+        """Take what bounds the ranges. Spark evaluates all of it again."""
+        self._bounds = bounds_of(filters)
+        return filters
+
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader for one planned query."""
-    return BatchReader(options, schema)
+    """The reader for one planned query: the pushing one in the worker that Spark starts to ask about conditions."""
+    return (PushingReader if _PUSHING in sys.modules else BatchReader)(options, schema)

@@ -18,7 +18,6 @@ from amqp_streams.client import (
     ConnectError,
     ConnectionLostError,
     LinkError,
-    LinkRefusedError,
     SaslOptions,
     SessionError,
     TimedOutError,
@@ -31,7 +30,8 @@ from spark_connector.settings import ConnectionOptions
 _T = TypeVar("_T")
 _logger: Final = logging.getLogger("spark_connector")
 
-NOT_FOUND: Final = "amqp:not-found"
+GONE: Final = frozenset({"amqp:not-found", "amqp:resource-deleted"})
+"""Conditions of a log that is not there, or not the one that was meant."""
 PASSING: Final = frozenset(
     {
         "amqp:connection:forced",
@@ -42,6 +42,9 @@ PASSING: Final = frozenset(
     }
 )
 """Conditions that may be over when it is tried again."""
+
+FAILURES: Final = (ConnectError, SessionError, LinkError, ConnectionLostError, TimedOutError, ClosedError, OSError)
+"""What may befall the use of a connection."""
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
 
@@ -67,7 +70,7 @@ def drop(options: ConnectionOptions) -> None:
     if found is not None:
         try:
             found.close()
-        except (ConnectError, ClosedError, LinkError, SessionError, ConnectionLostError, TimedOutError, OSError) as error:
+        except FAILURES as error:
             _logger.debug("connection_close_failed endpoint=%s error=%s", options, error)
 
 
@@ -83,7 +86,7 @@ def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T],
             return work(client(options))
         except ConnectorError:
             raise
-        except (ConnectError, SessionError, LinkError, ConnectionLostError, TimedOutError, ClosedError, OSError) as error:
+        except FAILURES as error:
             pause(options, error, what, attempt, where=where)
             attempt += 1
 
@@ -121,7 +124,7 @@ def passes(error: Exception) -> bool:
 
 def refusal(error: Exception, what: str, place: str) -> ConnectorError:
     """In our words, what the node will not do however often it is asked."""
-    if isinstance(error, LinkRefusedError) and error.condition == NOT_FOUND:
+    if isinstance(error, LinkError) and error.condition in GONE:
         return StreamNotFoundError(f"{what} failed: {error.description or error}", place, "See its name with `amqp-streams log list`")
     if isinstance(error, AuthenticationError):
         return NodeError(f"logging in failed: {error}", place, "See the options user, password, token and tls…")

@@ -3,36 +3,17 @@
 The one place where the source meets the engine's client. Everything that can pass by itself is tried again here.
 """
 
-from array import array
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final
 
-from amqp_streams.client import (
-    EARLIEST,
-    AfterOffset,
-    AfterTime,
-    ClosedError,
-    ConnectError,
-    ConnectionLostError,
-    LinkError,
-    LogInfo,
-    SessionError,
-    Start,
-    TimedOutError,
-    sql_filter,
-)
+from amqp_streams.client import AfterTime, LogInfo
 from amqp_streams.client.blocking import Client
-from amqp_streams.client.raw import bare
 from spark_connector.errors import StreamNotFoundError
 from spark_connector.holdings import Available, Held, LogState
-from spark_connector.links import client, pause, retried
+from spark_connector.links import FAILURES, client, pause, retried
 from spark_connector.planning import OffsetRange
 from spark_connector.runs import Run
 from spark_connector.settings import ConnectionOptions
-
-_EVENTS_MAX: Final = 5000
-_FAILURES: Final = (ConnectError, SessionError, LinkError, ConnectionLostError, TimedOutError, ClosedError, OSError)
 
 
 def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fail: bool = True) -> Available:
@@ -82,6 +63,7 @@ def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None)
     """The events of a range that are there, in order; of which `condition` is true, if there is one.
 
     Raises:
+        StreamNotFoundError: the log was deleted, or made anew, since the range was planned.
         NodeError: the node cannot be read from in the tries that there are, or refuses.
     """
     at, attempt = wanted.start, 0
@@ -92,41 +74,15 @@ def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None)
                 at = run.offsets[-1] + 1
                 yield run
             return
-        except _FAILURES as error:
+        except FAILURES as error:
             pause(options, error, "reading", attempt, where=str(wanted))
             attempt += 1
 
 
 def _runs(node: Client, options: ConnectionOptions, wanted: OffsetRange, at: int, condition: str | None) -> Iterator[Run]:
-    start: Start = AfterOffset(at - 1) if at else EARLIEST
-    filters = None if condition is None else {"condition": sql_filter(condition)}
-    with node.consumer(
-        wanted.stream, partition=wanted.partition, start=start, credit=_EVENTS_MAX, settle="none", filters=filters
-    ) as consumer:
-        while at < wanted.end:
-            events = consumer.receive_retained(_EVENTS_MAX, options.operation_timeout_ms / 1000)
-            if not events:
-                return
-            offsets, times, messages = array("q"), array("q"), list[bytes]()
-            for event in events:
-                number = int(event.offset or 0)
-                if number >= wanted.end:
-                    break
-                offsets.append(number)
-                times.append(event.timestamp_ms or 0)
-                messages.append(bare(event.message))
-            if messages:
-                yield Run(offsets, times, messages)
-            if len(messages) < len(events):
-                return
-            at = offsets[-1] + 1
-
-
-def require_same(options: ConnectionOptions, stream: str, incarnation: str | None) -> bool:
-    """The log that has this name is the one that was meant.
-
-    Raises:
-        NodeError.
-    """
-    found = available(options, [stream], missing_fail=False).get(stream)
-    return found is not None and found.incarnation == incarnation
+    timeout = options.operation_timeout_ms / 1000
+    with node.read_range(
+        wanted.stream, wanted.partition, at, wanted.end, filter=condition, incarnation=wanted.incarnation, timeout=timeout
+    ) as reader:
+        for run in reader:
+            yield Run(run.offsets, run.timestamps_ms, run.messages)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import InputPartition
 
 from spark_connector import node
-from spark_connector.errors import OffsetError
+from spark_connector.errors import OffsetError, StreamNotFoundError
 from spark_connector.holdings import Available, Held
 from spark_connector.offsets import Edge, Numbers, Positions
 from spark_connector.planning import Loss, OffsetRange, Task, located, loss_error, tasks
@@ -107,20 +107,31 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
 
 def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
     """The events of a range, less what is lost, which is told."""
-    if not node.require_same(options.connection, wanted.stream, wanted.incarnation):
-        face(options, [_lost(wanted, wanted.start, wanted.end, None, "the log was deleted, and perhaps made anew, since this was planned")])
+    expected = wanted.start
+    try:
+        for run in node.read(options.connection, wanted, options.filter):
+            if options.filter is None:
+                for low, high in gaps(run, expected):
+                    face(options, [_lost(wanted, low, high, "retention has removed them since this was planned")])
+            expected = run.offsets[-1] + 1
+            yield run
+    except StreamNotFoundError as error:
+        reason = f"the log was deleted, and perhaps made anew, since this was planned: {error.what}"
+        face(options, [_lost(wanted, expected, wanted.end, reason)])
         return
     if options.filter is not None:
-        yield from node.read(options.connection, wanted, options.filter)
-        return
-    expected = wanted.start
-    for run in node.read(options.connection, wanted, None):
-        for low, high in gaps(run, expected):
-            face(options, [_lost(wanted, low, high, None, "retention has removed them since this was planned")])
-        expected = run.offsets[-1] + 1
-        yield run
-    if expected < wanted.end:
-        face(options, [_lost(wanted, expected, wanted.end, None, "the log has no more")])
+        _check_filtered(options, wanted)
+    elif expected < wanted.end:
+        face(options, [_lost(wanted, expected, wanted.end, "the log has no more")])
+
+
+def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
+    """With a filter offsets have gaps, so what retention took is told by what is left: at most as much was missed."""
+    state = node.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
+    held = None if state is None or state.incarnation != wanted.incarnation else state.partitions.get(wanted.partition)
+    if held is not None and held.earliest > wanted.start:
+        high = min(held.earliest, wanted.end)
+        face(options, [_lost(wanted, wanted.start, high, "retention has removed them, perhaps before all of them were read")])
 
 
 def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
@@ -136,5 +147,5 @@ def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
     return found
 
 
-def _lost(wanted: OffsetRange, low: int, high: int, held: Held | None, reason: str) -> Loss:
-    return Loss(wanted.stream, wanted.partition, (wanted.start, wanted.end), held, high - low, f"offsets {low} to {high}: {reason}")
+def _lost(wanted: OffsetRange, low: int, high: int, reason: str) -> Loss:
+    return Loss(wanted.stream, wanted.partition, (wanted.start, wanted.end), None, high - low, f"offsets {low} to {high}: {reason}")

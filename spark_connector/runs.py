@@ -9,7 +9,7 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Events in log order: their numbers ('q'), the times when they were stored in ms ('q'), their bytes. All of one length, not 0."""
+    """Events in log order: their numbers ('Q'), the times when they were stored in ms ('q'), their bytes. All of one length, not 0."""
 
     offsets: "array[int]"
     timestamps_ms: "array[int]"
@@ -18,7 +18,7 @@ class Run:
 
 def sized(runs: Iterable[Run], rows_max: int, bytes_max: int) -> Iterator[Run]:
     """The same events in runs of at most `rows_max` rows and `bytes_max` bytes, but for single larger events; small ones joined."""
-    offsets, times, messages = array("q"), array("q"), list[bytes]()
+    offsets, times, messages = array("Q"), array("q"), list[bytes]()
     size = 0
     for run in runs:
         offsets += run.offsets

@@ -34,7 +34,7 @@ def maker(*words: str, mode: str = "FAILFAST", rows_max: int = 10_000, bytes_max
 
 def run(messages: list[bytes], first: int = 100) -> Run:
     numbers = range(first, first + len(messages))
-    return Run(array("q", numbers), array("q", [1_769_860_800_000 + number for number in numbers]), messages)
+    return Run(array("Q", numbers), array("q", [1_769_860_800_000 + number for number in numbers]), messages)
 
 
 def rows(made: RowMaker, messages: list[bytes]) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ def runs_of(sizes: list[list[int]]) -> list[Run]:
     found, at = [], 0
     for entry in sizes:
         numbers = range(at, at + len(entry))
-        found.append(Run(array("q", numbers), array("q", [10 * one for one in numbers]), [bytes(size) for size in entry]))
+        found.append(Run(array("Q", numbers), array("q", [10 * one for one in numbers]), [bytes(size) for size in entry]))
         at += len(entry)
     return found
 
