@@ -20,6 +20,7 @@ from amqp_streams.client.errors import (
     RejectedError,
     ReleasedError,
     SendError,
+    SequenceError,
     SessionError,
     TimedOutError,
 )
@@ -94,6 +95,7 @@ __all__ = [
     "Run",
     "SaslOptions",
     "SendError",
+    "SequenceError",
     "SessionError",
     "Settle",
     "Start",

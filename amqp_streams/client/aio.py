@@ -44,10 +44,21 @@ class Client:
         return self._connector.connected
 
     def producer(
-        self, log: str, *, partition: str | int | None = None, window: int = 1000, properties: Mapping[str, object] | None = None
+        self,
+        log: str,
+        *,
+        partition: str | int | None = None,
+        window: int = 1000,
+        properties: Mapping[str, object] | None = None,
+        producer_id: str | None = None,
     ) -> Producer:
-        """A producer for `log`; attached when entered with `async with`. `window` bounds events whose outcome is not known yet."""
-        return Producer(self._connector, log, partition=_partition(partition), window=window, properties=properties)
+        """A producer for `log`; attached when entered with `async with`. `window` bounds events whose outcome is not known yet.
+
+        `producer_id`: events are numbered under this name, and the node stores each once however often it is sent. A producer goes on
+        behind the highest number that the node has of this name, unless it is given the numbers (`sequence=`).
+        """
+        bound = _partition(partition)
+        return Producer(self._connector, log, partition=bound, window=window, properties=properties, producer_id=producer_id)
 
     def consumer(
         self,

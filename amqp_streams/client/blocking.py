@@ -15,12 +15,13 @@ from amqp_streams.client.background import Background, Pending
 from amqp_streams.client.blocking_group import GroupConsumer
 from amqp_streams.client.blocking_management import Management
 from amqp_streams.client.blocking_ranges import RangeReader
-from amqp_streams.client.errors import TimedOutError
+from amqp_streams.client.errors import SequenceError, TimedOutError
 from amqp_streams.client.group import GroupSettle
 from amqp_streams.client.info import LogInfo
+from amqp_streams.client.numbering import Sequences
 from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
 from amqp_streams.client.outbox import Entry
-from amqp_streams.client.producer import Receipt, Sent, encode
+from amqp_streams.client.producer import NO_NUMBERS, Receipt, Sent, encode
 from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter
 from amqp_streams.client.received import ReceivedEvent
 
@@ -34,13 +35,20 @@ class Producer:
         self._room: Final = threading.Semaphore(window)
         self._lock: Final = threading.Lock()
         self._queue: list[Entry] = []
+        self._sequences: list[int | None] = []
 
-    def send(self, event: Sent, partition: str | int | None = None, *, timeout: float | None = 30.0) -> Receipt:
+    def send(
+        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+    ) -> Receipt:
         """Send one event and wait until it is accepted: durable."""
-        return self._thread.call(self._inner.send(event, partition, timeout=timeout))
+        return self._thread.call(self._inner.send(event, partition, sequence=sequence, timeout=timeout))
 
-    def post(self, event: Sent, partition: str | int | None = None, *, timeout: float | None = 30.0) -> Pending:
+    def post(
+        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+    ) -> Pending:
         """Send one event and wait only for room in the window; `result()` of what it returns is the outcome, or call `flush`."""
+        if sequence is not None and self._inner.producer_id is None:
+            raise SequenceError(NO_NUMBERS)
         entry = Entry(event, encode(event, partition))
         if not self._room.acquire(timeout=timeout):
             message = f"waiting for room in the window took longer than {timeout} s"
@@ -49,14 +57,17 @@ class Producer:
         entry.on_outcome = pending.wake
         with self._lock:
             self._queue.append(entry)
+            self._sequences.append(sequence)
             first = len(self._queue) == 1
         if first:
             self._thread.tell(self._hand_over)
         return pending
 
-    def post_batch(self, events: Sequence[Sent], partition: str | int | None = None, *, timeout: float | None = 30.0) -> None:
+    def post_batch(
+        self, events: Sequence[Sent], partition: str | int | None = None, *, sequence: Sequences = None, timeout: float | None = 30.0
+    ) -> None:
         """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those."""
-        self._thread.call(self._inner.post_batch(events, partition, timeout=timeout))
+        self._thread.call(self._inner.post_batch(events, partition, sequence=sequence, timeout=timeout))
 
     def flush(self, *, timeout: float | None = 30.0) -> None:
         """Wait for the outcome of everything posted. Raises SendError naming what was refused since the last flush."""
@@ -76,7 +87,8 @@ class Producer:
     def _hand_over(self) -> None:
         with self._lock:
             entries, self._queue = self._queue, []
-        self._inner.post_entries(entries)
+            sequences, self._sequences = self._sequences, []
+        self._inner.post_entries(entries, sequences)
 
 
 class Consumer:
@@ -160,10 +172,17 @@ class Client:
         self.management: Final = Management(thread, inner.management)
 
     def producer(
-        self, log: str, *, partition: str | int | None = None, window: int = 1000, properties: Mapping[str, object] | None = None
+        self,
+        log: str,
+        *,
+        partition: str | int | None = None,
+        window: int = 1000,
+        properties: Mapping[str, object] | None = None,
+        producer_id: str | None = None,
     ) -> Producer:
         """A producer for `log`; attached when entered with `with`."""
-        return Producer(self._thread, self._inner.producer(log, partition=partition, window=window, properties=properties), window)
+        inner = self._inner.producer(log, partition=partition, window=window, properties=properties, producer_id=producer_id)
+        return Producer(self._thread, inner, window)
 
     def consumer(
         self,

@@ -76,6 +76,10 @@ class SendError(AmqpStreamsError):
         super().__init__(f"{count} events were not accepted; the first: {self.failures[0][1]}")
 
 
+class SequenceError(AmqpStreamsError, ValueError):
+    """Numbers given to events of an idempotent producer do not rise, or it is none."""
+
+
 class ManagementError(AmqpStreamsError):
     """A `$management` request was answered with a status other than 2xx; `status` is that of HTTP (404, 409, …)."""
 

@@ -97,6 +97,11 @@ class Outbox:
         self.bytes += size
         self._unsent.extend(entries)
 
+    def add_failed(self, entry: Entry, error: AmqpStreamsError) -> None:
+        """Take one that cannot be sent at all: its outcome is known at once."""
+        self.add([entry])
+        self._give_up(self._unsent.pop(), error)
+
     def take(self, count_max: int) -> list[Entry]:
         """The next to send, at most `count_max`; they are in flight now. Nothing while released ones wait."""
         taken: list[Entry] = []
@@ -135,14 +140,16 @@ class Outbox:
         self.events -= len(entries)
         self._landed(len(entries))
 
-    def refused(self, entry: Entry, error: EndpointError) -> None:
-        """The peer did not store this one: for good, or it is kept to be sent again."""
-        if isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled:
+    def refused(self, entry: Entry, error: EndpointError) -> bool:
+        """The peer did not store this one: for good (then this is True), or it is kept to be sent again."""
+        again = isinstance(error, ReleasedError) and entry.attempts <= self._attempts_max and not entry.cancelled
+        if again:
             self._released.append(entry)
             self._in_flight.remove(entry)
         else:
             self._give_up(entry, error)
         self._landed(1)
+        return not again
 
     def reject(self, entry: Entry, error: AmqpStreamsError) -> None:
         """A taken one that cannot be sent at all."""

@@ -1,6 +1,7 @@
 """A producer: pipelined sending under a window, outcomes, resending.
 
 At least once: an event whose acceptance was lost with its connection is sent again and may be stored twice. Nothing accepted is lost.
+With an id, exactly once: events have numbers by which the node knows them again.
 """
 
 import asyncio
@@ -11,10 +12,21 @@ from typing import Final, cast
 from amqp_streams import names
 from amqp_streams.client.connector import Connector
 from amqp_streams.client.endpoint import Endpoint
-from amqp_streams.client.errors import ClosedError, EndpointError, RejectedError, SendError, TimedOutError
+from amqp_streams.client.errors import (
+    ClosedError,
+    ConnectionLostError,
+    EndpointError,
+    LinkRefusedError,
+    RejectedError,
+    ReleasedError,
+    SendError,
+    SequenceError,
+    TimedOutError,
+)
 from amqp_streams.client.events import Event
 from amqp_streams.client.links import Sendable
 from amqp_streams.client.message import with_target_partition
+from amqp_streams.client.numbering import Numbering, Sequences, checked_id, share
 from amqp_streams.client.outbox import Entry, LoneEntry, Outbox
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.wire import Attachment, Wire
@@ -26,12 +38,13 @@ Sent = Event | ReceivedEvent | bytes
 
 WINDOW_BYTES_MAX: Final = 64 << 20
 """Bytes of events without an outcome that one producer holds, however few events they are; one more always fits."""
+NO_NUMBERS: Final = "numbers are for producers with an id: client.producer(…, producer_id=…)"
 _TURN_MAX: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """An event is durable in its log. `attempts` is how often it was sent (more than 1: it may be stored more than once)."""
+    """An event is durable in its log. `attempts` is how often it was sent (more than 1: it may be stored more than once, without an id)."""
 
     attempts: int
 
@@ -64,27 +77,40 @@ class Producer(Endpoint):
     """Sends events to one log (or to one partition of it). Made by `Client.producer`; use it with `async with`, which flushes."""
 
     def __init__(
-        self, connector: Connector, log: str, *, partition: str | None, window: int, properties: Mapping[str, object] | None
+        self,
+        connector: Connector,
+        log: str,
+        *,
+        partition: str | None,
+        window: int,
+        properties: Mapping[str, object] | None,
+        producer_id: str | None = None,
     ) -> None:
         super().__init__(connector, log)
         self.partition: Final = partition
         self._properties = dict(properties or {})
         if partition is not None:
             self._properties[names.PARTITION] = Symbol(partition)
+        self.producer_id: Final = producer_id
+        self._numbering: Final = None if producer_id is None else Numbering()
+        if producer_id is not None:
+            self._properties[names.PRODUCER_ID] = checked_id(producer_id)
         self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=connector.retry.attempts_max)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
 
-    async def send(self, event: Sent, partition: str | int | None = None, *, timeout: float | None = 30.0) -> Receipt:
-        """Send one event and wait until it is accepted: durable.
+    async def send(
+        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+    ) -> Receipt:
+        """Send one event and wait until it is accepted: durable. `sequence`: its number, of a producer with an id; None: the next.
 
         When this is cancelled or times out before the event was sent, it is not sent; after that its outcome is unknown.
 
-        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, WireError.
+        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, SequenceError, WireError.
         """
         self._check()
         entry = LoneEntry(event, encode(event, partition))
-        await self._add(entry, timeout)
+        await self._add(entry, sequence, timeout)
         pending = Pending(entry)
         try:
             async with asyncio.timeout(timeout):
@@ -97,17 +123,22 @@ class Producer(Endpoint):
                 raise TimedOutError(message) from None
             raise
 
-    async def post(self, event: Sent, partition: str | int | None = None, *, timeout: float | None = 30.0) -> Pending:
+    async def post(
+        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+    ) -> Pending:
         """Send one event and wait only for room in the window; await what it returns for the outcome, or call `flush`."""
         self._check()
         entry = Entry(event, encode(event, partition))
-        await self._add(entry, timeout)
+        await self._add(entry, sequence, timeout)
         return Pending(entry)
 
-    async def post_batch(self, events: Sequence[Sent], partition: str | int | None = None, *, timeout: float | None = 30.0) -> None:
+    async def post_batch(
+        self, events: Sequence[Sent], partition: str | int | None = None, *, sequence: Sequences = None, timeout: float | None = 30.0
+    ) -> None:
         """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those.
 
-        `timeout` is for each wait. Should this raise, a first part of `events` has been posted.
+        `timeout` is for each wait. Should this raise, a first part of `events` has been posted. `sequence`, of a producer with an id: the
+        number of the first event, each following one higher by one, or one for each; None: the next.
         """
         self._check()
         outbox, at = self._outbox, 0
@@ -119,6 +150,7 @@ class Producer(Endpoint):
                 bytes_left -= len(message)
                 if bytes_left <= 0:
                     break
+            self._number(entries, share(sequence, at, len(entries)))
             outbox.add(entries)
             self._pump_soon()
             at += len(entries)
@@ -127,9 +159,17 @@ class Producer(Endpoint):
             await self._room(timeout)
             self._check()
 
-    def post_entries(self, entries: Sequence[Entry]) -> None:
-        """Take entries without asking for room: for a face that has a window of its own."""
-        self._outbox.add(entries)
+    def post_entries(self, entries: Sequence[Entry], sequences: Sequence[int | None] = ()) -> None:
+        """Take entries without asking for room: for a face that has a window of its own. `sequences`: theirs, of a producer with an id."""
+        if self._numbering is None:
+            self._outbox.add(entries)
+        for entry, sequence in zip(entries, sequences, strict=True) if self._numbering is not None else ():
+            try:
+                self._number([entry], sequence)
+            except AmqpStreamsError as error:
+                self._outbox.add_failed(entry, error)
+            else:
+                self._outbox.add([entry])
         if self._failure is not None:
             self._outbox.fail(self._failure)
         self._pump_soon()
@@ -156,12 +196,20 @@ class Producer(Endpoint):
 
     # -- room and sending
 
-    async def _add(self, entry: Entry, timeout: float | None) -> None:
+    async def _add(self, entry: Entry, sequence: int | None, timeout: float | None) -> None:
         if self._outbox.room <= 0:
             await self._room(timeout)
             self._check()
+        self._number([entry], sequence)
         self._outbox.add([entry])
         self._pump_soon()
+
+    def _number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
+        """Right before they are added: in the order of sending."""
+        if self._numbering is not None:
+            self._numbering.number(entries, sequences)
+        elif sequences is not None:
+            raise SequenceError(NO_NUMBERS)
 
     async def _room(self, timeout: float | None) -> None:
         outbox = self._outbox
@@ -203,8 +251,12 @@ class Producer(Endpoint):
             self._progress = True
             self._releases = 0
             outbox.accepted(cast("list[Entry]", accepted))
+        given_up = False
         for entry, error in refused:
-            outbox.refused(cast("Entry", entry), error)
+            given_up |= outbox.refused(cast("Entry", entry), error) and isinstance(error, ReleasedError)
+        if given_up and self._numbering is not None:
+            self._begin_anew()
+            return
         if outbox.resend_due and self._resend_task is None:
             self._resend_task = asyncio.create_task(self._resend())
         if outbox.ready:
@@ -212,6 +264,13 @@ class Producer(Endpoint):
         # Waking a poster for every disposition would make it send crumbs.
         if self._signal.has_waiters and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
             self._signal.fire()
+
+    def _begin_anew(self) -> None:
+        """The node waits for an event that was given up, and would refuse all that follow on this link."""
+        attachment = self._attachment
+        if attachment is not None:
+            attachment.close()
+            attachment.end(ConnectionLostError(names.LINK_DETACH_FORCED, "an event was given up, the others go over another link"))
 
     async def _resend(self) -> None:
         """Released events go again after a wait that grows as long as nothing is accepted."""
@@ -228,6 +287,12 @@ class Producer(Endpoint):
 
     def _inspect(self, attachment: Attachment) -> None:
         """Nothing that a producer asks for may be left out silently."""
+        if self._numbering is not None:
+            answered = attachment.link.properties
+            if names.PRODUCER_ID not in answered:
+                description = "the node does not know idempotent producers: it would store twice what is sent twice"
+                raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
+            self._numbering.heard(answered.get(names.PRODUCER_SEQUENCE))
 
     def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (the pump takes the current one)
         self._pump_soon()

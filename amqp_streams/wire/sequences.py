@@ -11,6 +11,7 @@ alike in this way is taken apart in a few loops in C. Everything else is underst
 import struct
 import sys
 from array import array
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from amqp_streams.errors import WireError
@@ -30,6 +31,7 @@ _WIDE_FRONT: Final = _DESCRIPTOR + struct.pack(">BII", 0xD1, 4 + len(_KEY) + 1 +
 _EMPTY_HEADER: Final = b"\x00\x53\x70\x45"
 _NEXT: Final = bytes((0, 0x53, MESSAGE_ANNOTATIONS))
 _END: Final = bytes((0, 0x53, VALUE + 2))
+_PACK: Final = struct.Struct(">Q").pack
 _SWAP: Final = sys.byteorder == "little"
 
 
@@ -78,6 +80,14 @@ def sequence_of(message: bytes) -> int | None:
         text = f"{SEQUENCE} is {str(value)[:40]!r} ({type(value).__name__}), not an integer from 0 to {SEQUENCE_MAX}"
         raise WireError(text)
     return int(value)
+
+
+def with_sequences(messages: Sequence[bytes], sequences: Iterable[int]) -> list[bytes]:
+    """What `with_sequence` makes of each."""
+    if min(messages) >= _NEXT and max(messages) < _END:
+        front, pack = _FRONT, _PACK
+        return [front + pack(sequence) + message for message, sequence in zip(messages, sequences, strict=True)]
+    return [with_sequence(message, sequence) for message, sequence in zip(messages, sequences, strict=True)]
 
 
 def with_sequence(message: bytes, sequence: int) -> bytes:
