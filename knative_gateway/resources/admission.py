@@ -74,7 +74,7 @@ def create(request: Request, body: object, *, uid: str) -> Admitted:
         StatusError: it is refused.
     """
     object_, warnings = _read(request, body)
-    return Admitted(applying.updated({}, _new(request, object_, uid), Manager(request.manager, applying.UPDATE), _now(request)), warnings)
+    return Admitted(_noted(request, {}, _new(request, object_, uid)), warnings)
 
 
 def replace(request: Request, old: Object, body: object) -> Admitted:
@@ -85,7 +85,7 @@ def replace(request: Request, old: Object, body: object) -> Admitted:
     """
     object_, warnings = _read(request, body)
     merged = _over(request, old, object_)
-    return Admitted(applying.updated(old, merged, Manager(request.manager, applying.UPDATE, request.subresource), _now(request)), warnings)
+    return Admitted(_noted(request, old, merged), warnings)
 
 
 def patch(request: Request, old: Object, media_type: str, body: object) -> Admitted:
@@ -126,7 +126,7 @@ def apply(request: Request, old: Object | None, body: object, *, uid: str, force
     if "metadata" in object_ and request.subresource != STATUS:
         config["metadata"] = object_["metadata"]
     manager = Manager(request.manager, applying.APPLY, request.subresource)
-    applied = applying.apply(old or {}, config, manager, _now(request), force=force)
+    applied = applying.apply(old or {}, config, manager, _now(request), _schema(request.kind), force=force)
     known = applying.owners(applied)
     if old is None:
         named = put(applied, ("metadata", "name"), request.name)
@@ -148,6 +148,16 @@ def check_preconditions(request: Request, old: Object, options: object) -> None:
         if expected and expected != found:
             words = f"the {name} in the precondition ({expected}) does not match the {name} in record ({found})"
             raise conflict(request.kind.group, request.kind.plural, name_of(old), words)
+
+
+def _noted(request: Request, old: Object, new: dict[str, object]) -> dict[str, object]:
+    """With its author as the owner of what changed."""
+    manager = Manager(request.manager, applying.UPDATE, request.subresource)
+    return applying.updated(old, new, manager, _now(request), _schema(request.kind))
+
+
+def _schema(kind: Kind) -> Object:
+    return {**kind.schema, "properties": {**child(kind.schema, "properties"), "metadata": METADATA}}
 
 
 def _now(request: Request) -> str:

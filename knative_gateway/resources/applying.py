@@ -1,36 +1,24 @@
 """Who set which field: `metadata.managedFields`, and server-side apply with its conflicts. Spec: Kubernetes, "Server-Side Apply".
 
-A field is a leaf of objects in objects: lists are one field, as in structural schemas without list types. An apply owns what it names;
-any other write owns what it changes. An apply that would change another manager's field is refused unless it is forced.
+An apply owns what it names; any other write owns what it changes. An apply that would change another manager's field is refused unless
+it is forced. What a field is: `fields`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from knative_gateway.resources.objects import Object, at, child, drop, entries, put, same, text, walk
+from knative_gateway.resources.fields import Item, Path, below, fields_v1, is_open, items, leaves, own, read_fields, shown
+from knative_gateway.resources.objects import EMPTY, Object, at, child, drop, entries, put, same, text
 from knative_gateway.resources.refusals import Because, Cause, apply_conflict
 
-Path = tuple[str, ...]
 MANAGED: Final = ("metadata", "managedFields")
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MANAGERS_MAX: Final = 100
 """Of one object: beyond it the oldest entries of plain writes are forgotten."""
-_SYSTEM: Final = frozenset(
-    ("metadata", name)
-    for name in (
-        "name",
-        "namespace",
-        "uid",
-        "resourceVersion",
-        "generation",
-        "creationTimestamp",
-        "managedFields",
-        "selfLink",
-        "generateName",
-    )
-)
+_HERE: Final = object()
+"""In a tree of paths: one ends here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +48,7 @@ def owners(object_: Object) -> Owners:
     for entry in entries(object_, *MANAGED):
         manager = Manager(text(entry, "manager"), text(entry, "operation"), text(entry, "subresource"))
         if manager.operation in {APPLY, UPDATE}:
-            found[manager] = Managed(frozenset(_paths(child(entry, "fieldsV1"))), text(entry, "apiVersion"), text(entry, "time"))
+            found[manager] = Managed(frozenset(read_fields(child(entry, "fieldsV1"))), text(entry, "apiVersion"), text(entry, "time"))
     return found
 
 
@@ -85,47 +73,11 @@ def with_owners(object_: Object, known: Owners) -> dict[str, object]:
     return put(object_, MANAGED, written)
 
 
-def fields_v1(paths: Collection[Path]) -> dict[str, object]:
-    """A set of fields as Kubernetes writes it."""
-    tree: dict[str, object] = {}
-    for path in sorted(paths):
-        node = tree
-        for name in path:
-            below = node.setdefault(f"f:{name}", {})
-            assert isinstance(below, dict)
-            node = below
-    return tree
-
-
-def _paths(tree: Object, path: Path = ()) -> Sequence[Path]:
-    """The leaves of a FieldsV1; what is within lists counts as the list."""
-    found: list[Path] = []
-    names = {name: below for name, below in tree.items() if name.startswith("f:")}
-    if path and not names:
-        return [path]
-    for name, below in names.items():
-        found += _paths(child(below), (*path, name[2:])) if isinstance(below, Mapping) and len(path) < 64 else ()
-    return found
-
-
-def leaves(object_: Object, *, status: bool = False) -> dict[Path, object]:
-    """The fields that can be owned, and their values: those of status, or all others."""
-    return {
-        path: value
-        for path, value in walk(object_)
-        if path
-        and path[0] not in {"apiVersion", "kind"}
-        and path[:2] not in _SYSTEM
-        and path != ("metadata",)
-        and (path[0] == "status") is status
-    }
-
-
-def updated(old: Object, new: Object, manager: Manager, now: str) -> dict[str, object]:
+def updated(old: Object, new: Object, manager: Manager, now: str, schema: Object = EMPTY) -> dict[str, object]:
     """The new object, with what changed since the old one owned by its writer. `old` is empty for a creation."""
     known = owners(new if at(new, *MANAGED) is not None else old)
     status = manager.subresource == "status"
-    before, after = leaves(old, status=status), leaves(new, status=status)
+    before, after = leaves(old, schema, status=status), leaves(new, schema, status=status)
     changed = {path for path, value in after.items() if path not in before or not same(before[path], value)}
     lost = changed | (before.keys() - after.keys())
     for other, managed in list(known.items()):
@@ -136,7 +88,7 @@ def updated(old: Object, new: Object, manager: Manager, now: str) -> dict[str, o
     return with_owners(new, known)
 
 
-def apply(live: Object, config: Object, manager: Manager, now: str, *, force: bool) -> dict[str, object]:
+def apply(live: Object, config: Object, manager: Manager, now: str, schema: Object = EMPTY, *, force: bool) -> dict[str, object]:
     """The live object (empty: there is none yet) with what is applied, and the managers as they are then.
 
     Fields that this manager applied earlier and no longer names are removed unless somebody else has them too.
@@ -145,8 +97,8 @@ def apply(live: Object, config: Object, manager: Manager, now: str, *, force: bo
         StatusError: fields of other managers would change, and it is not forced (409).
     """
     status = manager.subresource == "status"
-    wanted = leaves(config, status=status)
-    present = dict(walk(live))
+    wanted = leaves(config, schema, status=status)
+    present = leaves(live, schema, status=status)
     known = owners(live)
     mine = known.pop(manager, None)
     conflicts = _conflicts(wanted, present, known)
@@ -155,12 +107,10 @@ def apply(live: Object, config: Object, manager: Manager, now: str, *, force: bo
     for path, other in conflicts:
         known[other] = Managed(known[other].fields - {path}, known[other].api_version, known[other].time)
     kept = set(wanted).union(*(managed.fields for managed in known.values()))
-    result = dict(live) if live else {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")}
-    for path in (mine.fields if mine else frozenset()) - kept:
-        result = _without(result, path)
-    for path, value in wanted.items():
-        if value != {} or not isinstance(at(result, *path), Mapping):
-            result = put(result, path, value)
+    kept |= {path[:end] for path in kept for end in range(1, len(path)) if isinstance(path[end - 1], Item)}
+    gone = (mine.fields if mine else frozenset()) - kept
+    result: Object = live or {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")}
+    result = _merged(_without(result, _tree(gone), schema), own(config, status=status), schema)
     fields = frozenset(wanted)
     if mine is None or mine.fields != fields or any(not same(present.get(path), value) for path, value in wanted.items()):
         mine = Managed(fields, text(config, "apiVersion"), now)
@@ -175,13 +125,50 @@ def _conflicts(wanted: Mapping[Path, object], present: Mapping[Path, object], kn
 
 def _cause(path: Path, other: Manager) -> Cause:
     using = f" using {other.operation}" if other.operation == UPDATE else ""
-    return Cause(Because.CONFLICT, "." + ".".join(path), f'conflict with "{other.name}"{using}')
+    return Cause(Because.CONFLICT, shown(path), f'conflict with "{other.name}"{using}')
 
 
-def _without(object_: Object, path: Path) -> dict[str, object]:
-    """Without a field, and without the objects that are empty then."""
-    result = drop(object_, path)
-    while len(path) > 1 and at(result, *path[:-1]) == {}:
-        path = path[:-1]
-        result = drop(result, path)
-    return result
+def _tree(paths: frozenset[Path]) -> dict[object, Any]:
+    tree: dict[object, Any] = {}
+    for path in paths:
+        node = tree
+        for step in path:
+            node = node.setdefault(step, {})
+        node[_HERE] = True
+    return tree
+
+
+def _without(value: Any, tree: Mapping[object, Any], schema: Object) -> Any:
+    """Without the fields of a tree, and without what is empty then."""
+    listed = items(value, schema)
+    if listed is not None:
+        within = child(schema, "items")
+        rest = {item: _left(each, tree.get(item), within, whole=True) for item, each in listed.items()}
+        return [each for each in rest.values() if each is not _HERE]
+    if not isinstance(value, Mapping):
+        return value
+    left = {name: _left(each, tree.get(name), below(schema, name)) for name, each in value.items()}
+    return {name: each for name, each in left.items() if each is not _HERE}
+
+
+def _left(value: Any, tree: Mapping[object, Any] | None, schema: Object, *, whole: bool = False) -> Any:
+    """What is left of a value; `_HERE`: nothing. `whole`: an item goes with all that is in it."""
+    if tree is None:
+        return value
+    if _HERE in tree and (whole or not value or not (is_open(value, schema) or items(value, schema))):
+        return _HERE
+    left = _without(value, tree, schema)
+    return _HERE if value and not left and isinstance(left, Mapping | list) and not whole else left
+
+
+def _merged(live: Any, config: Any, schema: Object) -> Any:
+    """The live value with what is applied."""
+    if is_open(config, schema):
+        if not isinstance(live, Mapping):
+            return config
+        return {**live, **{name: _merged(live.get(name), value, below(schema, name)) for name, value in config.items()}}
+    new, present = items(config, schema), items(live if isinstance(live, list | tuple) else [], schema)
+    if new is None or present is None:
+        return config
+    within = child(schema, "items")
+    return list({**present, **{item: _merged(present.get(item), each, within) for item, each in new.items()}}.values())

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from knative_gateway.resources.fields import LIST_TYPE
+from knative_gateway.resources.fields import items as items_of
 from knative_gateway.resources.objects import Object, at, child, entries, moment_ms, same, text
 from knative_gateway.resources.refusals import Because, Cause
 
@@ -152,7 +154,11 @@ def _check_array(schema: Object, value: Sequence[object], path: str, checked: Ch
     )
     if schema.get("uniqueItems") and any(same(one, other) for index, one in enumerate(value) for other in value[:index]):
         checked.add(Because.INVALID, path, "items must be unique")
-    return list(kept)
+    kept = list(kept)
+    whole = schema.get(LIST_TYPE) == "map" or not any(isinstance(each, Mapping) for each in kept)
+    if schema.get(LIST_TYPE) in {"map", "set"} and whole and items_of(kept, schema) is None:
+        checked.add(Because.INVALID, path, "every item must have its keys, and none may be there twice")
+    return kept
 
 
 def _check_count(schema: Object, count: int, bounds: tuple[str, str], path: str, checked: Checked) -> None:

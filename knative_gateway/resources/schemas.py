@@ -7,6 +7,7 @@ Field names are the texts'; beyond them are those that Knative's current release
 from collections.abc import Mapping
 from typing import Final
 
+from knative_gateway.resources.fields import LIST_KEYS, LIST_TYPE
 from knative_gateway.resources.objects import Object
 from knative_gateway.resources.schema import INT_OR_STRING, KEEP_UNKNOWN
 
@@ -183,7 +184,16 @@ SERVICE: Final = thing(
             type=string(),
             externalName=string("The host that the name stands for, with type ExternalName."),
             clusterIP=string(),
-            ports=array({**thing(name=string(), port=INT32, protocol=string(), targetPort={INT_OR_STRING: True}), KEEP_UNKNOWN: True}),
+            ports={
+                **array(
+                    {
+                        **thing(name=string(), port=INT32, protocol=string(default="TCP"), targetPort={INT_OR_STRING: True}),
+                        KEEP_UNKNOWN: True,
+                    }
+                ),
+                LIST_TYPE: "map",
+                LIST_KEYS: ["port", "protocol"],
+            },
         ),
         KEEP_UNKNOWN: True,
     },

@@ -1,9 +1,11 @@
 import pytest
 from hypothesis import given
 
-from knative_gateway.resources.applying import APPLY, MANAGERS_MAX, UPDATE, Manager, apply, fields_v1, leaves, owners, updated, with_owners
+from knative_gateway.resources.applying import APPLY, MANAGERS_MAX, UPDATE, Manager, apply, owners, updated, with_owners
+from knative_gateway.resources.fields import fields_v1, leaves
 from knative_gateway.resources.objects import Object, at, put
 from knative_gateway.resources.refusals import StatusError
+from tests.knative_gateway.resources.test_fields import SCHEMA
 from tests.knative_gateway.resources.test_objects import OBJECTS
 
 ONE, OTHER = Manager("one", APPLY), Manager("other", APPLY)
@@ -132,3 +134,42 @@ def test_after_a_forced_apply_everything_applied_is_there(first: dict[str, objec
 def test_one_manager_alone_gets_just_what_it_applied_last(first: dict[str, object], second: dict[str, object]) -> None:
     assert leaves(applied(applied({}, first), second)).keys() >= {path for path, value in leaves(config(**second)).items() if value != {}}
     assert {path for path, value in leaves(applied(applied({}, first), second)).items() if value != {}} <= leaves(config(**second)).keys()
+
+
+def keyed(live: Object, spec: Object, manager: Manager = ONE, *, force: bool = False) -> dict[str, object]:
+    return apply(live, config(**spec), manager, "t", SCHEMA, force=force)
+
+
+def test_two_managers_share_a_list_of_items_with_keys() -> None:
+    live = keyed(keyed({}, {"ports": [{"port": 80, "name": "http"}]}), {"ports": [{"port": 443, "name": "https"}]}, OTHER)
+    assert at(live, "spec", "ports") == [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]
+    live = keyed(live, {"ports": [{"port": 81, "name": "http"}]})
+    assert at(live, "spec", "ports") == [{"port": 443, "name": "https"}, {"port": 81, "name": "http"}]
+    assert at(keyed(live, {}), "spec", "ports") == [{"port": 443, "name": "https"}]
+
+
+def test_fields_of_one_item_have_owners_of_their_own() -> None:
+    live = keyed(keyed({}, {"ports": [{"port": 80, "name": "a"}]}), {"ports": [{"port": 80, "other": "b"}]}, OTHER)
+    assert at(live, "spec", "ports") == [{"port": 80, "name": "a", "other": "b"}]
+    with pytest.raises(StatusError, match=r'conflict with "one": .spec.ports\[port=80,protocol="TCP"\].name'):
+        keyed(live, {"ports": [{"port": 80, "name": "z"}]}, OTHER)
+    assert at(keyed(live, {"ports": []}), "spec", "ports") == [{"port": 80, "other": "b"}]
+
+
+def test_the_values_of_a_set_come_and_go_one_by_one() -> None:
+    live = keyed(keyed({}, {"tags": ["a", "b"]}), {"tags": ["b", "c"]}, OTHER)
+    assert at(live, "spec", "tags") == ["a", "b", "c"]
+    assert at(keyed(live, {"tags": ["x"]}), "spec", "tags") == ["b", "c", "x"]
+
+
+def test_an_object_that_others_filled_stays_when_its_maker_lets_it_go() -> None:
+    live = applied(applied({}, {"filter": {}, "a": 1}), {"filter": {"x": 1}}, OTHER)
+    assert applied(live, {"a": 1})["spec"] == {"filter": {"x": 1}, "a": 1}
+
+
+@pytest.mark.timeout(20)
+def test_very_many_fields_are_applied_soon() -> None:
+    """All at once: one after the other would keep everybody else waiting."""
+    fields: dict[str, object] = {f"k{number}": "v" for number in range(30_000)}
+    live = applied(applied({}, fields), {"left": 1})
+    assert live["spec"] == {"left": 1}

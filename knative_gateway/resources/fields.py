@@ -1,0 +1,168 @@
+"""The fields of an object that somebody can own, by its schema, and how Kubernetes writes sets of them.
+
+Spec: Kubernetes, "Server-Side Apply", "Merge strategy".
+Law: a field is a leaf of objects in objects. A list is one field, unless its schema has a list type: of `map` every item has fields
+(and is one, by its keys), of `set` every value is one.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.resources.objects import EMPTY, Object, child, entries
+
+LIST_TYPE: Final = "x-kubernetes-list-type"
+LIST_KEYS: Final = "x-kubernetes-list-map-keys"
+MAP_TYPE: Final = "x-kubernetes-map-type"
+MEMBER: Final = True
+"""What stands for an item of a list itself, beside its fields."""
+DEPTH_MAX: Final = 64
+_SELF: Final = "."
+_SYSTEM: Final = frozenset(
+    ("metadata", name)
+    for name in (
+        "name",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "managedFields",
+        "selfLink",
+        "generateName",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a list, as a step of a path: `k:{"port":80}` or `v:"value"`."""
+
+    written: str
+
+
+Path = tuple[str | Item, ...]
+
+
+def leaves(object_: Object, schema: Object = EMPTY, *, status: bool = False) -> dict[Path, object]:
+    """The fields that can be owned, and their values: those of status, or all others."""
+    found: dict[Path, object] = {}
+    for name, value in own(object_, status=status).items():
+        _leaves(value, below(schema, name), (name,), found)
+    found.pop(("metadata",), None)
+    return found
+
+
+def own(object_: Object, *, status: bool) -> dict[str, object]:
+    """The part of an object whose fields can be owned: status, or all but status, the kind and what the server sets."""
+    if status:
+        return {name: value for name, value in object_.items() if name == "status"}
+    parts = {name: value for name, value in object_.items() if name not in {"apiVersion", "kind", "status"}}
+    if "metadata" in parts:
+        parts["metadata"] = {name: value for name, value in child(parts, "metadata").items() if ("metadata", name) not in _SYSTEM}
+    return parts
+
+
+def _leaves(value: object, schema: Object, path: Path, found: dict[Path, object]) -> None:
+    if is_open(value, schema) and value:
+        assert isinstance(value, Mapping)
+        for name, each in value.items():
+            _leaves(each, below(schema, name), (*path, name), found)
+        return
+    listed = items(value, schema)
+    if not listed:
+        found[path] = value
+        return
+    for item, each in listed.items():
+        found[*path, item] = MEMBER
+        if isinstance(each, Mapping):
+            for name, value_below in each.items():
+                _leaves(value_below, below(child(schema, "items"), name), (*path, item, name), found)
+
+
+def is_open(value: object, schema: Object) -> bool:
+    """Whether it is an object whose fields are owned one by one."""
+    return isinstance(value, Mapping) and schema.get(MAP_TYPE) != "atomic"
+
+
+def items(value: object, schema: Object) -> dict[Item, object] | None:
+    """The items of a list that are owned one by one; None if it is one field as a whole."""
+    type_ = schema.get(LIST_TYPE)
+    if not isinstance(value, list | tuple) or type_ not in {"map", "set"}:
+        return None
+    keys = [key for key in entries(schema, LIST_KEYS) if isinstance(key, str)]
+    found: dict[Item, object] = {}
+    for each in value:
+        item = _keyed(each, keys, child(schema, "items")) if type_ == "map" else _valued(each)
+        if item is None or item in found:
+            return None
+        found[item] = each
+    return found
+
+
+def _keyed(value: object, keys: Sequence[str], schema: Object) -> Item | None:
+    if not isinstance(value, Mapping):
+        return None
+    named = {key: value.get(key, child(schema, "properties", key).get("default")) for key in keys}
+    return None if not keys or None in named.values() else Item(f"k:{_json(named)}")
+
+
+def _valued(value: object) -> Item | None:
+    return None if isinstance(value, Mapping | list | tuple) else Item(f"v:{_json(value)}")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def below(schema: Object, name: str) -> Object:
+    """The schema of a field; empty if there is none."""
+    known = child(schema, "properties").get(name)
+    if known is None:
+        known = schema.get("additionalProperties")
+    return known if isinstance(known, Mapping) else EMPTY
+
+
+def fields_v1(paths: Collection[Path]) -> dict[str, object]:
+    """A set of fields as Kubernetes writes it."""
+    tree: dict[str, object] = {}
+    for written in sorted(tuple(step.written if isinstance(step, Item) else f"f:{step}" for step in path) for path in paths):
+        node = tree
+        for step in written:
+            under = node.setdefault(step, {})
+            assert isinstance(under, dict)
+            node = under
+        if written[-1].startswith("k:"):
+            node[_SELF] = {}
+    return tree
+
+
+def read_fields(tree: Object, path: Path = ()) -> list[Path]:
+    """The paths of a FieldsV1; what nobody could have written is left out."""
+    found: list[Path] = []
+    steps = {_step(name): under for name, under in tree.items() if name[:2] in {"f:", "k:", "v:"}}
+    if path and (not steps or _SELF in tree):
+        found.append(path)
+    for step, under in steps.items():
+        found += read_fields(child(under), (*path, step)) if isinstance(under, Mapping) and len(path) < DEPTH_MAX else []
+    return found
+
+
+def _step(written: str) -> str | Item:
+    return written[2:] if written.startswith("f:") else Item(written)
+
+
+def shown(path: Path) -> str:
+    """A path in a message: `.spec.ports[port=80].name`."""
+    return "".join(_shown(step) if isinstance(step, Item) else f".{step}" for step in path)
+
+
+def _shown(item: Item) -> str:
+    try:
+        value = json.loads(item.written[2:])
+    except ValueError:
+        value = None
+    if isinstance(value, Mapping):
+        return "[" + ",".join(f"{name}={_json(each)}" for name, each in value.items()) + "]"
+    return f"[={_json(value)}]"
