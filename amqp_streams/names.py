@@ -110,6 +110,12 @@ CURSOR_MEMBER: Final = "member"
 # Where they are reset to: `offset` above, or one of these.
 RESET_TIMESTAMP: Final = "timestamp"
 RESET_POSITION: Final = "position"
+# Where logs begin and end, as numbers (an extension): the operation, what is asked, and what is told of each partition.
+EXTENTS: Final = "EXTENTS"
+EXTENT_LOGS: Final = "logs"
+EXTENT_EARLIEST: Final = "earliest"
+EXTENT_NEXT: Final = "next"
+EXTENT_FOUND: Final = "found"
 OPERATION: Final = "operation"
 TYPE: Final = "type"
 NAME: Final = "name"

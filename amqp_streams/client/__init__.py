@@ -25,6 +25,7 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.client.events import Event
+from amqp_streams.client.extents import LogExtent, PartitionExtent
 from amqp_streams.client.info import LogInfo, LogSummary, PartitionInfo
 from amqp_streams.client.options import (
     ACCEPTED,
@@ -75,12 +76,14 @@ __all__ = [
     "Latest",
     "LinkError",
     "LinkRefusedError",
+    "LogExtent",
     "LogInfo",
     "LogSummary",
     "Management",
     "ManagementError",
     "Outcome",
     "OwnershipLostError",
+    "PartitionExtent",
     "PartitionInfo",
     "Pending",
     "Place",

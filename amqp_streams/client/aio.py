@@ -10,10 +10,13 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from uuid import uuid4
 
+from amqp_streams import names
 from amqp_streams.client.address import Address
+from amqp_streams.client.asking import Asker
 from amqp_streams.client.connector import Connector
 from amqp_streams.client.consumer import Consumer
 from amqp_streams.client.errors import ConnectionLostError
+from amqp_streams.client.extents import LogExtent, extents_body, read_extents
 from amqp_streams.client.group import GroupConsumer, GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
@@ -37,6 +40,7 @@ class Client:
         self._connector: Final = connector
         self._timeout: Final = timeout
         self.management: Final = Management(connector)
+        self._asker: Final = Asker(connector)
 
     @property
     def connected(self) -> bool:
@@ -179,6 +183,32 @@ class Client:
         Raises: LinkRefusedError if there is no such log, ConnectionLostError, TimedOutError.
         """
         return await within(timeout, f"information on {log}", self._again(lambda wire: read_info(wire, log)))
+
+    async def extents(self, logs: str | Sequence[str], *, timeout: float | None = 30.0) -> dict[str, LogExtent]:
+        """Where the partitions of some logs begin and end, by log: one request for all of them, on links that stay. Cheap to repeat.
+
+        Raises: ManagementError (404: there is no such log, 403), LinkRefusedError, ConnectionLostError, TimedOutError.
+        """
+        listed = [logs] if isinstance(logs, str) else list(logs)
+        asked = self._asker.ask(names.EXTENTS, extents_body(listed))
+        return read_extents(await within(timeout, f"where {', '.join(listed)[:200]} begin and end", asked))
+
+    async def offset_at(
+        self,
+        log: str,
+        partitions: str | int | Sequence[str | int] | None,
+        timestamp_ms: int,
+        *,
+        timeout: float | None = 30.0,
+    ) -> dict[str, int]:
+        """For each of these partitions (None: all) the number of the first event stored at or after a moment, or else of the next to come.
+
+        Raises: what `extents` raises.
+        """
+        given = [partitions] if isinstance(partitions, str | int) else partitions
+        body = extents_body([log], None if given is None else [str(partition) for partition in given], timestamp_ms)
+        answer = read_extents(await within(timeout, f"offsets of {log}", self._asker.ask(names.EXTENTS, body)))
+        return {each.partition: each.next if each.found is None else each.found for extent in answer.values() for each in extent.partitions}
 
     async def connect(self) -> None:
         """Make the first connection, as `async with` does."""

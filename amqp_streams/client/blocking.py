@@ -16,6 +16,7 @@ from amqp_streams.client.blocking_group import GroupConsumer
 from amqp_streams.client.blocking_management import Management
 from amqp_streams.client.blocking_ranges import RangeReader
 from amqp_streams.client.errors import SequenceError, TimedOutError
+from amqp_streams.client.extents import LogExtent
 from amqp_streams.client.group import GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.numbering import Sequences
@@ -274,6 +275,16 @@ class Client:
     def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
         """Partitions, offsets and figures of a log."""
         return self._thread.call(self._inner.info(log, timeout=timeout))
+
+    def extents(self, logs: str | Sequence[str], *, timeout: float | None = 30.0) -> dict[str, LogExtent]:
+        """Where the partitions of some logs begin and end, by log: one request for all of them."""
+        return self._thread.call(self._inner.extents(logs, timeout=timeout))
+
+    def offset_at(
+        self, log: str, partitions: str | int | Sequence[str | int] | None, timestamp_ms: int, *, timeout: float | None = 30.0
+    ) -> dict[str, int]:
+        """For each of these partitions (None: all) the number of the first event stored at or after a moment, or else of the next."""
+        return self._thread.call(self._inner.offset_at(log, partitions, timestamp_ms, timeout=timeout))
 
     def connect(self) -> None:
         """Make the first connection, as `with` does."""

@@ -143,7 +143,7 @@ async def manage(
         if not answering.done() and refusal.done():
             answering.cancel()
             raise refusal.result()
-        return _answer(ReceivedEvent(await answering))
+        return answer_of(ReceivedEvent(await answering))
     finally:
         outgoing.close()
         inbox.close()
@@ -157,7 +157,8 @@ async def _first(ours: "asyncio.Future[Any]", other: "asyncio.Future[Any]") -> N
         raise
 
 
-def _answer(reply: ReceivedEvent) -> dict[str, object]:
+def answer_of(reply: ReceivedEvent) -> dict[str, object]:
+    """The body of an answer. Raises ManagementError: the status is not 2xx."""
     status = next((_number(reply.properties.get(key)) for key in names.STATUS_CODES if key in reply.properties), None)
     if status is None or status not in _SUCCESS:
         description = next((_text(reply.properties.get(key)) for key in names.STATUS_DESCRIPTIONS if key in reply.properties), None)

@@ -11,6 +11,7 @@ from amqp_streams.node.logs import Logs
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog
 from amqp_streams.streams import info, management
+from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Request, RequestError
 from amqp_streams.streams.redirects import Places
 from amqp_streams.wire.types import Value
@@ -35,7 +36,7 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
     except RequestError as error:
         return error.answer
     except PeerError as error:
-        return Answer(management.FORBIDDEN, error.description)
+        return Answer(management.NOT_FOUND if error.condition == names.NOT_FOUND else management.FORBIDDEN, error.description)
     except StorageError as error:
         return Answer(management.SERVER_ERROR, str(error))
 
@@ -56,7 +57,14 @@ class LogRequests:
 
     def operations(self) -> Operations:
         """By name."""
-        return {"CREATE": self.create, "READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
+        return {
+            "CREATE": self.create,
+            "READ": self.read,
+            "QUERY": self.query,
+            "UPDATE": self.update,
+            "DELETE": self.delete,
+            names.EXTENTS: self.extents,
+        }
 
     def create(self, request: Request) -> Answer:
         """Make a log."""
@@ -79,6 +87,18 @@ class LogRequests:
         sees = request.permissions.sees
         described: list[Value] = [self._described(log) for name, log in sorted(self.store.logs.items()) if sees(name)]
         return Answer(management.OK, "OK", {"logs": described})
+
+    def extents(self, request: Request) -> Answer:
+        """Where the partitions of some logs begin and end, and where a moment is in them: all in one answer."""
+        wanted = management.requested_extents(request)
+        extents: list[Value] = []
+        for name in wanted.logs:
+            if not request.permissions.sees(name):
+                raise request.permissions.refusal(Right.INFO, name)
+            log = self._found(name)
+            partitions = log.partitions if wanted.partitions is None else [named_partition(log, each) for each in wanted.partitions]
+            extents.append(info.log_extent(log, partitions, wanted.after_ms, self.elsewhere(log)))
+        return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
 
     def update(self, request: Request) -> Answer:
         """Other settings for a log."""

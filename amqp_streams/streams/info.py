@@ -1,7 +1,9 @@
 """The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6."""
 
+from collections.abc import Iterable
+
 from amqp_streams import names
-from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.storage.ports import Partition, PartitionFacts, StoredLog
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.offsets import offset_text
@@ -22,6 +24,16 @@ def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Val
     }
 
 
+def log_extent(log: StoredLog, partitions: Iterable[Partition], after_ms: int | None, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
+    """Where these partitions of a log begin and end, as numbers; with `after_ms` also where the first event after that moment is.
+
+    Raises:
+        StorageError: the disk failed.
+    """
+    told: list[Value] = [_partition_extent(partition, after_ms) | _owner(elsewhere.get(partition.index)) for partition in partitions]
+    return {names.NAME: log.name, names.INFO_INCARNATION: log.incarnation, names.INFO_PARTITIONS: told}
+
+
 def value_message(value: Value) -> bytes:
     """A message whose body is one amqp-value section."""
     return encode(Described(_AMQP_VALUE, value))
@@ -37,6 +49,24 @@ def _owner(place: Elsewhere | None) -> dict[Value, Value]:
     return {names.INFO_OWNER: owner}
 
 
+def _partition_extent(partition: Partition, after_ms: int | None) -> dict[Value, Value]:
+    facts = partition.facts()
+    found: dict[Value, Value] = {} if after_ms is None else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms))}
+    return found | {
+        names.INFO_PARTITION: Symbol(str(partition.index)),
+        names.EXTENT_EARLIEST: ULong(facts.start),
+        names.EXTENT_NEXT: ULong(facts.end),
+        names.INFO_BYTES: facts.bytes,
+        names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
+        names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
+        names.INFO_STATE: _state(facts),
+    }
+
+
+def _state(facts: PartitionFacts) -> str:
+    return "running" if facts.failure is None else f"stopped: {facts.failure}"
+
+
 def _partition_info(partition: Partition) -> dict[Value, Value]:
     facts = partition.facts()
     empty = facts.start == facts.end
@@ -48,5 +78,5 @@ def _partition_info(partition: Partition) -> dict[Value, Value]:
         names.INFO_BYTES: facts.bytes,
         names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
         names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
-        names.INFO_STATE: "running" if facts.failure is None else f"stopped: {facts.failure}",
+        names.INFO_STATE: _state(facts),
     }

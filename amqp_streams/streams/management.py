@@ -16,7 +16,7 @@ from amqp_streams.errors import WireError
 from amqp_streams.streams.access import EVERYTHING, Permissions
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.sections import sections
-from amqp_streams.wire.types import Described, Int, ULong, Value
+from amqp_streams.wire.types import Array, Described, Int, ULong, Value
 
 OK: Final = 200
 CREATED: Final = 201
@@ -32,6 +32,7 @@ _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
 _VALUE: Final = 0x77
 _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
+_LISTED_MAX: Final = 10_000
 _SETTINGS: Final = frozenset({names.INFO_PARTITIONS, names.INFO_RETENTION_MS, names.INFO_RETENTION_BYTES, "segment-bytes", "segment-ms"})
 
 
@@ -129,6 +130,33 @@ def requested_name(request: Request) -> str:
         raise RequestError(BAD_REQUEST, f"application property 'name': {error}") from error
 
 
+@dataclass(frozen=True, slots=True)
+class Extents:
+    """What is asked of where logs begin and end. `partitions`: None for all. `after_ms`: a moment to be found in them."""
+
+    logs: tuple[str, ...]
+    partitions: tuple[str, ...] | None
+    after_ms: int | None
+
+
+def requested_extents(request: Request) -> Extents:
+    """The logs named by the request, or by the list in its body; a timestamp there means the first event at or after it.
+
+    Raises:
+        RequestError: a name is missing or none, something is of another type.
+    """
+    listed = _texts(request.body, names.EXTENT_LOGS)
+    partitions = _texts(request.body, names.INFO_PARTITIONS)
+    at_ms = request.body.get(names.RESET_TIMESTAMP)
+    if at_ms is not None and (not isinstance(at_ms, int) or isinstance(at_ms, bool)):
+        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} is a timestamp, in milliseconds since 1970 UTC")
+    try:
+        logs = tuple(map(log_name, listed)) if listed is not None else (requested_name(request),)
+    except ValueError as error:
+        raise RequestError(BAD_REQUEST, f"{names.EXTENT_LOGS!r}: {error}") from error
+    return Extents(logs, partitions, None if at_ms is None else int(at_ms) - 1)
+
+
 def requested_settings(request: Request, base: LogSettings) -> LogSettings:
     """`base` with the settings in the request's body put over it.
 
@@ -157,6 +185,17 @@ def _number(value: Value) -> Value:
     if isinstance(value, bool):  # Python knows `true` as a kind of 1; as a setting it is a slip
         return str(value)
     return int(value) if isinstance(value, int) else value
+
+
+def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:
+    """A list or an array of names; None: there is none."""
+    value = body.get(key)
+    if value is None:
+        return None
+    items = value.items if isinstance(value, Array) else value
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items) or len(items) > _LISTED_MAX:
+        raise RequestError(BAD_REQUEST, f"{key!r} is a list of names, at most {_LISTED_MAX}")
+    return tuple(str(item) for item in items)
 
 
 def _field(fields: list[Value], index: int) -> Value:

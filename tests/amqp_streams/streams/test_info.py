@@ -1,10 +1,12 @@
 """Runtime information: the specification's entries and ours."""
 
+from typing import cast
+
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.info import log_info, value_message
+from amqp_streams.streams.info import log_extent, log_info, value_message
 from amqp_streams.streams.redirects import Elsewhere
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode
@@ -81,3 +83,38 @@ def test_the_log_tells_its_own_settings_beside_its_partitions(store: MemoryStore
 def test_the_answer_is_one_amqp_value_section(log: StoredLog) -> None:
     message = value_message(log_info(log, "always"))
     assert decode(message) == (Described(ULong(0x77), log_info(log, "always")), len(message))
+
+
+def test_an_extent_tells_bounds_as_numbers_also_of_an_empty_partition(log: StoredLog, append: Append) -> None:
+    append(log.partitions[0], NOW, NOW + 1, NOW + 7)
+    extent = log_extent(log, log.partitions[:2], None)
+    assert (extent["name"], extent["incarnation"]) == (log.name, log.incarnation)
+    assert extent["partitions"] == [
+        {
+            "partition": Symbol("0"),
+            "earliest": ULong(0),
+            "next": ULong(3),
+            "bytes": log.partitions[0].facts().bytes,
+            "first-timestamp": Timestamp(NOW),
+            "last-timestamp": Timestamp(NOW + 7),
+            "state": "running",
+        },
+        {
+            "partition": Symbol("1"),
+            "earliest": ULong(0),
+            "next": ULong(0),
+            "bytes": 0,
+            "first-timestamp": None,
+            "last-timestamp": None,
+            "state": "running",
+        },
+    ]
+
+
+def test_an_extent_finds_a_moment_and_tells_who_else_has_a_partition(log: StoredLog, append: Append) -> None:
+    append(log.partitions[0], NOW, NOW + 1, NOW + 7)
+    for after_ms, found in ((NOW - 1, 0), (NOW, 1), (NOW + 6, 2), (NOW + 7, 3)):
+        (entry,) = cast("list[dict[Value, Value]]", log_extent(log, log.partitions[:1], after_ms)["partitions"])
+        assert entry["found"] == found
+    (entry,) = cast("list[dict[Value, Value]]", log_extent(log, log.partitions[:1], 0, {0: Elsewhere("there", 1)})["partitions"])
+    assert "owner" in entry

@@ -1,22 +1,27 @@
 """Requests to `$management` are read leniently and answered precisely."""
 
+from typing import cast
+
 import proton
 import pytest
 
+from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import WireError
 from amqp_streams.streams.management import (
     BAD_REQUEST,
     Answer,
+    Extents,
     Request,
     RequestError,
     answer_message,
     described_settings,
     parse_request,
+    requested_extents,
     requested_name,
     requested_settings,
 )
-from amqp_streams.wire.types import Int, Symbol, ULong, Value
+from amqp_streams.wire.types import Array, Int, Symbol, Timestamp, ULong, Value
 
 
 def message(body: object = None, *, correlation: object = None, reply_to: str | None = "me", **properties: object) -> bytes:
@@ -121,3 +126,30 @@ def test_an_answer_says_its_status_under_both_spellings(correlation: Value) -> N
     given = read.correlation_id
     assert (bytes(given) if isinstance(given, memoryview) else given) == correlation
     assert read.body == {"a": "b"}
+
+
+def extents(body: dict[Value, Value], name: str = "temps") -> Extents:
+    return requested_extents(Request(names.EXTENTS, "", name, body, None, None))
+
+
+def test_extents_are_asked_of_the_log_named_or_of_those_listed() -> None:
+    assert extents({}) == Extents(("temps",), None, None)
+    listed = {"logs": ["a", "b"], "partitions": Array(Symbol, (Symbol("0"), Symbol("7"))), "timestamp": Timestamp(5)}
+    assert extents(cast("dict[Value, Value]", listed)) == Extents(("a", "b"), ("0", "7"), 4)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"logs": "temps"}, "list of names"),
+        ({"logs": [5]}, "list of names"),
+        ({"logs": ["no name"]}, "'logs'"),
+        ({"partitions": ["0"] * 10_001}, "10000"),
+        ({"timestamp": "noon"}, "timestamp"),
+        ({"timestamp": True}, "timestamp"),
+    ],
+)
+def test_what_is_asked_wrongly_of_extents_is_named(body: dict[Value, Value], reason: str) -> None:
+    with pytest.raises(RequestError, match=reason) as caught:
+        extents(body)
+    assert caught.value.answer.status == 400
