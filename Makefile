@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
+# Tests start hundreds of processes: each would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run demo crash fuzz interop scenarios test check format bench soak connections groups clean
 

@@ -3,6 +3,8 @@
 A JVM costs as much as two thousand tests: one is enough.
 """
 
+import gc
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +27,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return SPARK if nodeid.endswith(f"@{SPARK}") else nodeid.split("::", 1)[0]
 
     return SparkFirst(config, log)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Thousands of tests are objects that stay: the garbage collector need not look at them again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
