@@ -21,7 +21,7 @@ from amqp_streams.errors import AmqpStreamsError
 from spark_connector.chunks import Chunk, name_of
 from spark_connector.errors import ConnectorError, NodeError, RowError, StreamNotFoundError
 from spark_connector.links import client, pause, retried
-from spark_connector.messages import BY_KEY, Place
+from spark_connector.messages import BY_KEY
 from spark_connector.settings import ConnectionOptions, WriteOptions
 
 WINDOW: Final = 5_000
@@ -105,8 +105,10 @@ class Sending:
             self._links = _Links()
             for place, messages in self._chunk.messages.items():
                 name = None if self._task is None else name_of(self._task, self._chunk, place)
-                producer = self._links.open(_producer(node, self._stream, place, name))
-                producer.post_batch(messages, timeout=_timeout_s(self._connection))
+                partition = None if place is BY_KEY else place
+                producer = self._links.open(node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name))
+                # A chunk's rows have the numbers 0, 1, … of its name: the log stores those that it has not got.
+                producer.post_batch(messages, sequence=None if name is None else 0, timeout=_timeout_s(self._connection))
 
     def _flush(self, node: Client) -> None:
         self._post(node)
@@ -166,11 +168,6 @@ def _first(error: Exception) -> Exception:
         return error
     failures = [failure for _, failure in error.failures]
     return next((failure for failure in failures if isinstance(failure, RejectedError)), failures[0])
-
-
-def _producer(node: Client, stream: str, place: Place, name: str | None) -> Producer:
-    assert name is None or name
-    return node.producer(stream, partition=None if place is BY_KEY else place, window=WINDOW)
 
 
 def _timeout_s(options: ConnectionOptions) -> float:
