@@ -64,6 +64,9 @@ DAMAGES: dict[str, Damage | None] = {
 def _segments(files: FaultyFiles) -> list[Path]:
     return sorted(path for path in files.paths() if path.parent == LOG / "0" and path.suffix == ".log")
 
+# The others leave nothing to chance: one run of them says all.
+AT_RANDOM = {"truncated", "garbage", "bit flip", "zeroed block"}
+SEEDS = 5
 
 FILES: dict[str, Callable[[FaultyFiles], Path]] = {
     "first segment": lambda files: _segments(files)[0],
@@ -141,7 +144,7 @@ def _read_what_can_be(partition: Partition, written: list[bytes]) -> set[int]:
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", FILES)
 def test_damage_is_recovered_or_reported_and_never_served(kind: str, damage: str, clean: bool) -> None:
-    for seed in range(6):
+    for seed in range(SEEDS if damage in AT_RANDOM else 1):
         files, written = copy.deepcopy(BUILT[clean])
         path, change = FILES[kind](files), DAMAGES[damage]
         if change is None:
