@@ -64,6 +64,7 @@ DAMAGES: dict[str, Damage | None] = {
 def _segments(files: FaultyFiles) -> list[Path]:
     return sorted(path for path in files.paths() if path.parent == LOG / "0" and path.suffix == ".log")
 
+
 # The others leave nothing to chance: one run of them says all.
 AT_RANDOM = {"truncated", "garbage", "bit flip", "zeroed block"}
 SEEDS = 5
