@@ -113,6 +113,7 @@ RESET_POSITION: Final = "position"
 # Where logs begin and end, as numbers (an extension): the operation, what is asked, and what is told of each partition.
 EXTENTS: Final = "EXTENTS"
 EXTENT_LOGS: Final = "logs"
+EXTENT_MISSING_OK: Final = "missing-ok"
 EXTENT_EARLIEST: Final = "earliest"
 EXTENT_NEXT: Final = "next"
 EXTENT_FOUND: Final = "found"

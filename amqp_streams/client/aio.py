@@ -184,13 +184,15 @@ class Client:
         """
         return await within(timeout, f"information on {log}", self._again(lambda wire: read_info(wire, log)))
 
-    async def extents(self, logs: str | Sequence[str], *, timeout: float | None = 30.0) -> dict[str, LogExtent]:
+    async def extents(self, logs: str | Sequence[str], *, missing_ok: bool = False, timeout: float | None = 30.0) -> dict[str, LogExtent]:
         """Where the partitions of some logs begin and end, by log: one request for all of them, on links that stay. Cheap to repeat.
+
+        `missing_ok`: logs that are not there are left out, instead of an error.
 
         Raises: ManagementError (404: there is no such log, 403), LinkRefusedError, ConnectionLostError, TimedOutError.
         """
         listed = [logs] if isinstance(logs, str) else list(logs)
-        asked = self._asker.ask(names.EXTENTS, extents_body(listed))
+        asked = self._asker.ask(names.EXTENTS, extents_body(listed, missing_ok=missing_ok))
         return read_extents(await within(timeout, f"where {', '.join(listed)[:200]} begin and end", asked))
 
     async def offset_at(

@@ -276,9 +276,9 @@ class Client:
         """Partitions, offsets and figures of a log."""
         return self._thread.call(self._inner.info(log, timeout=timeout))
 
-    def extents(self, logs: str | Sequence[str], *, timeout: float | None = 30.0) -> dict[str, LogExtent]:
+    def extents(self, logs: str | Sequence[str], *, missing_ok: bool = False, timeout: float | None = 30.0) -> dict[str, LogExtent]:
         """Where the partitions of some logs begin and end, by log: one request for all of them."""
-        return self._thread.call(self._inner.extents(logs, timeout=timeout))
+        return self._thread.call(self._inner.extents(logs, missing_ok=missing_ok, timeout=timeout))
 
     def offset_at(
         self, log: str, partitions: str | int | Sequence[str | int] | None, timestamp_ms: int, *, timeout: float | None = 30.0

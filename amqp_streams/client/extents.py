@@ -36,9 +36,13 @@ class LogExtent:
     partitions: tuple[PartitionExtent, ...]
 
 
-def extents_body(logs: Sequence[str], partitions: Sequence[str] | None = None, timestamp_ms: int | None = None) -> dict[str, object]:
+def extents_body(
+    logs: Sequence[str], partitions: Sequence[str] | None = None, timestamp_ms: int | None = None, *, missing_ok: bool = False
+) -> dict[str, object]:
     """What is asked."""
     body: dict[str, object] = {names.EXTENT_LOGS: list(logs)}
+    if missing_ok:
+        body[names.EXTENT_MISSING_OK] = True
     if partitions is not None:
         body[names.INFO_PARTITIONS] = [Symbol(partition) for partition in partitions]
     if timestamp_ms is not None:

@@ -95,6 +95,8 @@ class LogRequests:
         for name in wanted.logs:
             if not request.permissions.sees(name):
                 raise request.permissions.refusal(Right.INFO, name)
+            if wanted.missing_ok and name not in self.store.logs:
+                continue
             log = self._found(name)
             partitions = log.partitions if wanted.partitions is None else [named_partition(log, each) for each in wanted.partitions]
             extents.append(info.log_extent(log, partitions, wanted.after_ms, self.elsewhere(log)))

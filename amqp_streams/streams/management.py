@@ -132,11 +132,15 @@ def requested_name(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """What is asked of where logs begin and end. `partitions`: None for all. `after_ms`: a moment to be found in them."""
+    """What is asked of where logs begin and end. `partitions`: None for all. `after_ms`: a moment to be found in them.
+
+    `missing_ok`: logs that are not there are left out.
+    """
 
     logs: tuple[str, ...]
     partitions: tuple[str, ...] | None
     after_ms: int | None
+    missing_ok: bool = False
 
 
 def requested_extents(request: Request) -> Extents:
@@ -154,7 +158,8 @@ def requested_extents(request: Request) -> Extents:
         logs = tuple(map(log_name, listed)) if listed is not None else (requested_name(request),)
     except ValueError as error:
         raise RequestError(BAD_REQUEST, f"{names.EXTENT_LOGS!r}: {error}") from error
-    return Extents(logs, partitions, None if at_ms is None else int(at_ms) - 1)
+    missing_ok = request.body.get(names.EXTENT_MISSING_OK) is True
+    return Extents(logs, partitions, None if at_ms is None else int(at_ms) - 1, missing_ok)
 
 
 def requested_settings(request: Request, base: LogSettings) -> LogSettings:

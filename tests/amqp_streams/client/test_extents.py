@@ -29,6 +29,7 @@ async def test_extents_are_numbers_for_all_partitions_of_all_logs_at_once(node: 
         extents = await client.extents(logs)
         infos = {log: await client.info(log) for log in logs}
         assert await client.extents(logs[0]) == {logs[0]: extents[logs[0]]}
+        assert await client.extents(["nowhere", logs[0]], missing_ok=True) == {logs[0]: extents[logs[0]]}
     assert list(extents) == logs
     assert extents[logs[0]] == LogExtent(
         logs[0],

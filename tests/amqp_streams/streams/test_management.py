@@ -136,6 +136,7 @@ def test_extents_are_asked_of_the_log_named_or_of_those_listed() -> None:
     assert extents({}) == Extents(("temps",), None, None)
     listed = {"logs": ["a", "b"], "partitions": Array(Symbol, (Symbol("0"), Symbol("7"))), "timestamp": Timestamp(5)}
     assert extents(cast("dict[Value, Value]", listed)) == Extents(("a", "b"), ("0", "7"), 4)
+    assert extents({"missing-ok": True}) == Extents(("temps",), None, None, missing_ok=True)
 
 
 @pytest.mark.parametrize(
