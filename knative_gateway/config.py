@@ -164,7 +164,7 @@ class SubscriberSettings(Settings):
     key: Path | None = None
     verify: bool = True
     look_ahead: int = Field(default=512, ge=1, le=100_000)
-    in_flight: int = Field(default=256, ge=1, le=100_000)
+    in_flight: int = Field(default=256, ge=1, le=1024)
 
 
 class NamespaceRule(StrEnum):

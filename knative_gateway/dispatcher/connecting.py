@@ -69,7 +69,10 @@ class Target:
 
 
 class Connections:
-    """All connections. Not bounded here: each subscriber's window bounds its own, and a common bound would let the slow hold up others."""
+    """All connections. `resent`: requests that met the end of a connection that was kept alive for them, and are sent once more.
+
+    Not bounded here: each subscriber's window bounds its own, and a common bound would let the slow hold up others.
+    """
 
     def __init__(self, rules: Destinations, tls: ssl.SSLContext, connect_timeout_s: float, resolve: Resolve | None = None) -> None:
         self._rules: Final = rules
@@ -79,6 +82,7 @@ class Connections:
         self._loop: Final = asyncio.get_running_loop()
         self._idle: Final[dict[tuple[str, int, bool], deque[Connection]]] = {}
         self._addresses: Final[dict[tuple[str, int], tuple[float, Sequence[str]]]] = {}
+        self.resent = 0
         self._in_use: Final[dict[Connection, tuple[tuple[str, int, bool], Told]]] = {}
         self._alarm: asyncio.TimerHandle | None = None
         self._sweeper = self._loop.call_later(KEEP_ALIVE_S, self._sweep)
@@ -123,9 +127,16 @@ class Connections:
                 # The other side may close a connection just when it is used again: that says nothing of the event.
                 if not connection.is_stale:
                     raise
+                self.resend(target)
             except asyncio.CancelledError:
                 connection.abort()
                 raise
+
+    def resend(self, target: Target) -> None:
+        """A kept connection was closed: others to that place would be, too, and the next request is over one that is new."""
+        self.resent += 1
+        for connection in self._idle.pop(target.place, ()):
+            connection.abort()
 
     def _begin(self, connection: Connection, target: Target, fields: bytes, body: bytes, *, limit_of: LimitOf, told: Told) -> None:
         """`deadline_s` of the connection is set."""

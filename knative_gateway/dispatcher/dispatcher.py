@@ -128,6 +128,11 @@ class Dispatcher:
             for courier in worker.couriers.values():
                 yield worker.wanted.name, courier
 
+    @property
+    def resent(self) -> int:
+        """Requests to anybody that were sent once more, since a connection that was kept alive had been closed; they are no attempts."""
+        return self._outside.sender.resent
+
     def lag(self, uid: str) -> Lag:
         """How far a subscriber is behind."""
         return next((worker.lag(uid, self._outside.now_ms()) for worker in self.workers.values() if uid in worker.couriers), NO_LAG)

@@ -58,6 +58,8 @@ class DispatcherMetrics(Collector):
             request.add_metric(labels, _buckets(figures.request), figures.request.total_ms / 1000)
             whole.add_metric(labels, _buckets(figures.end_to_end), figures.end_to_end.total_ms / 1000)
         yield from (*counters.values(), *gauges.values(), events, seconds, request, whole, self._partitions())
+        words = "Requests that were sent once more because the connection that was kept alive for them had been closed."
+        yield CounterMetricFamily("knative_gateway_resent", words, self._dispatcher.resent)
 
     def _partitions(self) -> Metric:
         words = "Partitions of a Broker's or Channel's log whose events this gateway delivers; of replicas each has some."

@@ -1,7 +1,8 @@
 """[io] One POST of one event, and what came back. Spec: knative-data-plane-contract, "HTTP Verbs", "Event Acknowledgement".
 
 Laws: whatever happens there is an `Answer`, never an exception but a cancellation; redirects are not followed; nothing of an answer is kept
-beyond the limits; one request is one attempt, unless it met the end of a connection that was kept alive for it.
+beyond the limits; one request is one attempt, unless it met the end of a connection that was kept alive for it: then it is sent once more,
+over a new one, which is counted. A destination that is denied is denied for good.
 """
 
 import ssl
@@ -80,6 +81,11 @@ class Sender:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._connections.close()
 
+    @property
+    def resent(self) -> int:
+        """Requests that met the end of a connection that was kept alive for them, and were sent once more."""
+        return self._connections.resent
+
     def begin(self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Told) -> Connection | None:
         """Send it once without waiting, if a connection is there and nothing is to be said against the URL; `fields` are `lines`.
 
@@ -101,6 +107,7 @@ class Sender:
                 else:
                     to.answered(self._read(status, received, kept, began, wanted=replied))
             elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
+                self._connections.resend(target)
                 to.missed()
             else:
                 to.answered(self._failed(outcome, began, limit_ms))
@@ -116,7 +123,7 @@ class Sender:
         began = time.monotonic()
         target = self._target(url)
         if isinstance(target, str):
-            return Answer(None, self._now_ms(), f"destination denied: {target}")
+            return Answer(None, self._now_ms(), f"destination denied: {target}", final=True)
         try:
             fields = lines(headers)
             response = await self._connections.post(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of)
@@ -160,7 +167,7 @@ class Sender:
             reason = f"no answer within {limit_ms} ms"
         else:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Answer(None, self._now_ms(), reason[:_REASON_MAX], elapsed_ms=_since(began))
+        return Answer(None, self._now_ms(), reason[:_REASON_MAX], elapsed_ms=_since(began), final=isinstance(error, DeniedError))
 
 
 def lines(headers: Iterable[tuple[str, str]]) -> bytes:

@@ -28,7 +28,7 @@ IN_FLIGHT_MAX: Final = f"{PREFIX}in-flight-max"
 PER_SECOND_MAX: Final = f"{PREFIX}per-second-max"
 DUPLICATE_WINDOW: Final = f"{PREFIX}duplicate-window"
 KAFKA_ORDER: Final = "kafka.eventing.knative.dev/delivery.order"
-IN_FLIGHT_LIMIT: Final = 10_000
+IN_FLIGHT_LIMIT: Final = 1024
 _OF_SUBSCRIBERS: Final = frozenset({PAUSED, START, ORDER, IN_FLIGHT_MAX, PER_SECOND_MAX})
 _OF_SOURCES: Final = frozenset({DUPLICATE_WINDOW})
 _OFFSETS: Final = re.compile(r"[0-9]{1,5}=[A-Za-z0-9._@-]{1,64}(?:,[0-9]{1,5}=[A-Za-z0-9._@-]{1,64})*")

@@ -247,7 +247,9 @@ def explain(world: World) -> None:
             gateways, nodes = world.kills(posted, attempt.at)
             # A node that dies may leave two copies of what its sender was not answered; a gateway that does begins again. What was cut may
             # have met a kept-alive connection at its end: then it is sent once more without that being an attempt.
-            assert answered < most * (1 + gateways) * (1 + nodes), (name, id_, attempts)
+            begun = (1 + gateways) * (1 + nodes)
+            assert answered < most * begun, (name, id_, attempts)
+            assert index < 2 * most * begun, (name, id_, attempts)
             answered += attempt.status is not None
             if index and _took(attempts[index - 1]):
                 assert gateways + nodes, f"{name}: {id_} came again though it was taken and nobody was killed: {attempts}"

@@ -327,3 +327,15 @@ async def test_events_that_came_over_amqp_are_delivered_alike(rig: Rig, server: 
     assert got["structured"].body == b'{"a":1}'
     assert got["structured"].headers["ce-type"] == "t"
     assert got["colon"].body == b"hi"
+
+
+async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
+    """The rules do not change by waiting; and a subscriber that was never asked bears as much as before."""
+    async with SubscriberServer() as sink:
+        denied = Delivery(retry=9, backoff_delay_ms=3_600_000, dead_letter_url=sink.url())
+        await rig.serve(subscriber("u", "http://169.254.169.254/", delivery=denied))
+        await rig.send(*(event(number) for number in range(20)))
+        await sink.wait(20)
+    figures = rig.dispatcher.figures("u")
+    assert (figures["failedAttempts"], figures["retried"]) == (20, 0)
+    assert all("denied" in failure.reason for failure in rig.checkpoints.failures["u"])

@@ -122,6 +122,7 @@ async def test_nobody_there_is_no_answer(sender: Sender) -> None:
 async def test_a_denied_destination_is_not_connected_to(sender: Sender, url: str) -> None:
     answer = await sender.post(url, *to_binary(EVENT))
     assert answer.status is None
+    assert answer.final, "trying again does not make it allowed"
     assert "denied" in answer.reason
 
 
@@ -143,6 +144,7 @@ async def test_a_name_is_judged_by_the_address_it_has_just_now(server: Subscribe
         assert (await sender.post(f"http://innocent.example:{port}/", *to_binary(EVENT))).status == 202
         answer = await sender.post(f"http://other.example:{port}/", *to_binary(EVENT))
     assert answer.status is None
+    assert answer.final, "trying again does not make it allowed"
     assert "denied" in answer.reason
 
 
@@ -216,3 +218,43 @@ async def test_https_is_spoken_to_those_that_an_authority_vouches_for(tmp_path: 
             assert "CERTIFICATE_VERIFY_FAILED" in answer.reason.upper()
         async with Sender(SendSettings(verify=False)) as sender:
             assert (await sender.post(server.url(), *to_binary(EVENT))).status == 202
+
+
+class Closing:
+    """A server that closes connections without a word when it gets a request over one that was used before, and when it is `broken`."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.broken = False
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for used in (False, True):
+            try:
+                await reader.readuntil(b"\r\n\r\n")
+            except asyncio.IncompleteReadError:
+                break
+            self.requests += 1
+            if used or self.broken:
+                break
+            writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+
+async def test_what_met_the_end_of_a_kept_connection_is_sent_once_more(sender: Sender) -> None:
+    """And once only, however many other connections were kept: an event that breaks its subscriber is not multiplied."""
+    closing = Closing()
+    server = await asyncio.start_server(closing, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    headers, _ = to_binary(EVENT)
+
+    async def post() -> int | None:
+        return (await sender.post(url, headers, b"")).status
+
+    assert await asyncio.gather(*(post() for _ in range(5))) == [202] * 5
+    assert (await post(), closing.requests, sender.resent) == (202, 7, 1)
+    assert await asyncio.gather(*(post() for _ in range(5)))
+    requests, closing.broken = closing.requests, True
+    assert await post() is None
+    assert closing.requests <= requests + 2
+    server.close()
+    await server.wait_closed()

@@ -1,7 +1,8 @@
 import pytest
 
+from knative_gateway.delivery.congestion import LIMIT_MAX
 from knative_gateway.ports import Order, Start
-from knative_gateway.resources.extensions import Extensions, duplicate_window_ms, of_subscriber
+from knative_gateway.resources.extensions import IN_FLIGHT_LIMIT, Extensions, duplicate_window_ms, of_subscriber
 
 
 def with_annotations(**annotations: str) -> dict[str, object]:
@@ -41,6 +42,7 @@ def test_an_annotation_asks_for_an_extension(name: str, value: str, extensions: 
         ("kafka.eventing.knative.dev/delivery.order", "key"),
         ("knative-gateway/in-flight-max", "0"),
         ("knative-gateway/in-flight-max", "-1"),
+        ("knative-gateway/in-flight-max", "1025"),
         ("knative-gateway/per-second-max", "0"),
         ("knative-gateway/per-second-max", "many"),
         ("knative-gateway/pause", "true"),
@@ -51,6 +53,10 @@ def test_a_wrong_or_misspelt_one_is_told_and_counts_as_not_there(name: str, valu
     extensions, (cause,) = of_subscriber(with_annotations(**{name: value}))
     assert extensions == Extensions()
     assert cause.field == f"metadata.annotations[{name}]"
+
+
+def test_no_more_can_be_asked_for_than_is_given() -> None:
+    assert IN_FLIGHT_LIMIT == LIMIT_MAX
 
 
 def test_ours_goes_before_the_kafka_broker_s() -> None:
