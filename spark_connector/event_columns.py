@@ -7,24 +7,24 @@ properties) as well as in structured mode (the body is an event as JSON).
 import base64
 import binascii
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, Timestamp, WireError
-from spark_connector.message_parts import Body, Memory, Parts
+from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, Timestamp, WireError, decode
+from spark_connector.message_parts import Body, Parts
 from spark_connector.section_texts import FIELDS, Pairs, fields_of, typed_pairs
 from spark_connector.values import text_of
 
 PREFIXES: Final = ("cloudEvents_", "cloudEvents:")
-ATTRIBUTES: Final = ("id", "source", "type", "subject", "datacontenttype", "specversion", "dataschema")
+ATTRIBUTES: Final = frozenset({"id", "source", "type", "subject", "datacontenttype", "specversion", "dataschema"})
 """Columns that are attributes of text."""
-NAMES: Final = frozenset({*ATTRIBUTES, "time", "data", "extensions"})
+NAMES: Final = ATTRIBUTES | {"time", "data", "extensions"}
 """Columns that need an event."""
 
 _PREFIX_LENGTH: Final = 12
-_OWN: Final = frozenset({*ATTRIBUTES, "time"})
+_OWN: Final = ATTRIBUTES | {"time"}
 _REQUIRED: Final = ("id", "source", "type")
 _STRUCTURED: Final = "application/cloudevents"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -32,76 +32,129 @@ _NONE: Final = (
     "this is no CloudEvent: neither cloudEvents_specversion among the application properties nor content-type application/cloudevents"
 )
 _NO_JSON: Final = "the body is no CloudEvent as JSON"
+_NAMES_MAX: Final = 1024
+
+_names: dict[bytes, str] = {}
+"""Attributes by the bytes of their properties; "" for properties that are none."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Events:
-    """Columns of some rows; a row without an event has None in each. `times` in microseconds since 1970 UTC."""
+    """Attributes and data of some rows; a row without an event has None."""
 
-    texts: dict[str, list[str | None]] = field(default_factory=lambda: {name: [] for name in ATTRIBUTES})
-    times: list[int | None] = field(default_factory=list)
-    extensions: list[Pairs | None] = field(default_factory=list)
-    data: list[Body] = field(default_factory=list)
+    attributes: list[Mapping[str, object] | None]
+    data: list[Body]
 
-    def add(self, attributes: dict[str, object], data: Body) -> None:
-        """One event. Raises ValueError and adds nothing if it is none."""
-        for name in _REQUIRED:
-            if name not in attributes:
-                raise ValueError(f"this CloudEvent has no {name}")
-        time = _time(attributes.get("time"))
-        texts = [text_of(attributes.get(name)) for name in ATTRIBUTES]
-        extensions = [(name, text_of(value)) for name, value in attributes.items() if name not in _OWN]
-        for column, text in zip(self.texts.values(), texts, strict=True):
-            column.append(text)
-        self.times.append(time)
-        self.extensions.append(extensions)
-        self.data.append(data)
+    def texts(self, name: str) -> list[str | None]:
+        """A column of text."""
+        values = [None if one is None else one.get(name) for one in self.attributes]
+        return [value if type(value) is str else text_of(value) for value in values]
 
-    def skip(self) -> None:
-        """A row without an event."""
-        for column in self.texts.values():
-            column.append(None)
-        self.times.append(None)
-        self.extensions.append(None)
-        self.data.append(None)
+    def times(self, faults: dict[int, str]) -> list[int | None]:
+        """The column `time`, in microseconds since 1970 UTC. What is no time is None, and a fault of its row."""
+        found: list[int | None] = []
+        for row, one in enumerate(self.attributes):
+            try:
+                found.append(None if one is None else _time(one.get("time")))
+            except ValueError as error:
+                faults.setdefault(row, str(error))
+                found.append(None)
+        return found
+
+    def extensions(self) -> list[Pairs | None]:
+        """All attributes that have no column."""
+        return [
+            None
+            if one is None
+            else [(name, value if type(value) is str else text_of(value)) for name, value in one.items() if name not in _OWN]
+            for one in self.attributes
+        ]
 
 
-def events_of(parts: Parts, content_types: Memory) -> Events:
+def events_of(parts: Parts) -> Events:
     """The events of messages that were taken apart with properties, application properties and body. Adds to `parts.faults`."""
-    found = Events()
-    sections = [list(parts.tables[PROPERTIES]), list(parts.tables[APPLICATION_PROPERTIES])]
-    rows = zip(parts.codes[PROPERTIES], parts.codes[APPLICATION_PROPERTIES], parts.bodies, strict=True)
-    for row, (first, second, body) in enumerate(rows):
-        if row in parts.faults:
-            found.skip()
-            continue
+    types = [_content_type(section) for section in parts.tables[PROPERTIES]]
+    properties = list(parts.tables[APPLICATION_PROPERTIES])
+    found = Events([], [])
+    add, put = found.attributes.append, found.data.append
+    for row, (first, second, body) in enumerate(
+        zip(parts.codes[PROPERTIES], parts.codes[APPLICATION_PROPERTIES], parts.bodies, strict=True)
+    ):
+        data = body
         try:
-            content_type = content_types(sections[0][first])
-            if isinstance(content_type, str) and content_type[: len(_STRUCTURED)].lower() == _STRUCTURED:
-                found.add(*_structured(body))
+            content_type = types[first]
+            if row in parts.faults:
+                attributes = None
+            elif content_type is not None and content_type[: len(_STRUCTURED)].lower() == _STRUCTURED:
+                attributes, data = _structured(body)
             else:
-                found.add(_binary(sections[1][second], content_type), body)
+                attributes = _binary(properties[second], content_type)
+            if attributes is not None and not ("id" in attributes and "source" in attributes and "type" in attributes):
+                raise ValueError(f"this CloudEvent has no {next(name for name in _REQUIRED if name not in attributes)}")
         except (WireError, ValueError, IndexError) as error:
             parts.faults[row] = str(error)
-            found.skip()
+            attributes = None
+        add(attributes)
+        put(None if attributes is None else data)
     return found
 
 
-def content_type_of(section: bytes) -> object:
-    """The content-type in a properties section."""
-    return FIELDS["content_type"](fields_of(section))
+def _content_type(section: bytes) -> str | None:
+    """The content-type in a properties section; what is broken has none, and is a fault of the columns that show it."""
+    try:
+        return text_of(FIELDS["content_type"](fields_of(section)))
+    except (WireError, ValueError, IndexError):
+        return None
 
 
-def _binary(section: bytes, content_type: object) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for name, value in (typed_pairs(section) or {}).items():
-        if name.startswith(PREFIXES) and value is not None:
-            found[name[_PREFIX_LENGTH:]] = value
+def _binary(section: bytes, content_type: str | None) -> dict[str, object]:
+    found = _short(section)
+    if found is None:
+        found = {
+            name[_PREFIX_LENGTH:]: value
+            for name, value in (typed_pairs(section) or {}).items()
+            if name.startswith(PREFIXES) and value is not None
+        }
     if "specversion" not in found:
         raise ValueError(_NONE)
     if content_type is not None:
         found["datacontenttype"] = content_type
     return found
+
+
+def _short(section: bytes) -> dict[str, object] | None:
+    """Attributes of a section as nearly everybody writes it; None: it is written in another way."""
+    kind = section[3:4]
+    at, end = 6 if kind == b"\xc1" else 12, len(section)
+    if kind not in {b"\xc1", b"\xd1"}:
+        return None
+    found: dict[str, object] = {}
+    while at + 1 < end:
+        if section[at] != 0xA1:
+            return None
+        value_at = at + 2 + section[at + 1]
+        key = section[at + 2 : value_at]
+        name = _names.get(key)
+        if name is None:
+            name = _name(key)
+        if section[value_at : value_at + 1] == b"\xa1":
+            at = value_at + 2 + section[value_at + 1]
+            if name:
+                found[name] = section[value_at + 2 : at].decode()
+        else:
+            value, at = decode(section, value_at)
+            if name and value is not None:
+                found[name] = value
+    return found if at == end else None
+
+
+def _name(key: bytes) -> str:
+    text = key.decode()
+    name = text[_PREFIX_LENGTH:] if text.startswith(PREFIXES) else ""
+    if len(_names) >= _NAMES_MAX:
+        _names.clear()
+    _names[key] = name
+    return name
 
 
 def _structured(body: Body) -> tuple[dict[str, object], Body]:
@@ -145,17 +198,3 @@ def _time(value: object) -> int | None:
         raise ValueError(f"{str(value)[:40]!r} is a time without a zone")
     distance = moment - _EPOCH
     return (distance.days * 86_400 + distance.seconds) * 1_000_000 + distance.microseconds
-
-
-def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
-    """Maps as Arrow wants them: where each begins (None: a null), all keys, all values."""
-    starts: list[int | None] = []
-    keys: list[str] = []
-    values: list[str | None] = []
-    for row in rows:
-        starts.append(None if row is None else len(keys))
-        for key, value in row or ():
-            keys.append(key)
-            values.append(value)
-    starts.append(len(keys))
-    return starts, keys, values

@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, WireError
 from spark_connector.columns import Chosen
 from spark_connector.errors import MalformedMessageError
-from spark_connector.event_columns import ATTRIBUTES, NAMES, Events, content_type_of, events_of, pairs_at
+from spark_connector.event_columns import ATTRIBUTES, NAMES, Events, events_of
 from spark_connector.message_parts import BODY, MESSAGE_ANNOTATIONS, Memory, Parts, take_apart
 from spark_connector.runs import Run, sized
-from spark_connector.section_texts import FIELDS, fields_of, key_of, pairs_of
+from spark_connector.section_texts import FIELDS, fields_of, key_of, pairs_at, pairs_of
 
 _logger: Final = logging.getLogger("spark_connector")
 _NEEDS: Final[dict[str, tuple[int, ...]]] = {
@@ -54,7 +54,6 @@ class RowMaker:
         self._keys: Final = Memory(key_of)
         self._pairs: Final = Memory(pairs_of)
         self._fields: Final = Memory(fields_of)
-        self._content_types: Final = Memory(content_type_of)
         self.malformed = 0
 
     def batches(self, stream: str, partition: int, runs: Iterable[Run]) -> Iterator[pa.RecordBatch]:
@@ -77,7 +76,7 @@ class RowMaker:
 
     def _batch(self, stream: str, partition: int, run: Run) -> pa.RecordBatch:
         parts = take_apart(run.messages, self._wanted, kinds=self._kinds)
-        events = events_of(parts, self._content_types) if self._with_events else None
+        events = events_of(parts) if self._with_events else None
         arrays: dict[str, pa.Array] = {}
         for column, kind in self._columns.columns:
             if column.name != "error":
@@ -139,11 +138,11 @@ class RowMaker:
 
     def _of_event(self, name: str, kind: str, parts: Parts, events: Events) -> pa.Array:
         if name in ATTRIBUTES:
-            return _texts(events.texts[name])
+            return _texts(events.texts(name))
         if name == "time":
-            return _times(events.times)
+            return _moments(events, parts.faults)
         if name == "extensions":
-            return _maps(events.extensions)
+            return _maps(events.extensions())
         parts.bodies = events.data
         return _octets(parts, kind)
 
@@ -166,6 +165,15 @@ def _texts(found: Any) -> pa.Array:
 
 def _times(found: Any) -> pa.Array:
     return pa.array(found, _UTC_MICROSECONDS)
+
+
+def _moments(events: Events, faults: dict[int, str]) -> pa.Array:
+    """Texts of times all at once, as far as Arrow reads what they have; else one by one."""
+    texts = [None if one is None else one.get("time") for one in events.attributes]
+    try:
+        return pa.array(texts, _TEXT).cast(_UTC_MICROSECONDS)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return _times(events.times(faults))
 
 
 def _maps(found: Any) -> pa.Array:

@@ -3,7 +3,7 @@
 Raises of all: WireError or ValueError where the section is broken; b"" is a section that is not there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from amqp_streams.client.raw import Symbol, Timestamp, decode, key_section
@@ -110,3 +110,15 @@ FIELDS: Final = {
     "creation_time": field(9, time_of),
 }
 """Columns that are fields of the properties section. Spec: AMQP 1.0 core 3.2.4."""
+
+
+def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
+    """Maps as Arrow wants them: where each begins (None: a null), all keys, all values."""
+    starts: list[int | None] = []
+    together: Pairs = []
+    for row in rows:
+        starts.append(None if row is None else len(together))
+        if row:
+            together += row
+    starts.append(len(together))
+    return starts, [key for key, _ in together], [value for _, value in together]

@@ -6,15 +6,15 @@ import pytest
 
 from amqp_streams.client import Event
 from amqp_streams.client.raw import APPLICATION_PROPERTIES, DATA, PROPERTIES, Timestamp
-from spark_connector.event_columns import Events, content_type_of, events_of, pairs_at
-from spark_connector.message_parts import Memory, Parts, take_apart
+from spark_connector.event_columns import ATTRIBUTES, Events, events_of
+from spark_connector.message_parts import Parts, take_apart
 
 REQUIRED = {"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s", "cloudEvents_type": "t"}
 
 
 def read(*given: Event) -> tuple[Events, Parts]:
     parts = take_apart([event.encode() for event in given], frozenset({PROPERTIES, APPLICATION_PROPERTIES, DATA}))
-    return events_of(parts, Memory(content_type_of)), parts
+    return events_of(parts), parts
 
 
 def structured(**attributes: object) -> Event:
@@ -34,7 +34,7 @@ def test_both_spellings_of_attributes_are_read(prefix: str) -> None:
     }
     events, parts = read(Event(b"d", properties=properties | more, content_type="text/plain"))
     assert not parts.faults
-    assert {name: column[0] for name, column in events.texts.items()} == {
+    assert {name: events.texts(name)[0] for name in ATTRIBUTES} == {
         "id": "1",
         "source": "/s",
         "type": "t",
@@ -43,8 +43,8 @@ def test_both_spellings_of_attributes_are_read(prefix: str) -> None:
         "specversion": "1.0",
         "dataschema": None,
     }
-    assert events.times == [1_769_860_800_500_000]
-    assert events.extensions == [[("count", "5"), ("flag", "true")]]
+    assert events.times({}) == [1_769_860_800_500_000]
+    assert events.extensions() == [[("count", "5"), ("flag", "true")]]
     assert events.data == [b"d"]
 
 
@@ -62,7 +62,7 @@ def test_both_spellings_of_attributes_are_read(prefix: str) -> None:
 )
 def test_times_are_read_to_the_microsecond(time: object, microseconds: int | None) -> None:
     events, _ = read(Event(b"", properties=REQUIRED | {"cloudEvents_time": time}))
-    assert events.times == [microseconds]
+    assert events.times({}) == [microseconds]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_events_that_are_json_are_read(given: dict[str, object], data: bytes | N
     events, parts = read(structured(**given, extra=7))
     assert not parts.faults
     assert events.data == [data]
-    assert events.extensions == [[("extra", "7")]]
-    assert events.texts["id"] == ["1"]
+    assert events.extensions() == [[("extra", "7")]]
+    assert events.texts("id") == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,6 @@ def test_events_that_are_json_are_read(given: dict[str, object], data: bytes | N
     [
         (Event(b"plain"), "this is no CloudEvent"),
         (Event(b"", properties={"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s"}), "has no type"),
-        (Event(b"", properties=REQUIRED | {"cloudEvents_time": "noon"}), "'noon' is no time of RFC 3339"),
-        (Event(b"", properties=REQUIRED | {"cloudEvents_time": "2026-01-31T12:00:00"}), "a time without a zone"),
         (Event(b"{", content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
         (Event(b"[" * 100_000, content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
         (Event(b"[]", content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
@@ -105,9 +103,20 @@ def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str)
     events, parts = read(good, event, good)
     assert list(parts.faults) == [1]
     assert reason in parts.faults[1]
-    assert events.texts["id"] == ["1", None, "1"]
-    assert len(events.data) == len(events.times) == len(events.extensions) == 3
+    assert events.texts("id") == ["1", None, "1"]
+    assert len(events.data) == len(events.times({})) == len(events.extensions()) == 3
 
 
-def test_maps_are_laid_out_as_arrow_wants_them() -> None:
-    assert pairs_at([[("a", "1"), ("b", None)], None, []]) == ([0, None, 2, 2], ["a", "b"], ["1", None])
+@pytest.mark.parametrize(("time", "reason"), [("noon", "'noon' is no time of RFC 3339"), ("2026-01-31T12:00:00", "a time without a zone")])
+def test_what_is_no_time_is_a_fault_of_its_row_and_nothing_else_is_missing(time: str, reason: str) -> None:
+    events, parts = read(Event(b"d", properties=REQUIRED | {"cloudEvents_time": time}))
+    assert events.times(parts.faults) == [None]
+    assert reason in parts.faults[0]
+    assert (events.texts("id"), events.data) == (["1"], [b"d"])
+
+
+def test_attributes_of_any_type_and_length_are_read() -> None:
+    more = {"cloudEvents_long": "x" * 500, "cloudEvents_n": 5, "cloudEvents_none": None, "x" * 300: "y", "other": 7}
+    events, parts = read(Event(b"", properties=REQUIRED | more), Event(b"", properties=REQUIRED | {"cloudEvents_n": 5}))
+    assert not parts.faults
+    assert events.extensions() == [[("long", "x" * 500), ("n", "5")], [("n", "5")]]

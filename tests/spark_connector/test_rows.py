@@ -176,3 +176,15 @@ def test_cloudevents_have_columns_of_their_own() -> None:
     }
     assert (other["id"], other["extensions"], other["offset"]) == (None, None, 101)
     assert "no CloudEvent" in str(other["error"])
+
+
+@pytest.mark.parametrize("other", ["2026-01-31T13:00:00.123456789+01:00", None, "noon"])
+def test_times_of_cloudevents_are_read_together_or_one_by_one(other: str | None) -> None:
+    """Arrow reads most forms, but not all that RFC 3339 allows."""
+    required = {"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s", "cloudEvents_type": "t"}
+    given_events = [Event(b"", properties=required | {"cloudEvents_time": time}) for time in ("2026-01-31T12:00:00.5Z", other)]
+    found = rows(maker("cloudevents", "error", mode="PERMISSIVE"), [event.encode() for event in given_events])
+    assert found[0]["time"] == datetime(2026, 1, 31, 12, 0, 0, 500_000, UTC)
+    assert found[1]["time"] == (datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC) if other and other != "noon" else None)
+    assert (found[1]["error"] is None) == (other != "noon")
+    assert found[1]["id"] == "1"

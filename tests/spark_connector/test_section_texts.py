@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from amqp_streams.client import Event
 from amqp_streams.client.raw import Described, Symbol, Timestamp, WireError, encode, key_section
 from amqp_streams.wire.codec import ULong
-from spark_connector.section_texts import FIELDS, fields_of, key_of, pairs_of
+from spark_connector.section_texts import FIELDS, fields_of, key_of, pairs_at, pairs_of
 from spark_connector.values import text_of
 
 texts = st.text(max_size=300)
@@ -71,3 +71,7 @@ def test_fields_have_columns() -> None:
     }
     assert {read(fields_of(b"")) for read in FIELDS.values()} == {None}
     assert FIELDS["creation_time"]([None] * 9 + [Timestamp(-1)]) == -1000
+
+
+def test_maps_are_laid_out_as_arrow_wants_them() -> None:
+    assert pairs_at([[("a", "1"), ("b", None)], None, []]) == ([0, None, 2, 2], ["a", "b"], ["1", None])
