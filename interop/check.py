@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from examples.node import NodeProcess
-from interop.clients import CLIENTS, Command, MissingError, prepare
+from interop.clients import BATCHES, CLIENTS, Command, MissingError, prepare
 
 Row = tuple[str, str, int, str]
 """Partition, offset, timestamp in ms, body."""
@@ -41,7 +41,8 @@ def main(names: Sequence[str]) -> int:
     return int(failed)
 
 
-def _check(client: Command, url: str, log: str, rows: Sequence[str]) -> None:
+def _check(client: Command, url: str, name: str, rows: Sequence[str]) -> None:
+    log = name
     accepted = client.run("send", url, log, lines="".join(f"{row}\n" for row in rows)).strip()
     _same("accepted", accepted, str(len(rows)))
     everything = _read(client, url, log, "earliest", len(rows))
@@ -58,6 +59,9 @@ def _check(client: Command, url: str, log: str, rows: Sequence[str]) -> None:
     ends = {row[0]: row[1] for row in everything}
     info = sorted(f"{partition}\t{0:016d}\t{end}" for partition, end in ends.items())
     _same("$info", client.run("info", url, log).splitlines(), info)
+    if name in BATCHES:
+        in_batches = [client.run("batches", url, log, partition).splitlines() for partition in ends]
+        _same("in batches", sorted(line for lines in in_batches for line in lines), sorted("\t".join(map(str, row)) for row in everything))
 
 
 def _read(client: Command, url: str, log: str, where: str, count: int) -> list[Row]:

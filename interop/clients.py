@@ -104,6 +104,10 @@ _LOGINS: Final = {"rhea": ("client.mjs", "login.mjs"), "proton": ("client.py", "
 CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "protonj2": _protonj2}
 
 
+BATCHES: Final = frozenset({"rhea"})
+"""Those with a command `batches`."""
+
+
 def _tool(name: str, package: str) -> str:
     found = shutil.which(name)
     if found is None:

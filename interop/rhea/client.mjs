@@ -1,4 +1,4 @@
-// send | receive | info with rhea, the AMQP client for Node.js. See ../README.md.
+// send | receive | batches | info with rhea, the AMQP client for Node.js. See ../README.md.
 import { createInterface } from "node:readline";
 import { createRequire } from "node:module";
 
@@ -60,6 +60,38 @@ function receive() {
   });
 }
 
+// All events of a partition that there are, many in a delivery: an extension (docs/batched-deliveries.md).
+function batches() {
+  const receiver = connection.open_receiver({
+    source: {
+      address: log,
+      filter: { start: types.wrap_described(types.wrap_symbolic_map(condition("earliest")), "amqp:event-streams-delivery-annotations-filter") },
+      capabilities: "amqp-streams:batched-deliveries",
+    },
+    properties: { "event-streams-partition": types.wrap_symbol(where), "amqp-streams:batch-events": types.wrap_uint(100) },
+    credit_window: 0,
+    autosettle: true,
+  });
+  receiver.on("receiver_open", () => {
+    const offered = [receiver.remote.attach.source.capabilities].flat().map(String);
+    if (!offered.includes("amqp-streams:batched-deliveries")) throw new Error(`offered: ${offered}`);
+    receiver.add_credit(1000);
+    receiver.drain_credit();
+  });
+  const lines = [];
+  receiver.on("message", ({ message }) => {
+    const from = message.delivery_annotations;
+    const { "amqp-streams:offsets": offsets = [], "amqp-streams:timestamps": timestamps = [] } = from;
+    const stored = message.body?.multiple ? message.body.content : offsets.length ? [message.body.content] : [];
+    if (offsets.length !== stored.length || timestamps.length !== stored.length) throw new Error("a batch has one of each for each event");
+    stored.forEach((bytes, index) => {
+      const event = rhea.message.decode(bytes);
+      lines.push([from["event-streams-source-partition"], String(offsets[index]).padStart(16, "0"), Number(timestamps[index]), event.body.content].join("\t"));
+    });
+  });
+  receiver.once("receiver_drained", () => process.stdout.write(lines.map((line) => `${line}\n`).join(""), close));
+}
+
 function info() {
   const receiver = connection.open_receiver({ source: `${log}/$info`, credit_window: 0 });
   receiver.on("message", ({ message }) => {
@@ -70,4 +102,4 @@ function info() {
   receiver.add_credit(1);
 }
 
-({ send, receive, info })[command]();
+({ send, receive, batches, info })[command]();
