@@ -5,7 +5,6 @@ A reader is pickled: it has options and types, and opens nothing before it is as
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
@@ -14,7 +13,7 @@ from pyspark.sql.types import StructType
 from spark_connector import node
 from spark_connector.offsets import Edge, Offsets, Positions
 from spark_connector.planning import OffsetRange, beginning, plan, replaced
-from spark_connector.pushdown import Bounds, bounds_of, narrowed
+from spark_connector.pushdown import Bounds, between, bounds_of, narrowed
 from spark_connector.reading import face, numbers, partitions_of, rows
 from spark_connector.schema import fitting
 from spark_connector.settings import read_options
@@ -46,24 +45,21 @@ class BatchReader(DataSourceReader):
         begun = {name: one.next for name, one in start.streams.items()}
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
         face(options, planned.losses)
-        return partitions_of(options, [self._at_times(one) for one in narrowed(planned.ranges, self._bounds)])
+        return partitions_of(options, self._at_times(narrowed(planned.ranges, self._bounds)))
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The rows of one task."""
         return rows(self._options, self._schema, partition)
 
-    def _at_times(self, one: OffsetRange) -> OffsetRange:
-        """What of a range is within the query's bounds of time."""
-        start, end = one.start, one.end
-        if self._bounds.low_ms is not None:
-            start = max(start, self._first_at(one, self._bounds.low_ms))
-        if self._bounds.high_ms is not None:
-            end = min(end, self._first_at(one, self._bounds.high_ms))
-        return replace(one, start=start, end=max(start, end))
-
-    def _first_at(self, one: OffsetRange, time_ms: int) -> int:
-        found = node.first_at(self._options.connection, one.stream, one.partition, max(time_ms, 0))
-        return one.end if found is None else found
+    def _at_times(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
+        """What of ranges is within the query's bounds of time."""
+        low_ms, high_ms = self._bounds.low_ms, self._bounds.high_ms
+        for stream in {one.stream for one in ranges} if low_ms is not None or high_ms is not None else ():
+            indexes = sorted({one.partition for one in ranges if one.stream == stream})
+            low = {} if low_ms is None else node.offsets_at(self._options.connection, stream, indexes, low_ms)
+            high = {} if high_ms is None else node.offsets_at(self._options.connection, stream, indexes, max(high_ms, 0))
+            ranges = [between(one, low.get(one.partition), high.get(one.partition)) if one.stream == stream else one for one in ranges]
+        return ranges
 
 
 class PushingReader(BatchReader):

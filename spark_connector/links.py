@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -18,6 +19,7 @@ from amqp_streams.client import (
     ConnectError,
     ConnectionLostError,
     LinkError,
+    ManagementError,
     SaslOptions,
     SessionError,
     TimedOutError,
@@ -43,7 +45,18 @@ PASSING: Final = frozenset(
 )
 """Conditions that may be over when it is tried again."""
 
-FAILURES: Final = (ConnectError, SessionError, LinkError, ConnectionLostError, TimedOutError, ClosedError, OSError)
+PASSING_STATUS: Final = frozenset(
+    {
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.TOO_MANY_REQUESTS,
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        HTTPStatus.BAD_GATEWAY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        HTTPStatus.GATEWAY_TIMEOUT,
+    }
+)
+"""The same of answers to questions."""
+FAILURES: Final = (ConnectError, SessionError, LinkError, ManagementError, ConnectionLostError, TimedOutError, ClosedError, OSError)
 """What may befall the use of a connection."""
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
@@ -119,13 +132,16 @@ def passes(error: Exception) -> bool:
         return False
     if isinstance(error, LinkError | SessionError):
         return error.condition in PASSING
+    if isinstance(error, ManagementError):
+        return error.status in PASSING_STATUS
     return True
 
 
 def refusal(error: Exception, what: str, place: str) -> ConnectorError:
     """In our words, what the node will not do however often it is asked."""
-    if isinstance(error, LinkError) and error.condition in GONE:
-        return StreamNotFoundError(f"{what} failed: {error.description or error}", place, "See its name with `amqp-streams log list`")
+    gone = isinstance(error, LinkError) and error.condition in GONE
+    if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
+        return StreamNotFoundError(f"{what} failed: {error}", place, "See its name with `amqp-streams log list`")
     if isinstance(error, AuthenticationError):
         return NodeError(f"logging in failed: {error}", place, "See the options user, password, token and tls…")
     return NodeError(f"{what} failed: {error}", place, "The node refuses it: see its log, and its access rules")

@@ -3,10 +3,9 @@
 The one place where the source meets the engine's client. Everything that can pass by itself is tried again here.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 
-from amqp_streams.client import AfterTime, LogInfo
+from amqp_streams.client import LogExtent
 from amqp_streams.client.blocking import Client
 from spark_connector.errors import StreamNotFoundError
 from spark_connector.holdings import Available, Held, LogState
@@ -17,46 +16,47 @@ from spark_connector.settings import ConnectionOptions
 
 
 def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fail: bool = True) -> Available:
-    """What each log has now. Logs that are not there are left out, or fail.
+    """What each log has now: one request. Logs that are not there are left out, or fail.
 
     Raises:
         StreamNotFoundError, NodeError.
     """
-    found: dict[str, LogState] = {}
-    for stream in streams:
-        try:
-            info = retried(options, "asking what the log has", partial(_info, stream, options), where=f"stream {stream!r}")
-        except StreamNotFoundError:
-            if missing_fail:
-                raise
-            continue
-        found[stream] = _state(info)
-    return found
+
+    def ask(node: Client) -> Mapping[str, LogExtent]:
+        return node.extents(streams, missing_ok=True, timeout=options.operation_timeout_ms / 1000)
+
+    where = f"stream {', '.join(map(repr, streams))}"
+    told = retried(options, "asking what logs have", ask, where=where)
+    missing = [stream for stream in streams if stream not in told]
+    if missing and missing_fail:
+        raise not_found(options, missing[0])
+    return {stream: _state(told[stream]) for stream in streams if stream in told}
 
 
-def _info(stream: str, options: ConnectionOptions, node: Client) -> LogInfo:
-    return node.info(stream, timeout=options.operation_timeout_ms / 1000)
+def not_found(options: ConnectionOptions, stream: str) -> StreamNotFoundError:
+    """The error for a log that is not there."""
+    return StreamNotFoundError(
+        "there is no such log", f"stream {stream!r}, node {options}", "See what there is with `amqp-streams log list`"
+    )
 
 
-def _state(info: LogInfo) -> LogState:
-    partitions = {}
-    for one in info.partitions:
-        earliest = 0 if one.earliest_offset is None else int(one.earliest_offset)
-        following = 0 if one.latest_offset is None else int(one.latest_offset) + 1
-        partitions[int(one.partition)] = Held(earliest, following, one.bytes or 0)
-    return LogState(info.incarnation, dict(sorted(partitions.items())))
+def _state(extent: LogExtent) -> LogState:
+    partitions = {int(one.partition): Held(one.earliest, one.next, one.bytes) for one in extent.partitions}
+    return LogState(extent.incarnation, dict(sorted(partitions.items())))
 
 
-def first_at(options: ConnectionOptions, stream: str, partition: int, time_ms: int) -> int | None:
-    """The number of the first event stored at or after a time, in ms since 1970 UTC; None: there is none."""
+def offsets_at(options: ConnectionOptions, stream: str, partitions: Sequence[int], time_ms: int) -> dict[int, int]:
+    """By partition the number of the first event stored at or after a time, in ms since 1970 UTC; where there is none, of the next.
 
-    def seek(node: Client) -> int | None:
-        start = AfterTime(time_ms - 1)
-        with node.consumer(stream, partition=partition, start=start, credit=1, settle="none") as consumer:
-            events = consumer.receive_retained(1, options.operation_timeout_ms / 1000)
-            return int(events[0].offset) if events and events[0].offset is not None else None
+    Raises:
+        StreamNotFoundError, NodeError.
+    """
 
-    return retried(options, "looking for a time", seek, where=f"stream {stream!r}, partition {partition}")
+    def ask(node: Client) -> dict[str, int]:
+        return node.offset_at(stream, partitions, time_ms, timeout=options.operation_timeout_ms / 1000)
+
+    told = retried(options, "looking for a time", ask, where=f"stream {stream!r}")
+    return {int(partition): number for partition, number in told.items()}
 
 
 def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None) -> Iterator[Run]:

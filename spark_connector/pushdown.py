@@ -126,8 +126,12 @@ def narrowed(ranges: Iterable[OffsetRange], bounds: Bounds) -> list[OffsetRange]
             continue
         if bounds.partitions is not None and one.partition not in bounds.partitions:
             continue
-        start = max(one.start, bounds.low)
-        end = one.end if bounds.high is None else min(one.end, bounds.high)
-        if start < end:
-            found.append(replace(one, start=start, end=end))
-    return found
+        found.append(between(one, bounds.low, bounds.high))
+    return [one for one in found if len(one)]
+
+
+def between(one: OffsetRange, low: int | None, high: int | None) -> OffsetRange:
+    """What of a range is from `low` to before `high`; None: no bound. It may be nothing."""
+    start = one.start if low is None else max(one.start, low)
+    end = one.end if high is None else min(one.end, high)
+    return replace(one, start=start, end=max(start, end))

@@ -1,7 +1,7 @@
 """[io] Where a query begins and ends; and one task's rows: ranges read, checked for what is missing, made into record batches."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
@@ -9,7 +9,7 @@ from pyspark.sql.datasource import InputPartition
 from spark_connector import node
 from spark_connector.errors import OffsetError, StreamNotFoundError
 from spark_connector.holdings import Available, Held
-from spark_connector.offsets import Edge, Numbers, Positions
+from spark_connector.offsets import Edge, Numbers, Positions, Times
 from spark_connector.planning import Loss, OffsetRange, Task, located, loss_error, tasks
 from spark_connector.rows import RowMaker
 from spark_connector.runs import Run
@@ -43,27 +43,28 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
     if isinstance(where, Positions):
         return located(where, available, edge)
     located(Positions(edge, where.named), available, edge)
-    return {
-        stream: {
-            index: _at(options, (stream, index), where.named.get(stream, {}).get(index, where.others), held, edge)
-            for index, held in state.partitions.items()
-        }
-        for stream, state in available.items()
-    }
+    return {stream: _at_times(options, where, stream, state.partitions, edge) for stream, state in available.items()}
 
 
-def _at(options: ReadOptions, place: tuple[str, int], time_ms: int | None, held: Held, edge: Edge) -> int:
-    stream, index = place
-    if time_ms is None:
-        return held.earliest if edge is Edge.EARLIEST else held.next
-    found = None if held.earliest == held.next else node.first_at(options.connection, stream, index, time_ms)
-    if found is None and edge is Edge.EARLIEST and options.late_start_fails:
-        raise OffsetError(
-            f"there is no event at or after {time_ms} ms since 1970 UTC",
-            f"stream {stream!r}, partition {index}",
-            "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest",
-        )
-    return held.next if found is None else min(found, held.next)
+def _at_times(options: ReadOptions, times: Times, stream: str, held: Mapping[int, Held], edge: Edge) -> dict[int, int]:
+    """Where the partitions of one log are at their times: a request for each distinct time."""
+    found = {index: one.earliest if edge is Edge.EARLIEST else one.next for index, one in held.items()}
+    wanted: dict[int, list[int]] = {}
+    for index in held:
+        time_ms = times.named.get(stream, {}).get(index, times.others)
+        if time_ms is not None:
+            wanted.setdefault(time_ms, []).append(index)
+    for time_ms, indexes in wanted.items():
+        told = node.offsets_at(options.connection, stream, indexes, time_ms)
+        for index in indexes:
+            found[index] = min(told[index], held[index].next)
+            if edge is Edge.EARLIEST and options.late_start_fails and found[index] == held[index].next:
+                raise OffsetError(
+                    f"there is no event at or after {time_ms} ms since 1970 UTC",
+                    f"stream {stream!r}, partition {index}",
+                    "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest",
+                )
+    return found
 
 
 def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[InputPartition]:

@@ -53,7 +53,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @property
     def _watch(self) -> Watch:
         if self._made is None:
-            self._made = Watch(self._available, self._options.poll_ms, len(self._options.streams), time.monotonic, time.sleep)
+            self._made = Watch(self._available, self._options.poll_ms, time.monotonic, time.sleep)
         return self._made
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
@@ -71,9 +71,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             options = self._options
             available = self._frozen or self._watch.fresh()
-            for stream in options.streams:
-                if stream not in available:
-                    node.available(options.connection, [stream])
+            missing = [stream for stream in options.streams if stream not in available]
+            if missing:
+                raise node.not_found(options.connection, missing[0])
             if isinstance(options.starting, Positions):
                 face(options, replaced(options.starting, available))
             self._initial = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)

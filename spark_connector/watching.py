@@ -10,18 +10,13 @@ from spark_connector.holdings import Available
 
 _T = TypeVar("_T")
 
-REQUEST_MS_MIN: Final = 210
-"""Of several logs each has its turn, so that all of them together take less than five requests a second."""
-
 
 class Watch:
     """Of the logs of one query."""
 
-    def __init__(
-        self, ask: Callable[[], Available], every_ms: int, logs: int, now: Callable[[], float], sleep: Callable[[float], None]
-    ) -> None:
+    def __init__(self, ask: Callable[[], Available], every_ms: int, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._ask: Final = ask
-        self._every_s: Final = max(every_ms, REQUEST_MS_MIN * logs) / 1000
+        self._every_s: Final = every_ms / 1000
         self._now: Final = now
         self._sleep: Final = sleep
         self._asked_at = 0.0
