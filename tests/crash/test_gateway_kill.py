@@ -11,7 +11,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -69,13 +68,15 @@ SUBSCRIBED: Final = (
 
 @dataclass(frozen=True)
 class Sent:
-    """One event, POSTed once. `status` None: no answer came."""
+    """One event, POSTed once. `status` None: no answer came, for `reason`."""
 
     path: str
     type: str
     data: bytes
     posted: float
+    ended: float
     status: int | None
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -180,10 +181,12 @@ async def send(world: World, gateway: GatewayProcess, name: str, done: asyncio.E
                 "ce-type": type_,
                 "ce-partitionkey": f"{name} {number % 3}",
             }
-            posted, status = time.monotonic(), None
-            with suppress(aiohttp.ClientError):
+            posted, status, reason = time.monotonic(), None, ""
+            try:
                 status = await _post(session, gateway.base_url + path, data, {**headers, "content-type": "text/plain"})
-            world.sent[id_] = Sent(path, type_, data, posted, status)
+            except aiohttp.ClientError as error:
+                reason = repr(error)
+            world.sent[id_] = Sent(path, type_, data, posted, time.monotonic(), status, reason)
             if status == 503:
                 await asyncio.sleep(0.02)
 
@@ -235,6 +238,8 @@ async def settled(world: World, gateway: GatewayProcess) -> None:
 def explain(world: World) -> None:
     """Whatever came has a cause."""
     assert not (other := [event for event in world.sent.values() if event.status not in (202, 503, None)]), other[:5]
+    cut = [event for event in world.sent.values() if event.status is None and not world.kills(event.posted, event.ended)[0]]
+    assert not cut, f"no answer, though the gateway lived: {cut[:5]}"
     subscribed = {each.name: each for each in SUBSCRIBED}
     for (name, id_), attempts in [*world.came.items(), *world.buried.items()]:
         event = world.sent[id_]  # nobody invents events
