@@ -30,7 +30,7 @@ setup: $(VENV)/.done  ## everything into .venv
 run: setup  ## a log node on 127.0.0.1:5672 with its data in ./data
 	$(BIN)/amqp-streams serve --data-dir data --listen 127.0.0.1:5672 --admin-listen 127.0.0.1:8672 --log events:4
 
-demo: setup  ## a year of temperatures through a log, killed on the way, read back with two clients; then through the gateway
+demo: setup  ## a year of temperatures through a log, killed on the way, read back with two clients and a Spark job; then through the gateway
 	$(BIN)/python -m examples.temperatures.demo
 
 scenarios: setup  ## the specification's transcripts over the wire, with clients that are not ours (CLIENTS="rhea proton")

@@ -20,6 +20,7 @@ from typing import Final
 from amqp_streams.client import Event, Pending, Producer, Receipt, connect
 from examples.node import NodeProcess
 from examples.temperatures.gateway import through_the_gateway
+from examples.temperatures.spark import statistics_of
 from examples.temperatures.telling import check, say, title
 from interop.clients import Command, MissingError, prepare
 
@@ -57,6 +58,7 @@ def main() -> int:
         title("Kill it once more, now that all is stored")
         kill_and_restart(node)
         check(by_place(read(node, "--from", "earliest")) == by_place(year), "the same events at the same offsets")
+        statistics_of(node, rows, folder / "statistics")
         title("The same with a client that is not ours")
         with_another_client(node, rows)
         title("Stop it, and look at the files without it")
