@@ -6,7 +6,7 @@ The controller turns resources into routes; ingress and dispatcher know routes o
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 class BackoffPolicy(StrEnum):
@@ -225,8 +225,7 @@ class Checkpoints(Protocol):
 # -- what the engine offers (through its client)
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """One event read from a log: `message` is the AMQP message less the delivery's annotations."""
 
     partition: int

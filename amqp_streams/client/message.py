@@ -13,6 +13,9 @@ from amqp_streams.wire.sections import delivery_annotations, strip
 _KEY_BYTES: Final = 9
 """Bytes that tell one layout of annotations from another: an empty header if there is one, the section's code and its size."""
 _LAYOUTS_MAX: Final = 64
+_ANNOTATIONS: Final = b"\x00\x53\x71\xc1"
+_FOLLOWING: Final = b"\x00\x53\x72"
+_END: Final = b"\x00\x53\x79"  # before here: the section that may follow delivery annotations
 
 
 def with_target_partition(message: bytes, partition: str) -> bytes:
@@ -23,6 +26,10 @@ def with_target_partition(message: bytes, partition: str) -> bytes:
 
 def bare(message: bytes) -> bytes:
     """The message less the annotations of the delivery that brought it: what its producer sent."""
+    if message[:4] == _ANNOTATIONS and len(message) > len(_ANNOTATIONS):
+        stored = message[5 + message[4] :]
+        if _FOLLOWING <= stored < _END:
+            return stored
     return strip(message)[1]
 
 

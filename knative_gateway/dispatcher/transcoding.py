@@ -28,6 +28,8 @@ _REQUIRED: Final = frozenset({"specversion", "id", "source", "type"})
 _STRINGS: Final = _REQUIRED | {"subject", "time", "dataschema", "schemaurl", "datacontentencoding"}
 _REPEATING: Final = frozenset({"specversion", "source", "type", "dataschema", TTL})
 _PRINTABLE: Final = re.compile(rb"[ -~]*")
+# Of these nothing is encoded in a header.
+_PLAIN: Final = re.compile(rb"[!#-$&-~]*")
 _SHORT_STRING: Final = 0xA1
 # Booleans and integers as `amqp_binding.encode` writes them: bytes of the value, constructor included.
 _WIDTHS: Final = {0x41: 1, 0x42: 1, 0x55: 2, 0x81: 9}
@@ -42,6 +44,11 @@ class Outgoing(NamedTuple):
     own: bytes
 
 
+class _Name(NamedTuple):
+    text: str
+    head: bytes
+
+
 class _Known(NamedTuple):
     name: str
     value: Value
@@ -49,7 +56,7 @@ class _Known(NamedTuple):
 
 
 _pairs: dict[bytes, _Known] = {}
-_names: dict[bytes, str] = {}
+_names: dict[bytes, _Name] = {}
 _content_types: dict[bytes, _Known] = {}
 
 
@@ -96,9 +103,11 @@ def _outgoing(message: bytes) -> Outgoing | None:
     if at != end or 2 * len(attributes) != count or not attributes.keys() >= _REQUIRED:
         return None
     data, whole = _data(message, end)
+    if not whole:
+        return None
     if content_type is not None:
         attributes[_CONTENT_TYPE] = content_type.value
-    return Outgoing(attributes, data, b"".join(lines), own) if whole else None
+    return Outgoing(attributes, data, b"".join(lines), own)
 
 
 def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:
@@ -118,7 +127,7 @@ def _look(pair: bytes, value_at: int) -> _Known:
     if pair[0] != _SHORT_STRING:
         raise KeyError(pair)
     key = pair[2:value_at]
-    name = _names.get(key) or _name(key)
+    name, head = _names.get(key) or _name(key)
     value: Value
     if pair[value_at] == _SHORT_STRING:
         text = pair[value_at + 2 :]
@@ -126,18 +135,22 @@ def _look(pair: bytes, value_at: int) -> _Known:
             raise KeyError(pair)
         value = text.decode()
         check_value(name, value)
+        line = head + (text if _PLAIN.fullmatch(text) else encoded(value).encode()) + b"\r\n"
     else:
         decoded, _ = decode_value(pair, value_at)
         if name in _STRINGS or not isinstance(decoded, int) or not INTEGER_MIN <= decoded <= INTEGER_MAX:
             raise KeyError(pair)
         value = decoded if isinstance(decoded, bool) else int(decoded)
-    known = _Known(name, value, f"ce-{name}: {encoded(text_of(value))}\r\n".encode())
+        line = head + text_of(value).encode() + b"\r\n"
+    known = _Known(name, value, line)
     if name in _REPEATING and len(pair) <= _REMEMBERED_LENGTH_MAX:
-        _remember(_pairs, pair, known)
+        if len(_pairs) >= REMEMBERED_MAX:
+            _pairs.clear()
+        _pairs[pair] = known
     return known
 
 
-def _name(key: bytes) -> str:
+def _name(key: bytes) -> _Name:
     text = key.decode()
     name = text[len(PREFIXES[0]) :]
     plain = name.isascii() and name.isalnum() and name == name.lower()
@@ -145,8 +158,8 @@ def _name(key: bytes) -> str:
         raise KeyError(key)
     if len(_names) >= REMEMBERED_MAX:
         _names.clear()
-    _names[key] = name
-    return name
+    known = _names[key] = _Name(name, f"ce-{name}: ".encode())
+    return known
 
 
 def _content_type(section: bytes) -> _Known:
@@ -159,11 +172,7 @@ def _content_type(section: bytes) -> _Known:
     check_value(_CONTENT_TYPE, str(text))
     known = _Known(_CONTENT_TYPE, str(text), f"content-type: {text}\r\n".encode())
     if len(section) <= _REMEMBERED_LENGTH_MAX:
-        _remember(_content_types, section, known)
+        if len(_content_types) >= REMEMBERED_MAX:
+            _content_types.clear()
+        _content_types[section] = known
     return known
-
-
-def _remember(memory: dict[bytes, _Known], key: bytes, known: _Known) -> None:
-    if len(memory) >= REMEMBERED_MAX:
-        memory.clear()
-    memory[key] = known

@@ -104,7 +104,9 @@ async def test_who_does_not_answer_in_time_gave_no_answer(sender: Sender) -> Non
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with SubscriberServer(never) as server:
+    async with SubscriberServer() as server:
+        await sender.post(server.url(), *to_binary(EVENT))  # opens the connection
+        server.behaviour = never
         answer = await sender.post(server.url(), *to_binary(EVENT), timeout_ms=50)
         assert answer.status is None
         assert answer.reason == "no answer within 50 ms"
