@@ -175,7 +175,10 @@ class NamespaceRule(StrEnum):
 
 
 class GatewaySettings(Settings):
-    """Everything about a gateway. `services`: `name.namespace` of a cluster's Services to the URLs where they are reached."""
+    """Everything about a gateway. `services`: `name.namespace` of a cluster's Services to the URLs where they are reached.
+
+    `traces`: the collector that spans of events are sent to, OTLP over HTTP; None: only if OTEL_… variables say so.
+    """
 
     listen: Annotated[tuple[Listener, ...], BeforeValidator(_as_list)] = Field(
         default=(Listener(host="127.0.0.1", port=8080),), min_length=1
@@ -190,6 +193,7 @@ class GatewaySettings(Settings):
     store: str | None = Field(default=None, repr=False)
     resources: Path | None = None
     namespaces: NamespaceRule = NamespaceRule.ON_DEMAND
+    traces: str | None = None
     tokens: Path | None = None
     jwt: JwtSettings | None = None
     rules: tuple[RuleSettings, ...] = Field(default=(), max_length=1000)
@@ -207,9 +211,10 @@ class GatewaySettings(Settings):
         if self.amqp is not None and "amqp_listen" in self.model_fields_set:
             message = "amqp and amqp_listen: the one names a node that is there, the other is for the one that is started"
             raise ValueError(message)
-        if self.public_url is not None and not _URL.fullmatch(self.public_url):
-            message = f"public_url: {self.public_url!r} is no http:// or https:// URL"
-            raise ValueError(message)
+        for name, url in (("public_url", self.public_url), ("traces", self.traces)):
+            if url is not None and not _URL.fullmatch(url):
+                message = f"{name}: {url!r} is no http:// or https:// URL"
+                raise ValueError(message)
         if self.rules and self.tokens is None and self.jwt is None:
             message = "rules: without tokens or jwt nobody can be told from anybody: they would allow everything"
             raise ValueError(message)

@@ -6,11 +6,12 @@ the listener finishes its requests, then everything else in the opposite order, 
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_address
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 import uvloop
@@ -42,6 +43,9 @@ from knative_gateway.sharing import GroupShares
 from knative_gateway.store.opening import open_store, sqlite_url
 from knative_gateway.tokens import credentials, wall_ms
 from knative_gateway.web import Web
+
+if TYPE_CHECKING:
+    from knative_gateway.tracing import Traces
 
 MESSAGE_BYTES_MIN: Final = 16 << 20
 ATTRIBUTES_BYTES: Final = 1 << 20
@@ -117,6 +121,7 @@ class Gateway:
         self._http: HttpServer | None = None
         self._reread: Final = reread
         self._parts: Final = AsyncExitStack()
+        self._traces: Traces | None = None
         self._up = False
 
     async def start(self) -> None:
@@ -133,9 +138,10 @@ class Gateway:
         except OSError as error:
             message = f"state_dir: {settings.state_dir}: {error.strerror}"
             raise ConfigError(message) from error
+        self._trace()
         store = await enter(open_store(settings.store or sqlite_url(settings.state_dir)))
         event_log = await self._start_log()
-        ingress = Ingress(event_log, limits=_ingress_limits(settings), authorizer=None if self.gate.open else self.gate)
+        ingress = self._ingress(event_log)
         ingress.starting = True
         data_plane = GatewayDataPlane(ingress)
         sender = await enter(Sender(_send_settings(settings), destinations))
@@ -144,7 +150,7 @@ class Gateway:
                 event_log,
                 store.checkpoints,
                 sender,
-                _dispatch_settings(settings),
+                _dispatch_settings(settings, self._traces),
                 ownership=GroupShares(event_log.client) if store.shared else None,
                 changed=data_plane.changed,
             )
@@ -206,6 +212,27 @@ class Gateway:
             log.error("gateway_not_reloaded", reason=str(error))
         else:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
+
+    def _trace(self) -> None:
+        """Have events traced, if that is asked for: else nothing of it is even imported."""
+        collector = self.settings.traces
+        if collector is None and not any(name.startswith("OTEL_") for name in os.environ):
+            return
+        from knative_gateway import tracing  # noqa: PLC0415
+
+        if tracing.are_asked_for(collector):
+            provider = tracing.exporting(collector)
+            self._parts.push_async_callback(asyncio.to_thread, provider.shutdown)
+            self._traces = tracing.Traces(provider)
+            log.info("tracing", collector=collector or "as OTEL_… say")
+
+    def _ingress(self, event_log: AmqpEventLog) -> Ingress:
+        limits, authorizer = _ingress_limits(self.settings), None if self.gate.open else self.gate
+        if self._traces is None:
+            return Ingress(event_log, limits=limits, authorizer=authorizer)
+        from knative_gateway.ingress.traced import TracedIngress  # noqa: PLC0415
+
+        return TracedIngress(event_log, self._traces, limits=limits, authorizer=authorizer)
 
     async def _start_log(self) -> AmqpEventLog:
         """The node, ours or another's, and what we append to it and read from it with."""
@@ -322,6 +349,6 @@ def _send_settings(settings: GatewaySettings) -> SendSettings:
     )
 
 
-def _dispatch_settings(settings: GatewaySettings) -> DispatchSettings:
+def _dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:
     given = settings.subscribers
-    return DispatchSettings(look_ahead=given.look_ahead, in_flight_max=given.in_flight, drain_s=settings.limits.drain)
+    return DispatchSettings(look_ahead=given.look_ahead, in_flight_max=given.in_flight, drain_s=settings.limits.drain, traces=traces)

@@ -37,6 +37,11 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("tls", "certificate", metavar="FILE", help="Serve HTTPS: certificate chain, PEM; read again on SIGHUP.")
 @_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
 @_setting("tokens", metavar="FILE.csv", help='Bearer tokens of API and ingress, a line each: token,user,uid,"group1,group2".')
+@_setting(
+    "traces",
+    metavar="URL",
+    help="Send OpenTelemetry traces of events to this collector, OTLP over HTTP.  [default: as OTEL_… variables say, else nowhere]",
+)
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
 @click.option(

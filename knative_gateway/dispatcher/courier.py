@@ -5,7 +5,6 @@ event is completed when its plan is done, and then only. While paused nothing be
 """
 
 import asyncio
-import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,11 @@ from knative_gateway.cloudevents.http import to_binary
 from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Unstored, Wait, overloaded
 from knative_gateway.delivery.backoff import spread_ms
 from knative_gateway.delivery.congestion import LIMIT_MAX
-from knative_gateway.delivery.headers import delivery_headers, trace_headers
+from knative_gateway.delivery.headers import delivery_headers
 from knative_gateway.delivery.rate import PER_SECOND_MAX
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
-from knative_gateway.dispatcher.flight import Flight
+from knative_gateway.dispatcher.flight import Flight, trace_of
 from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.redriving import Again
 from knative_gateway.dispatcher.sending import Sender
@@ -274,14 +273,14 @@ class Courier:
             self._history.note(self.outside.now_ms(), arrival, plan.failure)
         return action
 
-    async def _post(self, post: Post, arrival: Arrival) -> Answer:
+    async def _post(self, post: Post, arrival: Arrival, trace: Sequence[tuple[str, str]] | None = None) -> Answer:
         first = post.to is To.SUBSCRIBER
         message = arrival.request(departs=self.spec.reply_log is not None) if first else to_binary(post.event)
         extra = delivery_headers(
             reply_wanted=post.reply_wanted,
             namespace=self.spec.namespace,
             passed_on=post.passed_on if post.to is To.REPLY else arrival.passed_on,
-            trace=trace_headers(post.event, secrets.token_hex(8)) if "traceparent" in post.event.attributes else (),
+            trace=trace_of(post.event) if trace is None else trace,
         )
         headers = [*message.headers, *extra]
         answer = await self.outside.sender.post(post.url, headers, message.body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted)

@@ -6,9 +6,11 @@ way goes on from there (`Courier.carry_on`), or it is dropped with all that is l
 
 import asyncio
 import secrets
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.delivery import Answer, Entry
 from knative_gateway.delivery.headers import delivery_headers, trace_headers
 from knative_gateway.dispatcher.arrival import Arrival
@@ -45,7 +47,7 @@ class Flight:
         if "traceparent" in plain.attributes:
             event = self.arrival.event
             assert event is not None
-            fields += lines(trace_headers(event, secrets.token_hex(8)))
+            fields += lines(trace_of(event))
         self._connection = self._courier.outside.sender.begin(
             spec.subscriber_url, fields, plain.data or b"", timeout_ms=spec.delivery.timeout_ms, reply_wanted=True, to=self
         )
@@ -84,6 +86,11 @@ class Flight:
         """It has not seen it."""
         if self._connection is not None:
             self._courier.carry_on(self, None)
+
+
+def trace_of(event: CloudEvent) -> Sequence[tuple[str, str]]:
+    """The headers of an attempt by which the trace of an event goes on as a child; none if it has none."""
+    return trace_headers(event, secrets.token_hex(8)) if "traceparent" in event.attributes else ()
 
 
 @lru_cache(1024)

@@ -1,6 +1,10 @@
 """Limits of the dispatcher. Pure."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from knative_gateway.tracing import Traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,7 +15,8 @@ class DispatchSettings:
     subscriber, in all partitions; one event may always be held. `in_flight_max`: POSTs of one subscriber at once, at most. `waiting_max`:
     events of one subscriber that wait for a retry: beyond it no new ones are begun. `jitter`: the part of a wait that chance may take off.
     `flush_ms`: how often places are made durable; `idle_flush_ms`: of subscribers that only pass events over. `drain_s`: how long a stop
-    waits for answers. `patience_s`: how long a reader of one slow subscriber stays open while there is no room.
+    waits for answers. `patience_s`: how long a reader of one slow subscriber stays open while there is no room. `traces`: where each POST
+    is a span; None: nowhere.
     """
 
     look_ahead: int = 512
@@ -23,3 +28,4 @@ class DispatchSettings:
     idle_flush_ms: int = 5_000
     drain_s: float = 10.0
     patience_s: float = 1.0
+    traces: "Traces | None" = None

@@ -18,6 +18,7 @@ from knative_gateway.dispatcher.courier import Courier, Outside
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
 from knative_gateway.dispatcher.reader import PartitionReader
+from knative_gateway.dispatcher.traced import courier_class
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterError, Index
@@ -172,7 +173,8 @@ class RouteWorker:
                 await leaving
             try:
                 begun = await self._begin(spec)
-                courier = Courier(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
+                made = courier_class(traced=self._outside.settings.traces is not None)
+                courier = made(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
             except (GatewayError, FilterError) as error:
                 failing[spec.uid] = str(error)
                 log.warning("subscriber_not_served", uid=spec.uid, namespace=spec.namespace, name=spec.name, reason=str(error))

@@ -11,7 +11,7 @@ from typing import Final
 
 from knative_gateway.resources import applying, patching, schemas
 from knative_gateway.resources.applying import Manager
-from knative_gateway.resources.bounds import Budget, TooMuchError
+from knative_gateway.resources.bounds import OBJECT_VALUES_MAX, Budget, TooMuchError
 from knative_gateway.resources.defaults import Defaults, filled
 from knative_gateway.resources.kinds import CORE, Kind
 from knative_gateway.resources.objects import Object, at, child, drop, name_of, number, put, same, text, timestamp, uid_of
@@ -170,7 +170,7 @@ def _read(request: Request, body: object) -> tuple[dict[str, object], tuple[str,
     if not isinstance(body, Mapping):
         raise bad_request("the body must be an object")
     try:
-        Budget().spend(body)  # patches can make more of a document than was sent
+        Budget(OBJECT_VALUES_MAX).spend(body)  # patches can make more of a document than was sent
     except TooMuchError as error:
         raise StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {error}") from None
     if (text(body, "apiVersion"), text(body, "kind")) != (kind.api_version, kind.kind):

@@ -10,6 +10,8 @@ DEPTH_MAX: Final = 100
 """Objects and lists within each other."""
 VALUES_MAX: Final = 200_000
 """Of one document: its scalars, objects and lists."""
+OBJECT_VALUES_MAX: Final = 20_000
+"""Of one object: all of them are walked through at every write."""
 CHARACTERS_MAX: Final = 4 << 20
 """Of all texts and names in one document."""
 OBJECT_BYTES_MAX: Final = 1_500_000
