@@ -12,7 +12,7 @@ import click
 from amqp_streams.cli.console import human_bytes, print_json, progress, say
 from amqp_streams.cli.parameters import NAME, misuse, now_ms
 from amqp_streams.cli.positions import AtOffset, AtTime, parse_place
-from amqp_streams.cli.rendering import Format, Shown, render
+from amqp_streams.cli.rendering import Format, Shown, iso_time, render
 from amqp_streams.client import ReceivedEvent
 from amqp_streams.errors import CorruptionError, WireError
 from amqp_streams.storage import inspect
@@ -53,7 +53,8 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
         verdict = f"{counts.damages} damaged places" if counts.damages else "no damage"
         click.echo(
             f"{verdict}; {counts.warnings} warnings, {counts.notes} notes; {counts.logs} logs, {counts.partitions} partitions, "
-            f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}, {counts.states:,} states"
+            f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}, {counts.states:,} states, "
+            f"{counts.producers:,} producers"
         )
     return _FAILED if counts.damages else 0
 
@@ -62,6 +63,7 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
 @click.argument("directory", type=_DIRECTORY)
 @click.argument("log", type=NAME, required=False)
 @click.option("--states", is_flag=True, help="Show what is kept beside the logs, cursors and epochs, and no log.")
+@click.option("--producers", is_flag=True, help="Show the idempotent producers of the log and how far they have come, and no record.")
 @click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all, one after the other]")
 @click.option("--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]")
 @click.option("--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
@@ -72,6 +74,7 @@ def dump(
     log: str | None,
     *,
     states: bool,
+    producers: bool,
     partition: int | None,
     start: str | None,
     records_max: int | None,
@@ -87,6 +90,7 @@ def dump(
       amqp-streams dump data temps --max 10
       amqp-streams dump data temps --partition 0 --from 42 --json | jq .body
       amqp-streams dump data temps --from 2026-11-21T06:30
+      amqp-streams dump data temps --producers
       amqp-streams dump data --states
     """
     if states == (log is not None):
@@ -94,6 +98,8 @@ def dump(
         raise click.UsageError(message)
     if log is None:
         return _dump_states(directory, force=force, as_json=as_json)
+    if producers:
+        return _dump_producers(directory, log, partition, force=force, as_json=as_json)
     first, after_ms = 0, None
     if start is not None and start != "earliest":
         try:
@@ -126,6 +132,20 @@ def _dump_states(directory: Path, *, force: bool, as_json: bool) -> int:
     return 0
 
 
+def _dump_producers(directory: Path, log: str, partition: int | None, *, force: bool, as_json: bool) -> int:
+    try:
+        for index, table in inspect.dump_producers(directory, log, partition=partition, force=force):
+            for producer, (sequence, at_ms) in table.items():
+                if as_json:
+                    told = {"partition": index, "producer": producer, "sequence": sequence, "at_ms": at_ms}
+                    click.echo(json.dumps(told, ensure_ascii=False))
+                else:
+                    click.echo(f"{index}  {json.dumps(producer)}  {sequence}  {iso_time(at_ms)}")
+    except KeyError as error:
+        raise unknown(directory, log, partition if error.args[0] == partition else None) from error
+    return 0
+
+
 @dataclass(slots=True)
 class Walk:
     """A way through the records of a log that goes on after what cannot be read."""
@@ -146,7 +166,7 @@ class Walk:
             except KeyError as error:
                 if partition is None and index > 0 and error.args[0] == index:
                     return
-                self._unknown(index if error.args[0] == index else None)
+                raise unknown(self.directory, self.log, index if error.args[0] == index else None) from error
             if partition is not None:
                 return
             index += 1
@@ -167,10 +187,11 @@ class Walk:
                 self.damaged = True
                 at = error.after
 
-    def _unknown(self, partition: int | None) -> None:
-        what = f"no log {self.log!r}" if partition is None else f"no partition {partition} of {self.log!r}"
-        message = f"there is {what} in {self.directory}; its logs are {', '.join(inspect.log_names(self.directory)) or 'none'}"
-        raise click.UsageError(message)
+
+def unknown(directory: Path, log: str, partition: int | None) -> click.UsageError:
+    """What to say of a log, or a partition of it, that is not there."""
+    what = f"no log {log!r}" if partition is None else f"no partition {partition} of {log!r}"
+    return click.UsageError(f"there is {what} in {directory}; its logs are {', '.join(inspect.log_names(directory)) or 'none'}")
 
 
 def shown(record: inspect.DumpedRecord) -> Shown:

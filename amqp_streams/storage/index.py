@@ -25,7 +25,7 @@ from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from amqp_streams.storage import producers
@@ -80,6 +80,14 @@ class Coverage:
     bytes: int
 
 
+class Decoded(NamedTuple):
+    """What an index file says."""
+
+    coverage: Coverage
+    sparse: Index
+    producers: producers.Table
+
+
 def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table | None = None) -> bytes:
     """The whole file."""
     table = producers.encode_table(reached) if reached else b""
@@ -103,7 +111,7 @@ def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table
     return magic + crc32(rest, seed).to_bytes(4, "little") + rest
 
 
-def decode(data: bytes, base: int, seed: int) -> tuple[Coverage, Index, producers.Table] | None:
+def decode(data: bytes, base: int, seed: int) -> Decoded | None:
     """Coverage, entries and producers, or None if the file is not an index of the segment that begins with `base`."""
     if len(data) < HEAD_BYTES:
         return None
@@ -118,4 +126,4 @@ def decode(data: bytes, base: int, seed: int) -> tuple[Coverage, Index, producer
         column.frombytes(data[HEAD_BYTES + 8 * count * place : HEAD_BYTES + 8 * count * (place + 1)])
         if sys.byteorder == "big":
             column.byteswap()
-    return Coverage(base, end, first_ms, last_ms, bytes_), index, producers.decode_table(data[columns_end:])
+    return Decoded(Coverage(base, end, first_ms, last_ms, bytes_), index, producers.decode_table(data[columns_end:]))

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, StorageError
-from amqp_streams.storage import catalog, journal_record, recovery, states
+from amqp_streams.storage import catalog, journal_record, producers, record, recovery, states
 from amqp_streams.storage import index as index_file
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.chunks import cut
@@ -17,6 +17,7 @@ from amqp_streams.storage.files import Files, OpenFile, RealFiles, read_file
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.journal import Entry, read_all
 from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.producers import Table
 from amqp_streams.storage.recovery import Scan
 from amqp_streams.storage.segments import segment_path
 
@@ -37,13 +38,17 @@ class DumpedRecord:
 
 @dataclass(slots=True)
 class Verified:
-    """Counts of what was checked. `records` has those, too, that only the journal holds until the next start."""
+    """Counts of what was checked. `records` has those, too, that only the journal holds until the next start.
+
+    `producers`: those that number their events, each counted in each partition that knows it.
+    """
 
     logs: int = 0
     partitions: int = 0
     segments: int = 0
     records: int = 0
     states: int = 0
+    producers: int = 0
     bytes: int = 0
     notes: int = 0
     warnings: int = 0
@@ -99,12 +104,10 @@ def dump(
     files, left = RealFiles(), count
     with _unlocked(path, force=force):
         found = _read_catalog(files, path, [])
-        record = next((one for one in found.logs if one.name == log), None)
-        if record is None or (partition is not None and not 0 <= partition < record.settings.partitions):
-            raise KeyError(log if record is None else partition)
-        for index in range(record.settings.partitions) if partition is None else [partition]:
-            entries = found.entries.get((record.uid, index), [])
-            for chunk in _chunks(files, path / "logs" / log / str(index), seed=record.seed(index), entries=entries, start=start):
+        logged, indexes = _wanted(found, log, partition)
+        for index in indexes:
+            entries = found.entries.get((logged.uid, index), [])
+            for chunk in _chunks(files, path / "logs" / log / str(index), seed=logged.seed(index), entries=entries, start=start):
                 later = bisect_right(chunk.timestamps, after_ms) if after_ms is not None else 0
                 for place, message in enumerate(chunk.messages[later:], later):
                     if left is not None and left <= 0:
@@ -123,6 +126,27 @@ def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
     with _unlocked(path, force=force):
         files = RealFiles()
         return dict(sorted(_states(files, path, _read_catalog(files, path, []), []).items()))
+
+
+def dump_producers(path: Path, log: str, *, partition: int | None = None, force: bool = False) -> Iterator[tuple[int, Table]]:
+    """How far producers that number their events have come: each partition, and by producer its highest sequence. Damage is passed over.
+
+    Raises:
+        DirectoryLockedError: see `verify`.
+        KeyError: there is no such log or partition.
+        StorageError: it is no data directory, or cannot be read.
+    """
+    files = RealFiles()
+    with _unlocked(path, force=force):
+        found = _read_catalog(files, path, [])
+        logged, indexes = _wanted(found, log, partition)
+        for index in indexes:
+            folder, table, end = path / "logs" / log / str(index), Table(), 0
+            for base in _bases(folder):
+                decoded = _index(segment_path(folder, base), base, logged.seed(index))
+                scan = _scan(files, segment_path(folder, base), base, logged.seed(index), decoded[2] if decoded else table)
+                table, end = scan.producers, max([end, *(stretch.end for stretch in scan.stretches)])
+            yield index, _with_journal(table, found.entries.get((logged.uid, index), []), end)
 
 
 def log_names(path: Path) -> list[str]:
@@ -151,7 +175,7 @@ def _verify(files: Files, root: Path, progress: Progress, counts: Verified) -> I
             counts.partitions += 1
             same = known is not None and log.name in known.logs and known.logs[log.name].uid == log.uid
             bounds = known.bounds[log.name][index] if known and same and index < len(known.bounds[log.name]) else (0, 0)
-            entries = [(entry.base, entry.end) for entry in found.entries.get((log.uid, index), [])]
+            entries = found.entries.get((log.uid, index), [])
             for finding in _verify_partition(files, root, log, index, bounds=bounds, entries=entries, counts=counts):
                 yield finding
                 progress(counts.bytes, total)
@@ -176,18 +200,20 @@ def _verify_partition(
     index: int,
     *,
     bounds: tuple[int, int],
-    entries: Sequence[tuple[int, int]],
+    entries: Sequence[Entry],
     counts: Verified,
 ) -> Iterator[Finding]:
     folder = root / "logs" / log.name / str(index)
     bases = _bases(folder)
     expected, last_ms = bounds[0], 0
     stretches: list[recovery.Stretch] = []
+    known: Table = {}
     for base in bases:
         path = segment_path(folder, base)
         relative = str(path.relative_to(root))
-        file = OpenFile(files, path)
-        scan = recovery.scan(file.read, file.size(), seed=log.seed(index), into=Scan(file.size()), expected=base)
+        decoded = _index(path, base, log.seed(index))
+        scan = _scan(files, path, base, log.seed(index), decoded[2] if decoded else known)
+        known = scan.producers
         counts.segments += 1
         counts.bytes += scan.size
         counts.records += sum(stretch.end - stretch.base for stretch in scan.stretches)
@@ -195,15 +221,17 @@ def _verify_partition(
             words = f"{damage.until - damage.position} bytes are no records; {damage.first} to {damage.after - 1} should be there"
             yield Finding(Severity.DAMAGE, relative, damage.position, words)
         if scan.until < scan.size:
-            torn = base == bases[-1] and scan.until >= _covered(path, base, log.seed(index))
+            torn = base == bases[-1] and scan.until >= (decoded[0].bytes if decoded else 0)
             words = "bytes at the end are no whole records" + ("; they are cut off at the next start" if torn else "")
             yield Finding(Severity.NOTE if torn else Severity.DAMAGE, relative, scan.until, words)
         if scan.stretches and scan.first_timestamp_ms < last_ms:
             yield Finding(Severity.DAMAGE, relative, 0, "its first record is older than the last one before it")
         last_ms = max(last_ms, scan.last_timestamp_ms)
-        yield from _verify_index(path, relative, base, scan, seed=log.seed(index))
+        yield from _verify_index(path, relative, decoded, scan)
         stretches += scan.stretches
-    plan = recovery.plan(stretches, entries, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1])
+    counts.producers += len(_with_journal(known, entries, stretches[-1].end if stretches else 0))
+    journal = [(entry.base, entry.end) for entry in entries]
+    plan = recovery.plan(stretches, journal, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1])
     counts.records += sum(piece.after - piece.first for piece in plan.pieces if isinstance(piece, recovery.Replay))
     if bases and bases[0] > expected:
         yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are gone")
@@ -211,33 +239,21 @@ def _verify_partition(
         yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {first} to {after - 1} are damaged or missing")
 
 
-def _verify_index(path: Path, relative: str, base: int, scan: Scan, *, seed: int) -> Iterator[Finding]:
-    index_path = path.with_suffix(".idx")
+def _verify_index(path: Path, relative: str, decoded: index_file.Decoded | None, scan: Scan) -> Iterator[Finding]:
     name = relative.removesuffix(".log") + ".idx"
-    try:
-        data = index_path.read_bytes()
-    except FileNotFoundError:
-        return  # the active segment has none at first, and losing one costs a scan
-    decoded = index_file.decode(data, base, seed)
     if decoded is None:
-        yield Finding(Severity.WARNING, name, None, "is damaged; opening the store makes it again")
+        if path.with_suffix(".idx").exists():  # the active segment has none at first, and losing one costs a scan
+            yield Finding(Severity.WARNING, name, None, "is damaged; opening the store makes it again")
         return
-    coverage, index, _ = decoded
+    coverage, index, reached = decoded
     count = len(index.positions)
     same = index.positions == scan.index.positions[:count] and index.bases == scan.index.bases[:count]
+    if coverage.bytes == scan.until:  # what it says of producers is what its segment says, and more of those before it
+        same = same and _sequences(reached) == _sequences(scan.producers)
     if coverage.bytes > scan.size:
         yield Finding(Severity.DAMAGE, relative, scan.size, f"the segment was cut: its index knows {coverage.bytes} bytes")
     elif not same and not scan.damage:
         yield Finding(Severity.WARNING, name, None, "does not agree with its segment")
-
-
-def _covered(path: Path, base: int, seed: int) -> int:
-    """Bytes of a segment that its index says were synced: a start does not look at those again, whatever the journal has."""
-    try:
-        decoded = index_file.decode(path.with_suffix(".idx").read_bytes(), base, seed)
-    except FileNotFoundError:
-        return 0
-    return decoded[0].bytes if decoded else 0
 
 
 # -- dump
@@ -288,6 +304,41 @@ def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Found:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error
     return _Found(directory_id, checkpoint, logs, journal.entries)
+
+
+def _wanted(found: _Found, log: str, partition: int | None) -> tuple[LogRecord, Sequence[int]]:
+    logged = next((one for one in found.logs if one.name == log), None)
+    if logged is None or (partition is not None and not 0 <= partition < logged.settings.partitions):
+        raise KeyError(log if logged is None else partition)
+    return logged, range(logged.settings.partitions) if partition is None else [partition]
+
+
+def _scan(files: Files, path: Path, base: int, seed: int, known: Table) -> Scan:
+    """The whole segment, on top of what is known of producers: of what its index covers, the last word is the same."""
+    file = OpenFile(files, path)
+    return recovery.scan(file.read, file.size(), seed=seed, into=Scan(file.size(), producers=known.copy()), expected=base)
+
+
+def _index(path: Path, base: int, seed: int) -> index_file.Decoded | None:
+    try:
+        return index_file.decode(path.with_suffix(".idx").read_bytes(), base, seed)
+    except FileNotFoundError:
+        return None
+
+
+def _with_journal(table: Table, entries: Sequence[Entry], end: int) -> Table:
+    """The same when the next start has written the journal's records from number `end` on."""
+    for entry in sorted(entries, key=lambda entry: (entry.base, entry.end)):
+        if entry.end > end:
+            data = entry.file.read(entry.length, entry.position)
+            head = record.head_at(data, 0)
+            assert head is not None, "the journal's record was whole a moment ago"
+            producers.apply(table, record.entries_at(data, 0, head), head.first_timestamp_ms)
+    return table
+
+
+def _sequences(table: Table) -> dict[str, int]:
+    return {producer: reached.sequence for producer, reached in table.items()}
 
 
 def _must_be_ours(root: Path) -> None:

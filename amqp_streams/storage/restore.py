@@ -14,7 +14,7 @@ from amqp_streams.storage import producers, record, recovery
 from amqp_streams.storage.chunks import cut
 from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
-from amqp_streams.storage.index import Coverage
+from amqp_streams.storage.index import Decoded
 from amqp_streams.storage.journal import Entry
 from amqp_streams.storage.ports import Chunk
 from amqp_streams.storage.producers import Table
@@ -181,14 +181,14 @@ class PartitionRestorer:
             self._write_index(segment)
         return segment, plan.end
 
-    def _scan_active(self, file: OpenFile, base: int, found: "_Indexed | None") -> Scan:
+    def _scan_active(self, file: OpenFile, base: int, found: Decoded | None) -> Scan:
         """Begin behind what the index covers: that was synced when it was written."""
         size = file.size()
         scan = Scan(size, producers=self._producers)
         if found is None or not 0 < found.coverage.bytes <= size:
             return recovery.scan(file.read, size, seed=self._seed, into=scan, expected=base)
         cover = found.coverage
-        scan.index = found.index
+        scan.index = found.sparse
         scan.stretches.append(Stretch(0, cover.bytes, base, cover.end))
         scan.first_timestamp_ms, scan.last_timestamp_ms = cover.first_timestamp_ms, cover.last_timestamp_ms
         return recovery.scan(file.read, size, seed=self._seed, into=scan, expected=cover.end, position=cover.bytes)
@@ -243,12 +243,11 @@ class PartitionRestorer:
         end = scan.stretches[-1].end if scan.stretches else base
         return Segment(path, base, end, scan.until, scan.first_timestamp_ms, scan.last_timestamp_ms, exists=True, index=scan.index)
 
-    def _read_index(self, path: Path, base: int) -> "_Indexed | None":
+    def _read_index(self, path: Path, base: int) -> Decoded | None:
         try:
-            found = index_file.decode(read_file(self._files, path.with_suffix(".idx")), base, self._seed)
+            return index_file.decode(read_file(self._files, path.with_suffix(".idx")), base, self._seed)
         except FileNotFoundError:
             return None
-        return _Indexed(*found) if found else None
 
     def _write_index(self, segment: Segment) -> None:
         if segment.bytes and segment.index:
@@ -270,10 +269,3 @@ class PartitionRestorer:
 
     def _found(self, severity: Severity, path: Path, position: int | None, words: str) -> None:
         self._findings.append(Finding(severity, str(path.relative_to(self._root)), position, words))
-
-
-@dataclass(frozen=True, slots=True)
-class _Indexed:
-    coverage: Coverage
-    index: index_file.Index
-    producers: Table

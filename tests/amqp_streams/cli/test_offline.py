@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from amqp_streams.client import Event
 from amqp_streams.config import LogSettings, Sync
 from amqp_streams.storage import DirectoryStore, Tuning
 from amqp_streams.storage.inspect import DumpedRecord
+from amqp_streams.storage.ports import Numbers
 from tests.amqp_streams.cli.conftest import Run
 
 NOW_MS = 1_795_242_600_000
@@ -77,7 +79,7 @@ def test_the_names_of_the_json_are_stable(run: Run, directory: Path) -> None:
     found = json.loads(run("verify", str(directory), "--json").stdout)
     assert found.pop("bytes") > 0
     assert found == {
-        "ok": True, "logs": 1, "partitions": 2, "segments": 2, "records": 51, "states": 0,
+        "ok": True, "logs": 1, "partitions": 2, "segments": 2, "records": 51, "states": 0, "producers": 0,
         "notes": 0, "warnings": 0, "damages": 0, "findings": [],
     }  # fmt: skip
 
@@ -199,6 +201,21 @@ def test_dump_wants_a_log_or_states_and_not_both(run: Run, directory: Path) -> N
         answer = run("dump", str(directory), *arguments)
         assert answer.exit_code == 2
         assert "give the name of a log, or --states" in answer.stderr
+
+
+def test_producers_are_dumped_a_line_each(run: Run, directory: Path) -> None:
+    with opened(directory) as store:
+        store.allow_numbers()
+        numbers = Numbers("meter\n7", array("Q", [41]))
+        store.logs["temps"].partitions[1].append([Event(b"x").encode()], bytes(1), NOW_MS, numbers)
+        store.commit()
+    answer = run("dump", str(directory), "temps", "--producers")
+    assert answer.stdout.splitlines() == ['1  "meter\\n7"  41  2026-11-21T06:30:00.000Z']
+    answer = run("dump", str(directory), "temps", "--producers", "--partition", "1", "--json")
+    assert json.loads(answer.stdout) == {"partition": 1, "producer": "meter\n7", "sequence": 41, "at_ms": NOW_MS}
+    assert json.loads(run("verify", str(directory), "--json").stdout)["producers"] == 1
+    assert "no log 'nope'" in run("dump", str(directory), "nope", "--producers").stderr
+    assert "no partition 9" in run("dump", str(directory), "temps", "--producers", "--partition", "9").stderr
 
 
 def test_damaged_states_are_told_with_their_place(run: Run, directory: Path) -> None:

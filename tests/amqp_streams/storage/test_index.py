@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from amqp_streams.storage import index as index_file
 from amqp_streams.storage.index import SPACING_BYTES, Coverage, Index
+from amqp_streams.storage.ports import Reached
 
 COVERAGE = Coverage(base=7, end=99, first_timestamp_ms=1, last_timestamp_ms=5, bytes=1 << 20)
 
@@ -27,18 +28,24 @@ def _index(found: list[tuple[int, int, int]]) -> Index:
     return index
 
 
-@given(batches())
-def test_an_index_file_holds_what_was_put_in(found: list[tuple[int, int, int]]) -> None:
+PRODUCERS = st.dictionaries(st.text("aé/", min_size=1, max_size=9), st.builds(Reached, st.integers(0, 1 << 63), st.integers(0, 1 << 50)))
+
+
+@given(batches(), PRODUCERS)
+def test_an_index_file_holds_what_was_put_in(found: list[tuple[int, int, int]], producers: dict[str, Reached]) -> None:
     index = _index(found)
-    decoded = index_file.decode(index_file.encode(COVERAGE, index, 3), 7, 3)
+    decoded = index_file.decode(index_file.encode(COVERAGE, index, 3, producers), 7, 3)
     assert decoded is not None
     assert decoded[0] == COVERAGE
+    assert decoded.producers == producers
     assert (decoded[1].bases, decoded[1].stamps, decoded[1].positions) == (index.bases, index.stamps, index.positions)
 
 
-@given(batches(), st.data())
-def test_a_damaged_index_file_is_known_for_one(found: list[tuple[int, int, int]], data: st.DataObject) -> None:
-    encoded = bytearray(index_file.encode(COVERAGE, _index(found), 3))
+@given(batches(), PRODUCERS, st.data())
+def test_a_damaged_index_file_is_known_for_one(
+    found: list[tuple[int, int, int]], producers: dict[str, Reached], data: st.DataObject
+) -> None:
+    encoded = bytearray(index_file.encode(COVERAGE, _index(found), 3, producers))
     position = data.draw(st.integers(0, len(encoded) - 1))
     encoded[position] ^= 1 << data.draw(st.integers(0, 7))
     assert index_file.decode(bytes(encoded), 7, 3) is None
