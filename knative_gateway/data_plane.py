@@ -5,11 +5,13 @@ their places: none of its events is too early for them.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
+from knative_gateway.controller.sources import keys_of
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Routes
+from knative_gateway.ports import ResourceStore, Routes
+from knative_gateway.resources.objects import at
 
 APPLY_S_MAX: Final = 30.0
 
@@ -34,6 +36,16 @@ class Pushing(Protocol):
 
     def use(self, routes: Routes) -> None:
         """Begin to serve these."""
+
+
+def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
+    """Tells whether a Broker or Channel has been given a path as its address, by whichever replica."""
+
+    async def is_address(path: str) -> bool:
+        found = [await resources.get(key) for key in keys_of(path)]
+        return any(at(object_, "status", "address", "url") for object_ in found if object_ is not None)
+
+    return is_address
 
 
 class GatewayDataPlane:

@@ -26,7 +26,7 @@ from knative_gateway.appending import AppendLimits
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
 from knative_gateway.controller.plan import Settings
-from knative_gateway.data_plane import GatewayDataPlane
+from knative_gateway.data_plane import GatewayDataPlane, addressed
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
@@ -142,7 +142,7 @@ class Gateway:
         store = await enter(open_store(settings.store or sqlite_url(settings.state_dir)))
         event_log = await self._start_log()
         ingress = self._ingress(event_log)
-        ingress.starting = True
+        ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
         data_plane = GatewayDataPlane(ingress)
         sender = await enter(Sender(_send_settings(settings), destinations))
         dispatcher = await enter(

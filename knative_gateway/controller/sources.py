@@ -4,7 +4,7 @@ Spec: knative-eventing-test-spec, "Broker Lifecycle", "Channel Lifecycle", "Even
 says how its log is made, and no second object is made from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from knative_gateway.controller.snapshot import CHANNELS
 from knative_gateway.ports import Key
 from knative_gateway.resources.conditions import TRUE, Condition, is_false, is_true, is_unknown, status_of, summary
 from knative_gateway.resources.extensions import duplicate_window_ms
-from knative_gateway.resources.kinds import MESSAGING
+from knative_gateway.resources.kinds import EVENTING, MESSAGING
 from knative_gateway.resources.objects import Object, child, group_of, put, text, uid_of
 
 OF_DATA_PLANE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -74,6 +74,15 @@ def names_of(key: Key) -> tuple[str, str]:
     """Its path and its log."""
     prefix = PREFIXES[key.kind]
     return f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
+
+
+def keys_of(path: str) -> Sequence[Key]:
+    """What may have this path: `names_of` the other way round."""
+    parts = path.split("/")
+    if len(parts) != 4 or parts[0]:
+        return ()
+    kinds = [kind for kind, prefix in PREFIXES.items() if prefix == parts[1]]
+    return [Key(MESSAGING if kind in CHANNELS else EVENTING, kind, parts[2], parts[3]) for kind in kinds]
 
 
 def upkeep(key: Key, object_: Object, state: State) -> Upkeep:

@@ -50,11 +50,13 @@ class _GoneError(Exception):
 class Ingress:
     """Takes events for the routes it was last given, none at first.
 
-    `starting`: there may be more of them, so that nobody is told 404 for a Broker that is only not known yet.
+    Nobody is told 404 for a Broker that is only not known yet. `starting`: there may be more of them; `addressed`: whether another replica
+    has told somebody that this path takes events.
     """
 
     def __init__(self, event_log: EventLog, *, limits: IngressLimits | None = None, authorizer: Authorizer | None = None) -> None:
         self.starting = False
+        self.addressed: Callable[[str], Awaitable[bool]] | None = None
         self.figures: Final = Figures()
         self._log: Final = event_log
         self.limits: Final = limits or IngressLimits()
@@ -93,11 +95,8 @@ class Ingress:
         assert scope["type"] == "http", "whoever mounts it sends nothing else here"
         path: str = scope["path"]
         route = self._routes.by_path.get(path) or self._routes.by_path.get(path.removesuffix("/"))
-        if route is None and self.starting:
-            answer = answers.STARTING
-        elif route is None:
-            self.figures.unknown += 1
-            answer = answers.NOT_FOUND
+        if route is None:
+            answer = await self._unknown(path.removesuffix("/"))
         elif scope["method"] == "POST":
             loop = asyncio.get_running_loop()
             started = loop.time()
@@ -114,6 +113,15 @@ class Ingress:
             answer = answers.OPTIONS if scope["method"] == "OPTIONS" else answers.NOT_ALLOWED
         await send(answer.start)
         await send(answer.body)
+
+    async def _unknown(self, path: str) -> Answer:
+        try:
+            if self.starting or (self.addressed is not None and await self.addressed(path)):
+                return answers.STARTING
+        except GatewayError as error:
+            return refusal(error)
+        self.figures.unknown += 1
+        return answers.NOT_FOUND
 
     async def _post(self, route: Route, figures: RouteFigures, scope: Message, receive: Receive) -> Answer:
         size = 0

@@ -2,6 +2,7 @@
 
 import http.client
 import itertools
+import json
 import os
 import signal
 import threading
@@ -185,6 +186,20 @@ def test_a_replay_that_one_is_asked_for_reaches_the_other(gateways: list[Gateway
     _until(lambda: all(came.again[id_] for id_ in ours))
     assert {came.again[id_] for id_ in ours} == {1}
     for sender in senders:
+        sender.close()
+
+
+def test_a_broker_that_one_was_told_of_is_unknown_to_none(gateways: list[GatewayProcess]) -> None:
+    """Who is told that it is ready may send to whichever the load balancer chooses: at worst it is to try again."""
+    one, other = gateways
+    for number in range(5):
+        broker = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "metadata": {"name": f"new{number}", "namespace": "default"}}
+        one.apply(json.dumps(broker))
+        statuses = set()
+        sender = Sender(other.http, f"/broker/default/new{number}")
+        while 202 not in statuses:
+            statuses.add(sender.send({"id": "1", "source": "/s", "type": "t"}, b"{}"))
+        assert statuses <= {202, 503}
         sender.close()
 
 

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
-from knative_gateway.data_plane import GatewayDataPlane
+from knative_gateway.data_plane import GatewayDataPlane, addressed
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Delivery, Routes, Subscriber
+from knative_gateway.ports import Delivery, Key, ResourceStore, Routes, Subscriber
 from tests.knative_gateway.asking import BROKER, CHANNEL, routes
 
 SUBSCRIBER = Subscriber("s-1", "Trigger", "default", "t", 1, (), "http://x", None, None, Delivery())
@@ -84,3 +85,17 @@ async def test_waiting_has_an_end() -> None:
     with pytest.raises(UnavailableError, match="no places after"):
         await both.plane.apply(routes(SUBSCRIBED))
     assert both.told[-1][0] == "dispatcher"
+
+
+async def test_an_address_that_somebody_was_told_is_known() -> None:
+    """Whichever replica gave it; one that has none yet is nowhere to send to."""
+    url = {"status": {"address": {"url": "http://x"}}}
+    there = {("Broker", "default", "b"): url, ("InMemoryChannel", "default", "c"): url, ("Broker", "default", "new"): {"status": {}}}
+
+    class Resources:
+        async def get(self, key: Key) -> Mapping[str, object] | None:
+            return there.get((key.kind, key.namespace, key.name))
+
+    known = addressed(cast("ResourceStore", Resources()))
+    paths = ["/broker/default/b", "/channel/default/c", "/broker/default/new", "/broker/default/c", "/broker/default", "/x/default/b", ""]
+    assert [path for path in paths if await known(path)] == ["/broker/default/b", "/channel/default/c"]

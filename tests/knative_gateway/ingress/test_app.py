@@ -57,6 +57,23 @@ async def test_nobody_is_told_that_a_broker_is_not_there_before_all_are_known(ap
     assert app.figures.unknown == 1
 
 
+@pytest.mark.parametrize(("known", "status"), [(True, 503), (False, 404), (UnavailableError("the database is away"), 503)])
+async def test_what_another_replica_was_told_of_is_not_unknown(app: Ingress, known: bool | UnavailableError, status: int) -> None:
+    asked: list[str] = []
+
+    async def addressed(path: str) -> bool:
+        asked.append(path)
+        if isinstance(known, UnavailableError):
+            raise known
+        return known
+
+    app.addressed = addressed
+    answered = await ask(app, "/broker/default/new/")
+    assert answered is not None
+    assert (answered.status, asked) == (status, ["/broker/default/new"])
+    assert app.figures.unknown == (status == 404)
+
+
 async def test_a_body_in_pieces_is_put_together(app: Ingress, log: MemoryEventLog) -> None:
     answered = await ask(app, CHANNEL.path + "/", body=[b"ab", b"", b"cd", b"e"])
     assert answered is not None
