@@ -3,17 +3,20 @@
     python -m bench.deliveries [--quick]
 
 The gateway and its node are processes of their own; sender and subscriber are one more, and cheap (http_load.py). Everything runs on this
-machine, so "on 2 cores" includes them. Ratios are of runs after each other on the same gateway. What a durable 202 costs is in gateway.py.
+machine, so "on 2 cores" includes them. Runs that are compared alternate on the same gateway: of the floods the best count, of the paced
+runs all latencies together. What a durable 202 costs is in gateway.py.
 """
 
 import argparse
 import asyncio
 import json
 import os
+import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -37,14 +40,37 @@ WANTED_NEIGHBOURS: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run. `cpu_us`: of the gateway for a delivery; `p50_ms` and `p99_ms` from when it was to be sent to when it arrived."""
+    """One run. `cpu_us`: of the gateway for an event; `latencies_ms`: from when each was to be sent to when it arrived, sorted."""
 
     per_second: float
     cpu_us: float
     node_us: float
-    p50_ms: float
-    p99_ms: float
+    load_us: float
     again: int
+    latencies_ms: Sequence[float] = field(repr=False)
+
+    @property
+    def p99_ms(self) -> float:
+        """What one in a hundred takes longer than."""
+        return quantile(self.latencies_ms, 0.99)
+
+    def shown(self) -> dict[str, float]:
+        """All but the single latencies."""
+        figures = {name: value for name, value in asdict(self).items() if name != "latencies_ms"}
+        return {**figures, "p50_ms": quantile(self.latencies_ms, 0.5), "p99_ms": self.p99_ms}
+
+    @classmethod
+    def together(cls, runs: Sequence["Run"]) -> "Run":
+        """Several runs of the same as one: means, and all their latencies."""
+        latencies = sorted(latency for run in runs for latency in run.latencies_ms)
+        return cls(
+            per_second=statistics.fmean(run.per_second for run in runs),
+            cpu_us=statistics.fmean(run.cpu_us for run in runs),
+            node_us=statistics.fmean(run.node_us for run in runs),
+            load_us=statistics.fmean(run.load_us for run in runs),
+            again=sum(run.again for run in runs),
+            latencies_ms=latencies,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +103,20 @@ class Bench:
         text = yaml.safe_dump_all(resources(broker, types, url, nowhere if dead else None))
         await asyncio.to_thread(self._gateway.apply, text)
         path = f"{self._gateway.base_url}/broker/default/{broker}"
-        before = self._cpu()
+        before, load_before = self._cpu(), time.process_time()
         if per_second is None:
             await flood(path, record, types, BODY, connections=CONNECTIONS)
         else:
             await pace(path, record, types, BODY, per_second=per_second)
         async with asyncio.timeout(WAIT_S_MAX):
             await record.complete.wait()
-        after = self._cpu()
+        after, load_us = self._cpu(), (time.process_time() - load_before) * 1e6 / count
         assert not record.refused, f"{record.refused} events were not accepted"
         await asyncio.to_thread(self._gateway.delete, text)
         server.close()
         silent.close()
-        latencies = record.latencies_ms(skip)
         gateway_us, node_us = ((then - now) * 1e6 / count for now, then in zip(before, after, strict=True))
-        return Run(count / record.seconds, gateway_us, node_us, quantile(latencies, 0.5), quantile(latencies, 0.99), record.again)
+        return Run(count / record.seconds, gateway_us, node_us, load_us, record.again, record.latencies_ms(skip))
 
     def _cpu(self) -> tuple[float, float]:
         node = self._gateway.node_pid
@@ -123,25 +148,27 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 async def measure(gateway: GatewayProcess, *, events: int, paced_s: float, rounds: int) -> tuple[list[Figure], dict[str, Run]]:
-    """All figures; each line is printed as it is known."""
+    """All figures; each run is printed as it is known. What is compared is run in turn, so that a bad moment of the machine meets both."""
     bench = Bench(gateway)
-    runs: dict[str, Run] = {}
 
     async def run(name: str, count: int, *, triggers: int = 1, per_second: float | None = None, dead: bool = False) -> Run:
         skip = int(per_second) if per_second else 0  # the first second warms up
-        tries = [await bench.run(count, triggers=triggers, per_second=per_second, dead=dead, skip=skip) for _ in range(rounds)]
-        best = min(tries, key=lambda each: each.p99_ms) if per_second else max(tries, key=lambda each: each.per_second)
-        print(f"  {name}: {best.per_second:,.0f}/s, gateway {best.cpu_us:.0f} us, node {best.node_us:.0f} us an event, "
-              f"p50 {best.p50_ms:.1f} ms, p99 {best.p99_ms:.1f} ms, {best.again} twice", flush=True)  # fmt: skip
-        runs[name] = best
-        return best
+        made = await bench.run(count, triggers=triggers, per_second=per_second, dead=dead, skip=skip)
+        tell(name, made)
+        return made
 
     paced = int(RATE * paced_s)
     await bench.run(min(events, 2000))
-    one = await run("one Trigger", events)
-    many = await run(f"{MANY} Triggers", events, triggers=MANY)
-    calm = await run("paced", paced, per_second=RATE)
-    disturbed = await run("paced, a dead neighbour", paced, per_second=RATE, dead=True)
+    floods = [(await run("one Trigger", events), await run(f"{MANY} Triggers", events, triggers=MANY)) for _ in range(rounds)]
+    paces = [
+        (await run("paced", paced, per_second=RATE), await run("paced, a dead neighbour", paced, per_second=RATE, dead=True))
+        for _ in range(2 * rounds)
+    ]
+    one, many = (max(runs, key=lambda each: each.per_second) for runs in zip(*floods, strict=True))
+    calm, disturbed = (Run.together(runs) for runs in zip(*paces, strict=True))
+    runs = {"one Trigger": one, f"{MANY} Triggers": many, "all paced": calm, "all paced, a dead neighbour": disturbed}
+    for name, made in runs.items():
+        tell(name, made)
     cost, elapsed, neighbours = many.cpu_us / one.cpu_us, one.per_second / many.per_second, disturbed.p99_ms / calm.p99_ms
     return [
         Figure("end to end, one Trigger, events/s", f"{one.per_second:,.0f}", f">= {WANTED_RATE:,.0f}", one.per_second >= WANTED_RATE),
@@ -152,11 +179,18 @@ async def measure(gateway: GatewayProcess, *, events: int, paced_s: float, round
     ], runs
 
 
+def tell(name: str, run: Run) -> None:
+    """Print a run."""
+    p50 = quantile(run.latencies_ms, 0.5)
+    print(f"  {name}: {run.per_second:,.0f}/s, gateway {run.cpu_us:.0f} us, node {run.node_us:.0f} us, load {run.load_us:.0f} us an event, "
+          f"p50 {p50:.1f} ms, p99 {run.p99_ms:.1f} ms of {len(run.latencies_ms):,}, {run.again} twice", flush=True)  # fmt: skip
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a table; 1 if a wanted figure is missed."""
     parser = argparse.ArgumentParser(prog="bench.deliveries", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of it, once")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all runs here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured here, too")
     chosen = parser.parse_args(arguments)
     events, paced_s, rounds = (4000, 3.0, 1) if chosen.quick else (40_000, 15.0, 2)
     print(f"{os.cpu_count()} cores, events of {len(BODY):,} bytes, load {os.getloadavg()[0]:.1f}", flush=True)
@@ -168,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for each in figures:
         print(f"| {each.what} | {each.value} | {each.wanted} | {'yes' if each.met else 'NO'} |")
     if chosen.json:
-        chosen.json.write_text(json.dumps({name: asdict(run) for name, run in runs.items()}))
+        chosen.json.write_text(json.dumps({name: run.shown() for name, run in runs.items()}))
     return 0 if all(each.met for each in figures) else 1
 
 

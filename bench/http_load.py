@@ -7,13 +7,14 @@ import asyncio
 import re
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 _ID: Final = re.compile(rb"\r\nce-id: *n(\d+)\r", re.IGNORECASE)
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)\r", re.IGNORECASE)
+_ACCEPTED_FIRST: Final = b"HTTP/1.1 202"
 _ACCEPTED: Final = b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -69,6 +70,10 @@ class Subscriber(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer every whole request."""
+        if not self._kept and (number := _alone(data)) is not None:
+            self._record.note_arrival(number)
+            self._transport.write(_ACCEPTED)
+            return
         data = self._kept + data
         while (end := data.find(b"\r\n\r\n")) >= 0:
             head = data[: end + 2]
@@ -76,12 +81,21 @@ class Subscriber(asyncio.Protocol):
             whole = end + 4 + (int(length[1]) if length else 0)
             if len(data) < whole:
                 break
-            number = _ID.search(head)
-            assert number is not None, head
-            self._record.note_arrival(int(number[1]))
+            found = _ID.search(head)
+            assert found is not None, head
+            self._record.note_arrival(int(found[1]))
             self._transport.write(_ACCEPTED)
             data = data[whole:]
         self._kept = data
+
+
+def _alone(data: bytes) -> int | None:
+    """The number of an event, if this is one whole request as the gateway writes it; found without searching."""
+    end = data.find(b"\r\n\r\n")
+    at, name = data.rfind(b"Content-Length: ", 0, end), data.find(b"ce-id: n", 0, end)
+    if min(end, at, name) < 0 or len(data) != end + 4 + int(data[at + 16 : end]):
+        return None
+    return int(data[name + 8 : data.index(b"\r", name)])
 
 
 class Silent(asyncio.Protocol):
@@ -94,7 +108,7 @@ class Sender(asyncio.Protocol):
     def __init__(self, record: Record) -> None:
         self._record: Final = record
         self._transport: Any = None
-        self._answered: asyncio.Future[bool] | None = None
+        self._told: Callable[[Sender], None] | None = None
         self._kept = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -103,6 +117,9 @@ class Sender(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """An answer, with or without a body."""
+        if not self._kept and data.startswith(_ACCEPTED_FIRST) and data.endswith(b"\r\n\r\n"):
+            self._tell(accepted=True)
+            return
         self._kept += data
         end = self._kept.find(b"\r\n\r\n")
         if end < 0:
@@ -111,64 +128,72 @@ class Sender(asyncio.Protocol):
         whole = end + 4 + (int(length[1]) if length else 0)
         if len(self._kept) < whole:
             return
-        accepted = self._kept.startswith(b"HTTP/1.1 202")
+        accepted = self._kept.startswith(_ACCEPTED_FIRST)
         self._kept = self._kept[whole:]
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_result(accepted)
+        self._tell(accepted=accepted)
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002  # asyncio's signature
         """Nobody answers any more."""
-        if self._answered is not None and not self._answered.done():
-            self._answered.set_result(False)
+        self._tell(accepted=False)
 
-    async def send(self, number: int, request: bytes, *, since: float | None = None) -> None:
-        """One event; returns when it was answered. `since`: when it should have been sent, if that was earlier."""
-        self._answered = asyncio.get_running_loop().create_future()
+    def send(self, number: int, request: bytes, told: Callable[["Sender"], None], *, since: float | None = None) -> None:
+        """One event; `told` is called when it was answered. `since`: when it should have been sent, if that was earlier."""
+        self._told = told
         self._record.sent[number] = time.perf_counter() if since is None else since
         self._transport.write(request)
-        if not await self._answered:
-            self._record.refused += 1
+
+    def _tell(self, *, accepted: bool) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            self._record.refused += not accepted
+            told(self)
 
 
-def request(path: str, number: int, type_: str, body: bytes) -> bytes:
-    """One event in binary mode."""
-    head = (
-        f"POST {path} HTTP/1.1\r\nhost: bench\r\nce-specversion: 1.0\r\nce-id: n{number}\r\nce-source: /bench\r\nce-type: {type_}\r\n"
-        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    )
-    return head.encode() + body
+def requests(path: str, types: Sequence[str], body: bytes) -> Callable[[int], bytes]:
+    """The events by their numbers, of each type in turn, in binary mode."""
+    front = f"POST {path} HTTP/1.1\r\nhost: bench\r\nce-specversion: 1.0\r\nce-source: /bench\r\n".encode()
+    ends = [
+        b"\r\nce-type: %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (type_.encode(), len(body), body)
+        for type_ in types
+    ]
+    return lambda number: b"%bce-id: n%d%b" % (front, number, ends[number % len(ends)])
 
 
 async def flood(url: str, record: Record, types: Sequence[str], body: bytes, *, connections: int) -> None:
     """Send all events, as fast as their answers come."""
-    path = urlsplit(url).path
-    numbers = iter(range(record.count))
+    made, numbers = requests(urlsplit(url).path, types, body), iter(range(record.count))
+    senders = await connected(url, record, connections)
+    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = len(senders)
 
-    async def one(sender: Sender) -> None:
-        for number in numbers:
-            await sender.send(number, request(path, number, types[number % len(types)], body))
+    def go_on(sender: Sender) -> None:
+        nonlocal left
+        number = next(numbers, None)
+        if number is not None:
+            sender.send(number, made(number), go_on)
+            return
+        left -= 1
+        if not left:
+            ended.set_result(None)
 
-    await asyncio.gather(*(one(sender) for sender in await connected(url, record, connections)))
+    for sender in senders:
+        go_on(sender)
+    await ended
 
 
 async def pace(url: str, record: Record, types: Sequence[str], body: bytes, *, per_second: float, connections: int = 16) -> None:
     """Send them at a rate, whatever the answers: a late one counts from when it should have been sent."""
-    path, began = urlsplit(url).path, time.perf_counter()
+    made, began = requests(urlsplit(url).path, types, body), time.perf_counter()
     free: asyncio.Queue[Sender] = asyncio.Queue()
-    for sender in await connected(url, record, connections):
+    senders = await connected(url, record, connections)
+    for sender in senders:
         free.put_nowait(sender)
-
-    async def one(number: int, due: float) -> None:
-        sender = await free.get()
-        await sender.send(number, request(path, number, types[number % len(types)], body), since=due)
-        free.put_nowait(sender)
-
-    tasks = []
     for number in range(record.count):
         due = began + number / per_second
         await asyncio.sleep(max(0.0, due - time.perf_counter()))
-        tasks.append(asyncio.create_task(one(number, time.perf_counter())))
-    await asyncio.gather(*tasks)
+        (await free.get()).send(number, made(number), free.put_nowait, since=due)
+    for _ in senders:
+        await free.get()
 
 
 async def connected(url: str, record: Record, connections: int) -> list[Sender]:
