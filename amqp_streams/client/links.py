@@ -5,6 +5,7 @@ answers with nothing. Deliveries stay in Proton, under the session's window, unt
 """
 
 import struct
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
@@ -173,6 +174,9 @@ class ReceiverLink(Link):
         self._message_bytes_max = message_bytes_max
         self._partial = bytearray()
         self.oversized = False
+        self.keeps_unread = False
+        self.unread: list[bytes] = []
+        """What had come and was not taken when the peer detached, for those that keep it."""
 
     @property
     def filters(self) -> frozenset[str]:
@@ -269,6 +273,11 @@ class ReceiverLink(Link):
         whole = bytes(self._partial)
         self._partial.clear()
         return whole
+
+    def save_unread(self) -> None:
+        """The peer has detached: take what is here, if that is wanted."""
+        if self.keeps_unread:
+            self.unread = self.take(sys.maxsize)[0]
 
     def settle(self, deliveries: Iterable[Delivery], outcome: Outcome) -> None:
         """Say what became of deliveries taken from this link and not settled before."""

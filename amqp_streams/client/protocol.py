@@ -354,6 +354,8 @@ class ConnectionProtocol:
             return
         condition = read_condition(lib.pn_link_remote_condition(pointer), "detached by the peer")
         error = LinkError(*condition) if link.attached else LinkRefusedError(*condition)
+        if isinstance(link, ReceiverLink):
+            link.save_unread()
         self._drop(link)
         if pointer in self._detaching:
             self._spent.append(link)

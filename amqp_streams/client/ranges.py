@@ -82,6 +82,8 @@ class RangeReader(Endpoint):
         self._incarnation = incarnation
         self._timeout: Final = timeout
         self._link: ReceiverLink | None = None
+        self._left: list[Run] = []
+        """What came before the node closed the link."""
         self._asked: frozenset[str] = frozenset()
         self._faults = 0
         self._drained = False
@@ -104,7 +106,10 @@ class RangeReader(Endpoint):
         """
         if self._task is None and not self._done:
             await self.open(timeout=self._timeout)
-        while not self._done:
+        while self._left or not self._done:
+            if self._left:
+                runs, self._left = self._left[:batches_max], self._left[batches_max:]
+                return runs
             if self._link is None:
                 self._check()
                 await self._wait()
@@ -128,6 +133,7 @@ class RangeReader(Endpoint):
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
         """Detach. Nothing more comes."""
+        self._left.clear()
         self._stop(ClosedError("the reader was closed"))
 
     async def _wait(self) -> None:
@@ -217,6 +223,7 @@ class RangeReader(Endpoint):
 
     def _resume(self, attachment: Attachment) -> None:
         link = self._link = attachment.link
+        link.keeps_unread = True
         self._drained = False
         told = link.properties.get(names.BATCH_BYTES)
         size = max(told if isinstance(told, int) else self._batch_bytes, 1)
@@ -224,7 +231,9 @@ class RangeReader(Endpoint):
         attachment.wire.flush_soon()
 
     def _suspend(self) -> None:
-        self._link = None
+        link, self._link = self._link, None
+        for message in () if link is None else link.unread:
+            self._note(message, self._left)
 
     def _fail(self, error: AmqpStreamsError) -> None:  # noqa: ARG002 (`take` raises it)
         self._link = None

@@ -224,15 +224,58 @@ async def test_a_range_goes_on_when_the_node_was_killed_and_started_again(tmp_pa
         running.kill()
 
 
-async def test_a_namesake_made_meanwhile_is_not_taken_for_the_log(node: RunningNode, client: Client) -> None:
+async def test_damaged_records_are_told_after_what_is_before_them_and_can_be_passed(tmp_path: Path) -> None:
+    running = RunningNode(tmp_path).start()
+    try:
+        async with connect(running.url) as client:
+            log = await log_of(client, 0, segment_bytes=64 << 10)
+            async with client.producer(log) as producer:
+                for _ in range(6):  # a commit is in one segment
+                    await producer.post_batch([Event(bytes(1000))] * 100)
+                    await producer.flush()
+        running.stop()
+        second = sorted((tmp_path / "data" / "logs" / log / "0").glob("*.log"))[1]
+        content = bytearray(second.read_bytes())
+        content[len(content) // 2] ^= 1
+        second.write_bytes(content)
+        running.start()
+        async with connect(running.url, retry=RetryPolicy(first_ms=1, wait_max_ms=5)) as client:
+            reader, got = client.read_range(log, 0), list[Run]()
+
+            async def read() -> None:
+                async for run in reader:
+                    got.append(run)
+
+            with pytest.raises(LinkError, match=second.name) as caught:
+                await read()
+            assert caught.value.condition == names.INTERNAL_ERROR
+            assert offsets(got) == list(range(reader.position))
+            assert reader.position >= int(second.stem)
+            (last,) = (await client.extents(log))[log].partitions
+            assert offsets(await all_of(client.read_range(log, 0, last.next - 5))) == list(range(last.next - 5, 600))
+    finally:
+        running.kill()
+
+
+async def test_a_namesake_made_meanwhile_is_not_taken_for_the_log(
+    node: RunningNode, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = await log_of(client, 10_000, size=200)
     reader = client.read_range(log, 0, batch_bytes=8192, prefetch_bytes=16 << 10)
     await reader.take()
     first = reader.incarnation
+    made, connect_again = asyncio.Event(), client._connector._open
+
+    async def held() -> wire.Wire:
+        await made.wait()
+        return await connect_again()
+
+    monkeypatch.setattr(client._connector, "_open", held)
     cut(client)
     async with connect(node.url) as other:
         await other.management.delete_log(log)
         await other.management.create_log(log)
+    made.set()
     with pytest.raises(LinkRefusedError, match=f"made anew: .* {first} was read") as caught:
         await all_of(reader)
     assert caught.value.condition == names.RESOURCE_DELETED
