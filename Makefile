@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash fuzz interop scenarios test check format bench soak connections groups clean
+.PHONY: help setup run demo crash clusters fuzz interop scenarios test check format bench sparkbench soak connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -48,8 +48,9 @@ check: setup  ## format, lint, types, layers
 ROUNDS ?= 50
 SEED ?=
 GATEWAY_ROUNDS ?= 30
-crash: setup  ## ROUNDS kills of a node, GATEWAY_ROUNDS of a gateway or its node, at random moments: nothing accepted is lost (SEED=n repeats a run)
-	CRASH_ROUNDS=$(ROUNDS) CRASH_GATEWAY_ROUNDS=$(GATEWAY_ROUNDS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
+SPARK_KILLS ?= 4
+crash: setup  ## ROUNDS kills of a node, GATEWAY_ROUNDS of a gateway or its node, SPARK_KILLS of a Spark job, at random moments: nothing is lost (SEED=n repeats a run)
+	CRASH_ROUNDS=$(ROUNDS) CRASH_GATEWAY_ROUNDS=$(GATEWAY_ROUNDS) CRASH_SPARK_KILLS=$(SPARK_KILLS) CRASH_SEED=$(SEED) $(BIN)/python -m pytest tests/crash -p no:xdist --timeout 1800 -s
 
 SECONDS ?= 600
 FUZZ_ARGS ?=
@@ -57,6 +58,9 @@ fuzz: setup  ## inputs that nobody would send, for SECONDS, against everything t
 	@$(BIN)/python -c 'import atheris' 2>/dev/null || $(BIN)/python -m pip install --quiet --only-binary :all: --constraint constraints.txt atheris \
 	  || echo "atheris has no wheel for this machine: the pure targets go without coverage"
 	$(BIN)/python -m fuzz run --seconds $(SECONDS) $(FUZZ_ARGS)
+
+clusters: setup  ## Spark on a standalone cluster whose processes are killed, and over Spark Connect: batches and streams
+	$(BIN)/python -m pytest tests/spark_connector/test_clusters.py -p no:xdist
 
 SEEDS ?= 200
 sim: setup  ## SEEDS runs of a node with its groups while members die and writes fail, each from its seed (SEED=n repeats one)
@@ -73,6 +77,9 @@ format: setup  ## rewrite the code in the house's format
 BENCH_ARGS ?=
 bench: setup  ## speed beside the installed peers: table, ratios, which wanted figures are met (BENCH_ARGS=--quick)
 	$(BIN)/python -m bench.run $(BENCH_ARGS)
+
+sparkbench: setup  ## Spark: rows/s beside Parquet and JSON files, micro-batches beside Spark's own source (BENCH_ARGS="--memory 10000000")
+	$(BIN)/python -m bench.spark $(BENCH_ARGS)
 
 MESSAGES ?= 5000000
 soak: setup  ## produce and consume MESSAGES events with bounded retention: memory stays flat
