@@ -92,10 +92,13 @@ class Scenario(MessagingHandler):  # type: ignore[misc]  # it has no types
 
     def send(self, command: dict[str, Any]) -> None:
         link = self.links[command["link"]]
-        for body in command["bodies"]:
+        for place, body in enumerate(command["bodies"]):
             message = Message(body=body)
             hints = {"target": "event-streams-target-partition", "relayed-from": "event-streams-source-partition"}
-            message.instructions = {symbol(name): symbol(command[hint]) for hint, name in hints.items() if hint in command} or None
+            instructions: dict[symbol, Any] = {symbol(name): symbol(command[hint]) for hint, name in hints.items() if hint in command}
+            if "sequence" in command:
+                instructions[symbol("x-opt-amqp-streams-sequence")] = ulong(command["sequence"] + place)
+            message.instructions = instructions or None
             if "key" in command:
                 message.annotations = {symbol("event-streams-group-key"): command["key"]}
             if "n" in command:

@@ -37,11 +37,13 @@ const doing = {
     links.set(name, link);
     link.called = name;
   },
-  send({ link: name, bodies, target, key, n, "relayed-from": relayed }) {
-    for (const body of bodies) {
-      const message = { body };
-      if (target) message.delivery_annotations = { "event-streams-target-partition": types.wrap_symbol(target) };
-      if (relayed) message.delivery_annotations = { "event-streams-source-partition": types.wrap_symbol(relayed) };
+  send({ link: name, bodies, target, key, n, "relayed-from": relayed, sequence }) {
+    for (const [place, body] of bodies.entries()) {
+      const message = { body }, annotations = {};
+      if (target) annotations["event-streams-target-partition"] = types.wrap_symbol(target);
+      if (relayed) annotations["event-streams-source-partition"] = types.wrap_symbol(relayed);
+      if (sequence !== undefined) annotations["x-opt-amqp-streams-sequence"] = types.wrap_ulong(sequence + place);
+      if (Object.keys(annotations).length) message.delivery_annotations = annotations;
       if (key) message.message_annotations = { "event-streams-group-key": key };
       if (n) message.application_properties = { n: types.wrap_int(Number(n)) };
       sent.set(links.get(name).send(message), body);

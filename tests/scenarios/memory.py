@@ -88,12 +88,16 @@ class MemoryStage:
     def _send(self, command: Mapping[str, Any]) -> None:
         link = self._links[command["link"]]
         assert isinstance(link.inner, Sending)
-        for body in command["bodies"]:
+        for place, body in enumerate(command["bodies"]):
             message = proton.Message(body=body)
+            instructions: dict[Any, Any] = {}
             if "target" in command:
-                message.instructions = {proton.symbol(names.TARGET_PARTITION): proton.symbol(command["target"])}
+                instructions[proton.symbol(names.TARGET_PARTITION)] = proton.symbol(command["target"])
             if "relayed-from" in command:
-                message.instructions = {proton.symbol(names.SOURCE_PARTITION): proton.symbol(command["relayed-from"])}
+                instructions[proton.symbol(names.SOURCE_PARTITION)] = proton.symbol(command["relayed-from"])
+            if "sequence" in command:
+                instructions[proton.symbol(names.SEQUENCE)] = proton.ulong(command["sequence"] + place)
+            message.instructions = instructions or None
             if "key" in command:
                 message.annotations = {proton.symbol(names.GROUP_KEY): command["key"]}
             if "n" in command:

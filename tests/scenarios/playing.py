@@ -130,7 +130,9 @@ class Player:
 
     def _send(self, step: Step) -> None:
         link, *bodies = step.words
-        hints = {key: step.options[key] for key in ("target", "key", "n", "relayed-from") if key in step.options}
+        hints: dict[str, Any] = {key: step.options[key] for key in ("target", "key", "n", "relayed-from") if key in step.options}
+        if "sequence" in step.options:
+            hints["sequence"] = int(step.options["sequence"])
         self._stage.say({"do": "send", "link": link, "bodies": bodies} | hints)
 
     def _settle(self, step: Step) -> None:
@@ -168,6 +170,8 @@ def _properties(options: Mapping[str, str]) -> dict[str, Any]:
         properties[names.CONSUMER_GROUP] = options["group"]
     if "epoch" in options:
         properties[names.EPOCH] = {"ulong": int(options["epoch"])}
+    if "producer" in options:
+        properties[names.PRODUCER_ID] = options["producer"]
     return properties
 
 

@@ -25,10 +25,11 @@ HELP: Final = """\
 node LOG:PARTITIONS… [SETTING=VALUE…]   a new node with these logs; settings as in its configuration file: groups.wait=0s
 connect NAME                            a connection; the first attach makes `one` if there is none
 attach LINK producer|consumer ADDRESS   options: on=CONNECTION partition= group= epoch= credit=100 durable presettled name=
+                                        producer=: it numbers its events under this name
                                         from=@earliest|@latest|OFFSET time=MARK code: the delivery-annotations filter, by code with `code`
                                         sql= events-sql= selector= unknown= properties=KEY:VALUE: other filters
 send LINK BODY…                         options: target= (partition) key= (group key) n= (an application property)
-                                        relayed-from= (another node's source partition)
+                                        relayed-from= (another node's source partition) sequence= (the first event's number)
 settle LINK OUTCOME BODY…               accepted, rejected, released or modified
 credit LINK N                           more credit
 detach LINK                             close it

@@ -12,6 +12,13 @@ from amqp_streams import names
 Happening = Mapping[str, Any]
 """As clients tell it: `event` is opened, attached, detached, delivery, outcome or disconnected, with the fields used here."""
 
+_TERMS: Final = (
+    ("partition", names.PARTITION),
+    ("group", names.CONSUMER_GROUP),
+    ("epoch", names.EPOCH),
+    ("producer", names.PRODUCER_ID),
+    ("sequence", names.PRODUCER_SEQUENCE),
+)
 _ORDER: Final = ("opened", "attached", "delivery", "outcome", "detached", "disconnected")
 
 
@@ -65,11 +72,7 @@ class Teller:
 
     def _terms(self, happening: Happening) -> str:
         properties = happening["properties"]
-        terms = [
-            f"{word} {_number(properties[name])}"
-            for word, name in (("partition", names.PARTITION), ("group", names.CONSUMER_GROUP), ("epoch", names.EPOCH))
-            if name in properties
-        ]
+        terms = [f"{word} {_number(properties[name])}" for word, name in _TERMS if name in properties]
         terms += [f"filter {name}" for name in sorted(happening.get("filters") or ())]
         terms += ["durable"] if happening.get("durable") else []
         return "".join(f", {term}" for term in terms)
