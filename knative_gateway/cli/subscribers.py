@@ -32,7 +32,7 @@ def _path(client: Client, subscriber: str, namespace: str | None, action: str) -
 @click.option("--json", "as_json", is_flag=True, help="All that is known, as one object.")
 @_of_subscriber
 def history(*, client: Client, subscriber: str, namespace: str | None, as_json: bool) -> int:
-    """Show the latest failed deliveries of a Trigger or Subscription, the latest first.
+    """Show the latest failed deliveries of a Trigger or Subscription, the latest first, and behind an arrow what became of the event.
 
     \b
     Example:
@@ -46,7 +46,8 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
         moment = datetime.fromtimestamp(number(failure, "at_ms") / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = f"{text(failure, 'event_source')} {text(failure, 'event_id')}"
         code = child(failure).get("code") or "-"
-        click.echo(f"{moment}  {event}  attempt {number(failure, 'attempt')}  {code}  {text(failure, 'reason')}")
+        end = f"  → {text(failure, 'end')}" if text(failure, "end") else ""
+        click.echo(f"{moment}  {event}  attempt {number(failure, 'attempt')}  {code}  {text(failure, 'reason')}{end}")
     if not entries(told, "failures"):
         click.echo("no failures", err=True)
     return 0

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from knative_gateway.access import Gate, Identity
-from knative_gateway.cli import main
+from knative_gateway.cli import main, subscribers
+from knative_gateway.cli.client import Client
 from knative_gateway.cli.kubeconfig import kubeconfig
 from knative_gateway.manifests import read_yaml, written_yaml
 from tests.knative_gateway.api.client import config_map, definition, trigger
@@ -100,6 +101,27 @@ def test_delete_takes_kinds_and_names(run: Run) -> None:
     assert run("delete", "cm/three").stdout == "configmap/three deleted\n"
     for words in (["delete"], ["delete", "cm"], ["delete", "all", "x"], ["delete", "cm", "x", "-f", "-"]):
         run(*words, status=2)
+
+
+def test_its_history_says_what_became_of_an_event(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [
+        {
+            "at_ms": 1_769_860_811_000,
+            "event_source": "/s",
+            "event_id": "1",
+            "attempt": 2,
+            "code": 503,
+            "reason": "status 503",
+            "end": "dropped",
+        },
+        {"at_ms": 1_769_860_810_000, "event_source": "/s", "event_id": "1", "attempt": 1, "code": None, "reason": "refused", "end": ""},
+    ]
+    monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
+    monkeypatch.setattr(Client, "ask", lambda *_: (200, {"failures": failures}))
+    assert run("history", "trigger/asked").stdout.splitlines() == [
+        "2026-01-31T12:00:11Z  /s 1  attempt 2  503  status 503  → dropped",
+        "2026-01-31T12:00:10Z  /s 1  attempt 1  -  refused",
+    ]
 
 
 def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
