@@ -361,13 +361,13 @@ class Courier:
         """The next partition with an event to begin, in turn."""
         if self.figures.waiting >= self.outside.settings.waiting_max:
             return None
-        tracks: tuple[Track | Again, ...] = (*self.tracks.values(), self.again)
-        for step in range(len(tracks)):
-            track = tracks[(self._turn + step) % len(tracks)]
-            if track.window.startable:
-                self._turn += step + 1
-                return track
-        return None
+        tracks: list[Track | Again] = [track for track in self.tracks.values() if track.window.startable]
+        if self.again.window.startable:
+            tracks.append(self.again)
+        if not tracks:
+            return None
+        self._turn += 1
+        return tracks[self._turn % len(tracks)]
 
     def _pump_later(self) -> None:
         self._later = None

@@ -263,10 +263,12 @@ async def test_dead_letters_are_delivered_again_by_request(rig: Rig, server: Sub
 
 async def test_a_fault_of_ours_holds_up_nobody(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knative_gateway.dispatcher.courier._FAULT_WAIT_S", 0.001)
-    monkeypatch.setattr("knative_gateway.dispatcher.courier.secrets", None)
+    monkeypatch.setattr("knative_gateway.dispatcher.flight.secrets", None)
     await rig.serve(subscriber("u", server.url()))
-    await rig.send(event(1, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), event(2))
-    await server.wait(1)
+    traced = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    await rig.send(event(0, "t", None, **traced), event(1))
     await until(lambda: rig.checkpoints.places["u"] == place(1))
-    assert server.ids == ["2"]
-    assert rig.checkpoints.failures["u"][-1].end == "dropped"
+    await rig.send(event(2, "t", None, **traced), event(3))  # over a connection that is there
+    await until(lambda: rig.checkpoints.places["u"] == place(3))
+    assert server.ids == ["1", "3"]
+    assert [failure.event_id for failure in rig.checkpoints.failures["u"] if failure.end == "dropped"] == ["0", "2"]

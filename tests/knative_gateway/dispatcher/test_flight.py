@@ -118,7 +118,8 @@ async def test_who_was_not_reached_over_an_old_connection_is_reached_over_a_new_
 
 
 async def test_an_event_that_does_not_come_down_in_time_fails(server: SubscriberServer) -> None:
-    async with warm(server, Delivery(timeout_ms=50)) as (rig, courier):
+    async with warm(server) as (rig, courier):
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(timeout_ms=50)))
         held(server)
         await rig.send(event(1))
         await until(lambda: courier.figures.dropped == 1)
