@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-START_SECONDS_MAX: Final = 30.0
+START_SECONDS_MAX: Final = 60.0
 STOP_SECONDS_MAX: Final = 30.0
 
 

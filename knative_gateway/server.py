@@ -123,6 +123,7 @@ class Gateway:
         self._parts: Final = AsyncExitStack()
         self._traces: Traces | None = None
         self._up = False
+        self._opening = True
 
     async def start(self) -> None:
         """Bring everything up.
@@ -271,12 +272,15 @@ class Gateway:
                     while not controller.whole:
                         await asyncio.sleep(_LOOK_S)
                         await controller.settled()
-            ingress.starting = False
+            opened()
+
+        def opened() -> None:
+            ingress.starting = self._opening = False
 
         if event_log.connected:
             await controller.settled()  # else that would be when the node is there, and senders wait for an answer
         if controller.whole:
-            ingress.starting = False
+            opened()
         else:
             opening = asyncio.create_task(later())
             self._parts.callback(opening.cancel)
@@ -286,7 +290,7 @@ class Gateway:
             return "starting or stopping"
         if self.event_log is None or not self.event_log.connected:
             return "the event log node is away"
-        return None
+        return "not all Brokers and Channels take events yet" if self._opening else None
 
     def _destinations(self) -> Destinations:
         rules = self.settings.destinations

@@ -17,6 +17,7 @@ from amqp_streams.client import EARLIEST, connect
 from knative_gateway import server
 from knative_gateway.amqp_binding import decode
 from knative_gateway.config import GatewaySettings
+from knative_gateway.controller.controller import Controller
 from knative_gateway.errors import ConfigError
 from knative_gateway.server import Addresses, Gateway, serve
 from tests.knative_gateway.asking import BINARY, BROKER
@@ -176,3 +177,19 @@ def test_the_command_starts_everything_and_ends_with_0(tmp_path: Path, number: s
     told = (tmp_path / "words").read_text()
     assert "gateway_ready" in told
     assert "gateway_stopped" in told
+
+
+async def test_it_is_not_ready_before_all_brokers_take_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load balancer sends to others meanwhile."""
+    monkeypatch.setattr(Controller, "whole", False)
+    running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path}))
+    try:
+        await running.start()
+        status, words = await asyncio.to_thread(request, running, "GET", "/readyz")
+        assert (status, words) == (503, b"not ready: not all Brokers and Channels take events yet\n")
+        monkeypatch.setattr(Controller, "whole", True)
+        async with asyncio.timeout(20):
+            while status != 200:
+                status, _ = await asyncio.to_thread(request, running, "GET", "/readyz")
+    finally:
+        await running.stop()
