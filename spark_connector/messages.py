@@ -24,6 +24,8 @@ Place = int | None
 
 _KEYED: Final = b"\x00\x53\x72"
 """What a message with a key begins with: a section of message annotations."""
+_PLAIN: Final = b"\x00\x53\x73"
+"""What one without begins with, or something greater: the sections that come behind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,10 @@ class Encoder:
 
     def _places(self, messages: list[bytes], partition: pa.Array | None) -> list[Place] | Place:
         if partition is None or partition.null_count == len(partition):
-            keyed = sum(message.startswith(_KEYED) for message in messages)
-            if keyed in {0, len(messages)}:
-                return BY_KEY if keyed else self.default
+            if min(messages, default=_PLAIN) >= _PLAIN:
+                return self.default
+            if max(messages) < _PLAIN:
+                return BY_KEY
             return [BY_KEY if message.startswith(_KEYED) else self.default for message in messages]
         self._check(partition)
         return [

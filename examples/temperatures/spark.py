@@ -40,7 +40,7 @@ def statistics_of(node: NodeProcess, rows: Sequence[str], folder: Path) -> None:
         days = daily(node)
         wanted = by_day(rows)
         check(len(days) == len(wanted), f"{len(days)} days in the log {statistics.STATISTICS!r}, each once")
-        check(close(days, wanted), "mean, lowest and highest of each day are those of the file, though some readings are in the log twice")
+        check(close(days, wanted), "mean, lowest and highest of each day are those of the file, however often a reading is in the log")
         hottest = max(days, key=lambda day: days[day][2])
         say(f"the hottest day: {hottest}, {days[hottest][2]} °F; the mean of that day {days[hottest][0]} °F")
         hours = {row.until: (row.mean, row.readings) for row in spark.read.parquet(str(folder / "hourly")).collect()}
