@@ -4,10 +4,14 @@ One machine for our own kinds and for those that stored CustomResourceDefinition
 left out (pruned) and named, unless it says `x-kubernetes-preserve-unknown-fields`. Spec: Kubernetes, "structural schemas".
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import lru_cache
+from typing import Any, Final
+
+import re2
 
 from knative_gateway.resources.fields import LIST_TYPE
 from knative_gateway.resources.fields import items as items_of
@@ -18,8 +22,6 @@ DEPTH_MAX: Final = 64
 """Objects within objects: deeper ones are refused, not recursed into."""
 CAUSES_MAX: Final = 100
 """Of one document: what is told about it, at most."""
-PATTERN_INPUT_MAX: Final = 4096
-"""Characters that a pattern of a stored definition is tried on; longer ones do not match."""
 
 KEEP_UNKNOWN: Final = "x-kubernetes-preserve-unknown-fields"
 INT_OR_STRING: Final = "x-kubernetes-int-or-string"
@@ -152,7 +154,7 @@ def _check_array(schema: Object, value: Sequence[object], path: str, checked: Ch
         if isinstance(items, Mapping)
         else value
     )
-    if schema.get("uniqueItems") and any(same(one, other) for index, one in enumerate(value) for other in value[:index]):
+    if schema.get("uniqueItems") and len({json.dumps(each, sort_keys=True) for each in value}) < len(value):
         checked.add(Because.INVALID, path, "items must be unique")
     kept = list(kept)
     whole = schema.get(LIST_TYPE) == "map" or not any(isinstance(each, Mapping) for each in kept)
@@ -182,10 +184,22 @@ def _check_string(schema: Object, value: str, path: str, checked: Checked) -> No
 
 
 def _matches(pattern: str, value: str) -> bool:
+    compiled = _compiled(pattern)
     try:
-        return len(value) <= PATTERN_INPUT_MAX and re.search(pattern, value) is not None
-    except re.error:
-        return True  # RE2 syntax that Python does not have: the definition's author is trusted
+        return compiled is None or compiled.search(value) is not None
+    except UnicodeEncodeError:  # half of a surrogate pair is no character
+        return False
+
+
+@lru_cache(256)
+def _compiled(pattern: str) -> Any:
+    """By RE2, as in Kubernetes: no text keeps it busy for longer than it takes to read it. None: it cannot be read."""
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options=options)
+    except (re2.error, UnicodeEncodeError):
+        return None  # its author is not there to hear of it, and who writes objects cannot help it
 
 
 def _check_number(schema: Object, value: float, path: str, checked: Checked) -> None:

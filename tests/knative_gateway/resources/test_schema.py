@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 
 from knative_gateway.resources.objects import Object
+from knative_gateway.resources.refusals import Because
 from knative_gateway.resources.schema import DEPTH_MAX, check, defined
 from tests.knative_gateway.resources.test_objects import JSON
 
@@ -107,3 +108,16 @@ def test_what_was_pruned_has_nothing_left_to_prune(value: object) -> None:
 def test_schemas_along_a_path_end_where_nothing_is_defined() -> None:
     schema = {"properties": {"a": {"properties": {"b": S}}}}
     assert list(defined(schema, ["a", "b", "c"])) == [{"properties": {"b": S}}, S]
+
+
+@pytest.mark.timeout(20)
+def test_a_pattern_cannot_keep_anybody_busy() -> None:
+    schema = {"type": "string", "pattern": "^(a+)+$"}
+    assert check(schema, "a" * 100_000).causes == []
+    assert [cause.because for cause in check(schema, "a" * 100_000 + "!").causes] == [Because.INVALID]
+    assert [cause.because for cause in check(schema, "\ud800").causes] == [Because.INVALID]
+
+
+def test_patterns_are_read_as_kubernetes_reads_them() -> None:
+    assert check({"type": "string", "pattern": r"^\p{Lu}\z"}, "Ü").causes == []
+    assert check({"type": "string", "pattern": "(?=a)"}, "b").causes == []  # not RE2's: not held against anybody
