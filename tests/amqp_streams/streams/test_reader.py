@@ -1,7 +1,7 @@
 """Reading is a fair merge that keeps each partition's order and loses nothing, however it is interrupted."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_streams import names
@@ -389,6 +389,7 @@ def read_places(reader: Reader) -> list[Place]:
     return read(reader, 100)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(["yes", "no"]), min_size=1, max_size=20), max_size=8),
     st.sampled_from([None, "p.subject = 'yes'", "bounds", "both"]),

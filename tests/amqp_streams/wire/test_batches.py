@@ -4,7 +4,7 @@ from array import array
 
 import proton
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_streams import names
@@ -25,6 +25,7 @@ def columns(events: list[tuple[int, int, bytes]]) -> tuple["array[int]", "array[
     return offsets, array("q", [stamp for _, stamp, _ in events]), [message for _, _, message in events]
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_what_was_written_is_what_is_read(events: list[tuple[int, int, bytes]]) -> None:
     offsets, stamps, messages = columns(events)
@@ -35,6 +36,7 @@ def test_what_was_written_is_what_is_read(events: list[tuple[int, int, bytes]]) 
     assert len(written) <= BATCH_OVERHEAD_BYTES + EVENT_BYTES * len(messages) + sum(map(len, messages))
 
 
+@settings(deadline=None)
 @given(EVENTS)
 def test_a_batch_is_a_message_as_the_standard_has_it(events: list[tuple[int, int, bytes]]) -> None:
     """Whoever knows nothing of batches still gets annotations of arrays, the place of the last event, and the data sections."""
@@ -84,6 +86,7 @@ def test_sizes_may_be_missing_and_sections_short() -> None:
     assert (batch.messages, batch.next_offset) == ([b"one", b"two" * 100], None)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
     written = bytearray(write_batch("0", array("Q", [1, 2]), array("q", [5, 5]), [b"a", b"bc"], next_offset=3))
