@@ -67,7 +67,8 @@ def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool 
     streams: dict[str, dict[int, int]] = {stream: {} for stream in available}
     for lag, count in zip(waiting, given, strict=True):
         streams[lag.stream][lag.partition] = lag.start + count
-    ended = {stream: StreamOffsets(available[stream].incarnation, numbers) for stream, numbers in streams.items()}
+    # A log that is not there for a while, or not read any more, keeps its place: it may come back as it was.
+    ended = dict(start.streams) | {stream: StreamOffsets(available[stream].incarnation, numbers) for stream, numbers in streams.items()}
     begun = _begun(start, available)
     if not begun and _same(start, ended):
         return start

@@ -45,6 +45,8 @@ class BatchReader(DataSourceReader):
         begun = {name: one.next for name, one in start.streams.items()}
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
         face(options, planned.losses)
+        if options.filter is not None:
+            node.check_filter(options.connection, options.streams[0], options.filter)
         return partitions_of(options, self._at_times(narrowed(planned.ranges, self._bounds)))
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":

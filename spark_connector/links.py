@@ -34,17 +34,22 @@ _logger: Final = logging.getLogger("spark_connector")
 
 GONE: Final = frozenset({"amqp:not-found", "amqp:resource-deleted"})
 """Conditions of a log that is not there, or not the one that was meant."""
+FAULT: Final = "amqp:internal-error"
+FAULTS_MAX: Final = 2
+"""How often a fault of the node is tried again: a disk recovers, damaged records do not."""
 PASSING: Final = frozenset(
     {
+        FAULT,
         "amqp:connection:forced",
         "amqp:link:detach-forced",
-        "amqp:internal-error",
         "amqp:resource-limit-exceeded",
         "amqp:resource-locked",
     }
 )
 """Conditions that may be over when it is tried again."""
 
+UNREADABLE: Final = frozenset({"amqp:invalid-field"})
+"""Conditions of a filter that the node cannot read, or does not know."""
 PASSING_STATUS: Final = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -113,7 +118,8 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
     place = f"{where}, node {options}" if where else f"node {options}"
     if not passes(error):
         raise refusal(error, what, place) from error
-    if attempt >= options.retries:
+    tries = min(options.retries, FAULTS_MAX) if getattr(error, "condition", None) == FAULT else options.retries
+    if attempt >= tries:
         raise NodeError(
             f"{what} failed {attempt + 1} times in a row, last: {error}",
             place,
@@ -142,6 +148,8 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
     gone = isinstance(error, LinkError) and error.condition in GONE
     if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
         return StreamNotFoundError(f"{what} failed: {error}", place, "See its name with `amqp-streams log list`")
+    if getattr(error, "condition", None) in UNREADABLE:
+        return NodeError(f"the filter cannot be used: {error}", place, "It is SQL as in AMQP Filter Expressions 1.0: see docs/client.md")
     if isinstance(error, AuthenticationError):
         return NodeError(f"logging in failed: {error}", place, "See the options user, password, token and tls…")
     return NodeError(f"{what} failed: {error}", place, "The node refuses it: see its log, and its access rules")

@@ -5,7 +5,7 @@ The one place where the source meets the engine's client. Everything that can pa
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from amqp_streams.client import LogExtent
+from amqp_streams.client import LogExtent, sql_filter
 from amqp_streams.client.blocking import Client
 from spark_connector.errors import StreamNotFoundError
 from spark_connector.holdings import Available, Held, LogState
@@ -77,6 +77,20 @@ def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None)
         except FAILURES as error:
             pause(options, error, "reading", attempt, where=str(wanted))
             attempt += 1
+
+
+def check_filter(options: ConnectionOptions, stream: str, condition: str) -> None:
+    """Have the node read the filter, before tasks come to it.
+
+    Raises:
+        NodeError: it cannot be read; the message says where.
+    """
+
+    def attach(node: Client) -> None:
+        with node.consumer(stream, credit=1, settle="none", filters={"condition": sql_filter(condition)}):
+            pass
+
+    retried(options, "attaching with the filter", attach, where=f"stream {stream!r}")
 
 
 def _runs(node: Client, options: ConnectionOptions, wanted: OffsetRange, at: int, condition: str | None) -> Iterator[Run]:

@@ -49,6 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._waiting_since: float | None = None
         self._made: Watch | None = None
         self._missed: set[str] = set()
+        self._filter_checked = False
 
     @property
     def _watch(self) -> Watch:
@@ -109,6 +110,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         available = node.available(options.connection, sorted(until.streams), missing_fail=False)
         planned = plan(since, until, available)
         face(options, planned.losses)
+        if options.filter is not None and planned.ranges and not self._filter_checked:
+            node.check_filter(options.connection, planned.ranges[0].stream, options.filter)
+            self._filter_checked = True
         return partitions_of(options, planned.ranges)
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":

@@ -100,6 +100,20 @@ def test_a_log_that_joins_a_running_query_is_read_from_its_earliest_and_the_end_
     assert [(one.stream, one.start, one.end) for one in plan(standing(5), end, both).ranges] == [("u", 4, 9)]
 
 
+def test_a_log_that_is_away_keeps_its_place_and_goes_on_there() -> None:
+    both = Offsets({**standing(5).streams, "u": StreamOffsets("j", {0: 7})})
+    assert advance(both, available((0, 5)), Limits()) is both
+    away = advance(both, available((0, 6)), Limits())
+    assert away.streams["u"] == StreamOffsets("j", {0: 7})
+    back = {**available((0, 6)), "u": LogState("j", {0: Held(0, 9)})}
+    again = advance(away, back, Limits())
+    assert [(one.stream, one.start, one.end) for one in plan(away, again, back).ranges] == [("u", 7, 9)]
+    anew = {**available((0, 6)), "u": LogState("k", {0: Held(0, 3)})}
+    found = plan(away, advance(away, anew, Limits()), anew)
+    assert [(one.stream, one.start, one.end) for one in found.ranges] == [("u", 0, 3)]
+    assert len(found.losses) == 1
+
+
 def test_too_little_waits_but_not_for_ever() -> None:
     assert held_back(5, 10, 0, 1000)
     assert not held_back(10, 10, 0, 1000)

@@ -81,7 +81,7 @@ def test_the_node_evaluates_a_filter(client: Client, options: Options) -> None:
     for number in range(6):
         logs.send(client, log, [b""], partition=0, properties={"n": number})
     assert numbers(options, OffsetRange(log, 0, 0, 6, None), "n >= 2 AND n < 5") == [2, 3, 4]
-    with pytest.raises(NodeError, match=r"reading failed: .*filter"):
+    with pytest.raises(NodeError, match="the filter cannot be used"):
         numbers(options, OffsetRange(log, 0, 0, 6, None), "n >>> 2")
 
 

@@ -1,0 +1,303 @@
+"""`spark.readStream`: first the reader as Spark's engine drives it, against a live node; then queries of Spark's own."""
+
+import json
+import logging
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+
+from amqp_streams.client.blocking import Client, connect
+from examples.node import NodeProcess
+from spark_connector import links, register
+from spark_connector import node as asked
+from spark_connector.errors import DataLossError, NodeError, StreamNotFoundError
+from spark_connector.holdings import Available
+from spark_connector.offsets import Offsets
+from spark_connector.schema import chosen
+from spark_connector.settings import read_options
+from spark_connector.streaming import StreamReader
+from tests.spark_connector import logs
+
+
+@pytest.fixture(scope="module")
+def client(node: NodeProcess) -> Iterator[Client]:
+    with connect(node.url) as open_:
+        yield open_
+    links.drop(read_options({"endpoint": node.url, "stream": "any"}, streaming=False).connection)
+
+
+class Query:
+    """A query's checkpoint and what Spark's engine does with a source: see test_admission.py for the order of things."""
+
+    def __init__(self, node: NodeProcess, stream: str, **options: object) -> None:
+        self.options = {"endpoint": node.url, "stream": stream, "columns": "partition,offset", "pollInterval": "210"}
+        self.options |= {name: str(value) for name, value in options.items()}
+        self.ends: list[str] = []
+        self.reader = self.started()
+
+    def started(self) -> StreamReader:
+        """A process of its own: nothing is left of the one before."""
+        self.reader = StreamReader(self.options, chosen(self.options))
+        return self.reader
+
+    def start(self) -> dict[str, object]:
+        return json.loads(self.ends[-1]) if self.ends else self.reader.initialOffset()  # type: ignore[no-any-return]
+
+    def end(self, limit: ReadLimit | None = None) -> dict[str, object] | None:
+        """The end of a next batch, as it goes to the checkpoint; None: there is none."""
+        start = self.start()
+        end = self.reader.latestOffset(start, limit or self.reader.getDefaultReadLimit())
+        return None if json.dumps(end) == json.dumps(start) else json.loads(json.dumps(end))
+
+    def rows(self, start: dict[str, object], end: dict[str, object]) -> list[tuple[int, int]]:
+        copy = pickle.loads(pickle.dumps(StreamReader(self.options, chosen(self.options))))
+        found = [row for task in self.reader.partitions(start, end) for batch in copy.read(task) for row in batch.to_pylist()]
+        return sorted((row["partition"], row["offset"]) for row in found)
+
+    def batch(self, limit: ReadLimit | None = None) -> list[tuple[int, int]] | None:
+        start, end = self.start(), self.end(limit)
+        if end is None:
+            return None
+        rows = self.rows(start, end)
+        self.ends.append(json.dumps(end))
+        return rows
+
+
+def filled(client: Client, *counts: int) -> str:
+    log = logs.made(client, len(counts))
+    for partition, count in enumerate(counts):
+        logs.send(client, log, [b"x"] * count, partition)
+    return log
+
+
+def test_batches_have_everything_once_within_the_limit(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 25, 5)
+    query = Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    batches = [query.batch(), query.batch(), query.batch()]
+    assert [len(rows or ()) for rows in batches] == [10, 10, 10]
+    assert sorted(row for rows in batches for row in rows or ()) == [(0, number) for number in range(25)] + [
+        (1, number) for number in range(5)
+    ]
+    assert query.batch() is None
+    logs.send(client, log, [b"x"], 1)
+    assert query.batch() == [(1, 5)]
+
+
+def test_a_query_from_latest_has_its_beginning_in_the_checkpoint_before_anything_comes(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 3)
+    query = Query(node, log)
+    assert query.batch() == []
+    query.started()
+    logs.send(client, log, [b"x"] * 2, 0)
+    query.started()
+    assert query.batch() == [(0, 3), (0, 4)]
+
+
+def test_what_comes_between_two_questions_in_the_first_batch_is_not_lost_by_a_crash(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 3)
+    query = Query(node, log)
+    query.reader.initialOffset()
+    logs.send(client, log, [b"x"] * 2, 0)
+    query.reader._watch.fresh()  # some time has passed
+    end = query.end()
+    assert end is not None
+    logs.send(client, log, [b"x"] * 2, 0)
+    query.started()
+    assert query.rows(query.start(), end) == [(0, 3), (0, 4)]
+    query.ends.append(json.dumps(end))
+    assert query.batch() == [(0, 5), (0, 6)]
+
+
+def test_a_batch_is_read_again_as_it_was(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 40)
+    query = Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=30)
+    start, end = query.start(), query.end()
+    assert end is not None
+    tasks = query.reader.partitions(start, end)
+    logs.send(client, log, [b"x"] * 10, 0)
+    query.started()
+    assert list(map(repr, query.reader.partitions(query.start(), end))) == list(map(repr, tasks))
+
+
+def test_available_now_is_what_was_there_at_the_start(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 25)
+    query = Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=10, minOffsetsPerTrigger=1000)
+    query.reader.prepareForTriggerAvailableNow()
+    logs.send(client, log, [b"x"] * 10, 0)
+    sizes = []
+    while (rows := query.batch()) is not None:
+        sizes.append(len(rows))
+    assert sizes == [10, 10, 5]
+    query.started()
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.batch() == [(0, number) for number in range(25, 35)]
+    assert query.batch() is None
+
+
+def test_once_reads_everything_whatever_the_limits(node: NodeProcess, client: Client) -> None:
+    query = Query(node, filled(client, 25), startingOffsets="earliest", maxOffsetsPerTrigger=10, minOffsetsPerTrigger=1000)
+    assert query.reader.getDefaultReadLimit() == ReadMaxRows(10)
+    assert len(query.batch(ReadAllAvailable()) or ()) == 25
+    assert Query(node, "any").reader.getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_too_little_waits_until_there_is_enough_or_it_took_too_long(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 5)
+    query = Query(node, log, startingOffsets="earliest", minOffsetsPerTrigger=8, maxTriggerDelay="1h")
+    assert query.batch() == []
+    assert query.batch() is None
+    logs.send(client, log, [b"x"] * 3, 0)
+    assert len(query.batch() or ()) == 8
+    quick = Query(node, log, startingOffsets="earliest", minOffsetsPerTrigger=100, maxTriggerDelay="0")
+    assert len(quick.batch() or ()) == 8
+
+
+def test_bytes_bound_a_batch_by_the_average_size(node: NodeProcess, client: Client) -> None:
+    log = logs.made(client, 1)
+    logs.send(client, log, [bytes(1000)] * 100)
+    query = Query(node, log, startingOffsets="earliest", maxBytesPerTrigger="20k")
+    sizes = []
+    while (rows := query.batch()) is not None:
+        sizes.append(len(rows))
+    assert sum(sizes) == 100
+    assert all(15 <= size <= 20 for size in sizes[:-1])
+
+
+def test_an_idle_query_asks_rarely_and_reporting_asks_nobody(node: NodeProcess, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = Query(node, filled(client, 1))
+    assert query.reader.reportLatestOffset() is None
+    query.batch()
+    count = 0
+    real = asked.available
+
+    def counted(*given: object, **more: object) -> Available:
+        nonlocal count
+        count += 1
+        return real(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(asked, "available", counted)
+    for _ in range(3):
+        assert query.end() is None
+        assert Offsets.of(query.reader.reportLatestOffset()).streams
+    assert count <= 3
+
+
+def test_progress_shows_the_lag(node: NodeProcess, client: Client) -> None:
+    log = filled(client, 30)
+    query = Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=10)
+    query.batch()
+    end, latest = Offsets.of(json.loads(query.ends[0])), Offsets.of(query.reader.reportLatestOffset())
+    assert (end.streams[log].next, latest.streams[log].next) == ({0: 10}, {0: 30})
+    going_on = Query(node, log, startingOffsets=query.ends[0])
+    assert len(going_on.batch() or ()) == 20
+
+
+@pytest.mark.parametrize("recreate", [True, False])
+def test_a_log_that_goes_fails_the_query_or_is_told(
+    node: NodeProcess, client: Client, caplog: pytest.LogCaptureFixture, recreate: bool
+) -> None:
+    log, other = filled(client, 5), filled(client, 5)
+    strict = Query(node, log, startingOffsets="earliest")
+    lenient = Query(node, f"{log},{other}", startingOffsets="earliest", failOnDataLoss="false")
+    strict.batch()
+    assert len(lenient.batch() or ()) == 10
+    client.management.delete_log(log)
+    if recreate:
+        logs.made(client, 1, log)
+        logs.send(client, log, [b"x"] * 2)
+    with pytest.raises(DataLossError if recreate else StreamNotFoundError, match=log):
+        strict.batch()
+    with caplog.at_level(logging.WARNING):
+        assert lenient.batch() == ([(0, 0), (0, 1)] if recreate else None)
+        assert lenient.batch() is None
+    assert ("made anew" if recreate else "stream_missing") in caplog.text
+    if not recreate:
+        logs.made(client, 1, log)
+        logs.send(client, log, [b"x"])
+        assert lenient.batch() == [(0, 0)]
+
+
+def test_retention_that_passed_the_checkpoint_fails_the_query_or_is_counted(
+    node: NodeProcess, client: Client, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the node tells it: no test waits for its retention."""
+    log = filled(client, 20)
+    queries = [Query(node, log, startingOffsets="earliest", maxOffsetsPerTrigger=5, failOnDataLoss=value) for value in ("true", "false")]
+    for query in queries:
+        query.batch()
+    real = asked.available
+
+    def later(*given: object, **more: object) -> Available:
+        found = dict(real(*given, **more))  # type: ignore[arg-type]
+        state = found[log]
+        held = state.partitions[0]
+        found[log] = type(state)(state.incarnation, {0: type(held)(12, held.next, held.bytes)})
+        return found
+
+    monkeypatch.setattr(asked, "available", later)
+    strict, lenient = (query.started() and query for query in queries)
+    with pytest.raises(
+        DataLossError, match=r"retention has removed them; wanted offsets 5 to 17, available offsets 12 to 20 .*7 events lost"
+    ):
+        strict.batch()
+    with caplog.at_level(logging.WARNING):
+        assert lenient.batch() == [(0, number) for number in range(12, 17)]
+    assert "7 events lost" in caplog.text
+
+
+def test_a_filter_that_cannot_be_read_fails_on_the_driver(node: NodeProcess, client: Client) -> None:
+    query = Query(node, filled(client, 5), startingOffsets="earliest", filter="n >>> 5")
+    with pytest.raises(NodeError, match="the filter cannot be used"):
+        query.batch()
+
+
+def test_a_log_that_never_was_fails_whatever_is_said_about_loss(node: NodeProcess) -> None:
+    with pytest.raises(StreamNotFoundError, match="'nowhere'"):
+        Query(node, "nowhere", failOnDataLoss="false").batch()
+
+
+def test_a_node_that_restarts_between_batches_is_only_a_pause(start_node: Callable[..., NodeProcess]) -> None:
+    running = start_node(log="temps:1")
+    query = Query(running, "temps", startingOffsets="earliest", retries=200, retryInterval="20")
+    with connect(running.url) as client:
+        logs.send(client, "temps", [b"x"] * 5)
+    assert len(query.batch() or ()) == 5
+    running.kill()
+    running.launch()
+    assert query.batch() is None
+    links.drop(query.reader._options.connection)
+
+
+# -- through Spark
+
+
+def test_spark_runs_a_query_from_its_checkpoint(spark: SparkSession, node: NodeProcess, client: Client, tmp_path: Path) -> None:
+    register(spark)
+    log = filled(client, 30, 5)
+    seen: list[tuple[int, int]] = []
+
+    def keep(frame: DataFrame, number: int) -> None:
+        seen.append((number, frame.count()))
+
+    def run(**trigger: object) -> str:
+        stream = (
+            spark.readStream.format("amqpstreams").options(endpoint=node.url, startingOffsets="earliest", maxOffsetsPerTrigger=20).load(log)
+        )
+        query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()  # type: ignore[arg-type]
+        assert query.awaitTermination(60)
+        assert query.lastProgress is not None
+        return query.lastProgress.json
+
+    progress = json.loads(run(availableNow=True))["sources"][0]
+    assert seen == [(0, 20), (1, 15)]
+    assert progress["endOffset"]["streams"][log]["next"] == {"0": 30, "1": 5}
+    assert progress["latestOffset"]["streams"][log]["next"] == {"0": 30, "1": 5}
+    logs.send(client, log, [b"x"] * 45, 1)
+    again = run(once=True)
+    assert seen[2:] in ([(2, 45)], [(2, 20), (3, 20), (4, 5)])
+    frame = spark.readStream.format("amqpstreams").options(endpoint=node.url, startingOffsets=again).load(log)
+    assert frame.isStreaming
