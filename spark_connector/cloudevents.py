@@ -25,7 +25,7 @@ INTEGER_MIN: Final = -(1 << 31)
 INTEGER_MAX: Final = (1 << 31) - 1
 
 _REQUIRED: Final = ("id", "source", "type")
-_COLUMNS: Final = (*_REQUIRED, "subject", "time")
+_COLUMNS: Final = (*_REQUIRED, "subject", "time", "dataschema")
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _OF_COLUMNS: Final = frozenset({*_COLUMNS, "specversion", "datacontenttype", "data"})
 _SPEC_VERSION: Final = encode(PREFIX + "specversion") + encode("1.0")
@@ -36,6 +36,7 @@ _FORBIDDEN: Final = (
     + "]"
 )
 _URI_REFERENCE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:|[^:/?#]*(?:[/?#]|$))"
+_URI: Final = r"^[A-Za-z][A-Za-z0-9+.\-]*:."
 _TIME: Final = (
     r"^\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|[12]\d))"
     r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$"
@@ -112,6 +113,8 @@ def _check(name: str, column: pa.Array) -> None:
     _check_text(name, column)
     if name == "source":
         _refuse(pc.invert(pc.match_substring_regex(column, _URI_REFERENCE)), name, "is no URI-reference", column)
+    elif name == "dataschema":
+        _refuse(pc.invert(pc.match_substring_regex(column, _URI)), name, "is no absolute URI", column)
     elif name == "time":
         _refuse(
             pc.invert(pc.match_substring_regex(column, _TIME)), name, "is no timestamp of RFC 3339 between the years 0 and 9999", column

@@ -65,6 +65,7 @@ COLUMNS: Final[Mapping[Style, Mapping[str, Wanted]]] = {
         "subject": Wanted(("string",)),
         "time": Wanted(("timestamp", "string")),
         "datacontenttype": Wanted(("string",)),
+        "dataschema": Wanted(("string",)),
         "data": Wanted(("binary", "string")),
         "extensions": Wanted(inside=ATTRIBUTES),
         "partition": Wanted(INTEGERS),

@@ -151,7 +151,7 @@ WRITING: Final = (
     Option(
         "createPartitions",
         WRITE,
-        number(1, 65_536),
+        number(1, 1024),
         None,
         "Make the log with so many partitions if there is none. Default: it has to be there.",
     ),

@@ -35,6 +35,7 @@ def test_an_event_comes_out_as_the_gateway_knows_it() -> None:
                 "subject": "roof",
                 "time": datetime(2010, 1, 1, 12, 0, 0, 120_000, UTC),
                 "datacontenttype": "application/json",
+                "dataschema": "urn:temperature",
                 "data": b'{"f": 39.4}',
                 "extensions": [("partitionkey", "2010-01-01"), ("site", "seattle")],
             }
@@ -47,6 +48,7 @@ def test_an_event_comes_out_as_the_gateway_knows_it() -> None:
             **REQUIRED,
             "subject": "roof",
             "time": "2010-01-01T12:00:00.120000Z",
+            "dataschema": "urn:temperature",
             "partitionkey": "2010-01-01",
             "site": "seattle",
             "datacontenttype": "application/json",
@@ -129,6 +131,7 @@ def test_whatever_is_written_the_gateway_reads(rows: list[dict[str, Any]]) -> No
         ({"id": "a\nb"}, "column id has a control character"),
         ({"subject": "a\ufffe"}, "column subject has a control character or noncharacter"),
         ({"source": "1st:here"}, "column source '1st:here' is no URI-reference"),
+        ({"dataschema": "/schema"}, "column dataschema '/schema' is no absolute URI"),
         ({"datacontenttype": "json"}, "column datacontenttype: 'json' is no media type"),
         ({"extensions": [("Site", "x")]}, "column extensions has an entry 'Site': names of attributes are"),
         ({"extensions": [("subject", "x")]}, "column extensions has an entry 'subject', which has a column of its own"),

@@ -1,5 +1,8 @@
 """Columns that can be written, and what is said of those that cannot."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from spark_connector.errors import SchemaError
@@ -64,3 +67,19 @@ def test_every_column_of_a_layout_can_be_written() -> None:
             for name, rule in columns.items()
         ]
         assert plan(every) == Layout(style, {name: place for place, name in enumerate(columns)})
+
+
+@pytest.mark.parametrize("style", Style)
+def test_the_documentation_has_these_columns_and_types(style: Style) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    part = text.partition("### Columns that are written")[2].partition("###")[0]
+    table = dict(zip(Style, part.split("**CloudEvents**"), strict=True))[style]
+    told: dict[str, str] = {}
+    for names, types in re.findall(r"^\| (`.*?`) \| (.*?) \|", table, re.MULTILINE):
+        told |= dict.fromkeys(re.findall(r"`(\w+)`", names), types)
+    for name, rule in COLUMNS[style].items():
+        wanted = "map or struct" if rule.inside else " or ".join(", ".join(rule.types).rsplit(", ", 1))
+        if rule.required:
+            wanted += ", required" + (", not empty" if style is Style.CLOUDEVENTS else "")
+        assert told.pop(name) == wanted
+    assert not told

@@ -6,9 +6,10 @@ import pytest
 
 from spark_connector.errors import ConnectorError, OffsetError, OptionError
 from spark_connector.offsets import Edge, Positions, Times
-from spark_connector.settings import ConnectionOptions, read_options
+from spark_connector.settings import ConnectionOptions, read_options, write_options
 
 REQUIRED = {"endpoint": "amqp://one,amqps://two:7000", "stream": "temps,doors"}
+TO_WRITE = REQUIRED | {"stream": "temps"}
 
 
 def test_what_is_required_has_to_be_given() -> None:
@@ -98,3 +99,39 @@ def test_waits_grow_up_to_a_bound() -> None:
     options = ConnectionOptions(("amqp://h:5672",), retry_interval_ms=200)
     assert [options.wait_ms(attempt) for attempt in (0, 1, 2, 5, 6, 1000)] == [200, 400, 800, 6400, 10_000, 10_000]
     assert ConnectionOptions(("amqp://h:5672",), retry_interval_ms=60_000).wait_ms(3) == 60_000
+
+
+def test_a_write_has_one_stream_and_what_is_given() -> None:
+    given = TO_WRITE | {"createPartitions": "4", "deduplicate": "false", "sortRows": "true", "transactionId": "2010"}
+    found = write_options(given, streaming=False)
+    assert (found.stream, found.create_partitions, found.deduplicate, found.sort_rows, found.transaction) == (
+        "temps",
+        4,
+        False,
+        True,
+        "2010",
+    )
+    plain = write_options(TO_WRITE, streaming=True)
+    assert (plain.create_partitions, plain.deduplicate, plain.sort_rows, plain.transaction) == (None, True, False, None)
+    assert pickle.loads(pickle.dumps(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "words"),
+    [
+        ({"stream": "temps,winds"}, False, "a write has one stream"),
+        ({"transactionId": "x"}, True, "option 'transactionId' does not count for writeStream"),
+        ({"startingOffsets": "latest"}, False, "option 'startingOffsets' does not count for write"),
+        ({"createPartitions": "0"}, False, "Wanted: a whole number, 1 to 1,024"),
+    ],
+)
+def test_a_write_that_cannot_be_meant_is_an_error(given: dict[str, str], streaming: bool, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        write_options(TO_WRITE | given, streaming=streaming)
+
+
+def test_a_write_says_how_to_name_its_log() -> None:
+    for streaming in (False, True):
+        with pytest.raises(OptionError, match="no stream") as refused:
+            write_options({"endpoint": "amqp://h"}, streaming=streaming)
+        assert (".save(" in str(refused.value)) is not streaming
