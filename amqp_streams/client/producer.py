@@ -251,12 +251,13 @@ class Producer(Endpoint):
             self._progress = True
             self._releases = 0
             outbox.accepted(cast("list[Entry]", accepted))
-        given_up = False
-        for entry, error in refused:
-            given_up |= outbox.refused(cast("Entry", entry), error) and isinstance(error, ReleasedError)
-        if given_up and self._numbering is not None:
-            self._begin_anew()
-            return
+        if self._numbering is not None:
+            if self._refused_in_order(refused):
+                self._begin_anew()
+                return
+        else:
+            for entry, error in refused:
+                outbox.refused(cast("Entry", entry), error)
         if outbox.resend_due and self._resend_task is None:
             self._resend_task = asyncio.create_task(self._resend())
         if outbox.ready:
@@ -264,6 +265,13 @@ class Producer(Endpoint):
         # Waking a poster for every disposition would make it send crumbs.
         if self._signal.has_waiters and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
             self._signal.fire()
+
+    def _refused_in_order(self, refused: list[tuple[Sendable, EndpointError]]) -> bool:
+        """Events with numbers: whether one is given up. Those behind it were refused on its account, and go again without it."""
+        for entry, error in sorted(cast("list[tuple[Entry, EndpointError]]", refused), key=_order):
+            if self._outbox.refused(entry, error) and isinstance(error, ReleasedError):
+                return True
+        return False
 
     def _begin_anew(self) -> None:
         """The node waits for an event that was given up, and would refuse all that follow on this link."""
@@ -283,7 +291,8 @@ class Producer(Endpoint):
     # -- the link's life
 
     async def _attach(self, wire: Wire) -> Attachment:
-        return wire.attach_sender(self._address, self._pump, self._on_outcomes, self._properties)
+        wanted = () if self._numbering is None else (names.CAPABILITY_IDEMPOTENT_PRODUCER,)
+        return wire.attach_sender(self._address, self._pump, self._on_outcomes, self._properties, wanted)
 
     def _inspect(self, attachment: Attachment) -> None:
         """Nothing that a producer asks for may be left out silently."""
@@ -309,6 +318,10 @@ class Producer(Endpoint):
         if self._resend_task is not None:
             self._resend_task.cancel()
             self._resend_task = None
+
+
+def _order(refused: tuple[Entry, EndpointError]) -> int:
+    return refused[0].number
 
 
 def _chain(earlier: Callable[[], None] | None, future: "asyncio.Future[None]") -> Callable[[], None]:

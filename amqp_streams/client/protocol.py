@@ -154,13 +154,15 @@ class ConnectionProtocol:
 
     # -- links
 
-    def open_sender(self, address: str, *, properties: Mapping[str, object] | None = None) -> SenderLink:
-        """Attach a link that sends to `address`."""
+    def open_sender(self, address: str, *, properties: Mapping[str, object] | None = None, capabilities: Sequence[str] = ()) -> SenderLink:
+        """Attach a link that sends to `address`. `capabilities`: what the target is wanted to be capable of (AMQP 3.5.4)."""
         session, name = self._session(), f"producer-{uuid4().hex}"
         proton_link = session.sender(name)
         link = SenderLink(proton_link, session)
         lib.pn_terminus_set_address(lib.pn_link_target(link.pointer), address.encode())
         lib.pn_terminus_set_type(lib.pn_link_source(link.pointer), lib.PN_SOURCE)
+        if capabilities:
+            put_symbols(lib.pn_terminus_capabilities(lib.pn_link_target(link.pointer)), capabilities)
         return self._open(link, properties)
 
     def open_receiver(

@@ -140,10 +140,12 @@ class Wire:
         on_changed: Callable[[], None],
         on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None],
         properties: Mapping[str, object] | None = None,
+        capabilities: Sequence[str] = (),
     ) -> Attachment:
         """Start a link that sends. Raises ConnectionLostError when this connection is lost."""
         self._check()
-        return self._add(Attachment(self, self._protocol.open_sender(address, properties=properties), on_changed, on_outcomes))
+        link = self._protocol.open_sender(address, properties=properties, capabilities=capabilities)
+        return self._add(Attachment(self, link, on_changed, on_outcomes))
 
     def attach_receiver(
         self,

@@ -112,24 +112,23 @@ class Committer:
     def _choose_direct(self, able: list[PartitionLog]) -> set[PartitionLog]:
         """The partitions whose records go straight to their segments."""
         tuning = self._tuning
-        total = sum([partition.pending_bytes for partition in able])
+        total = sum([_pending_bytes(partition) for partition in able])
         if len(able) <= tuning.direct_partitions_max and total >= tuning.direct_bytes_min:
             if total > self._journal.record_bytes_max or not any(partition.busy for partition in able):
                 return set(able)
             return set()
-        direct = {partition for partition in able if partition.pending_bytes >= tuning.direct_large_bytes}
-        total -= sum([partition.pending_bytes for partition in direct])
+        direct = {partition for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes}
+        total -= sum([_pending_bytes(partition) for partition in direct])
         for partition in sorted(able, key=_pending_bytes, reverse=True) if total > self._journal.record_bytes_max // 2 else ():
             if total <= self._journal.record_bytes_max // 2:
                 break
             if partition not in direct:
                 direct.add(partition)
-                total -= partition.pending_bytes
+                total -= _pending_bytes(partition)
         return direct
 
     def _room(self, partitions: list[PartitionLog]) -> bool:
-        tables = sum([9 * partition.pending_count + partition.pending_producers_bytes + record.HEAD_BYTES for partition in partitions])
-        batches = tables + sum([partition.pending_bytes for partition in partitions])
+        batches = sum([_pending_bytes(partition) + 9 * partition.pending_count + record.HEAD_BYTES for partition in partitions])
         before = self._journal.current
         has_room = self._journal.room(journal_record.bytes_needed(len(partitions), batches))
         if self._journal.current is not before:
@@ -248,4 +247,4 @@ class Committer:
 
 
 def _pending_bytes(partition: PartitionLog) -> int:
-    return partition.pending_bytes
+    return partition.pending_bytes + partition.pending_producers_bytes

@@ -44,8 +44,7 @@ def marks_again(base: int, entries: Entries) -> list[Mark]:
 
 def bytes_needed(numbers: Numbers) -> int:
     """Room in a batch's table, at most."""
-    ids = len(numbers.producer) + sum(map(len, numbers.forgotten))
-    return 4 * ids + _ENTRY.size * (1 + len(numbers.forgotten))
+    return sum([_ENTRY.size + len(producer.encode()) for producer in (numbers.producer, *numbers.forgotten)])
 
 
 def within(marks: Iterable[Mark], first: int, after: int) -> list[Mark]:

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 
+import proton
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from amqp_streams import names
 from amqp_streams.client import (
     EARLIEST,
     Event,
     LinkRefusedError,
+    ReleasedError,
     RetryPolicy,
     SendError,
     SequenceError,
@@ -21,6 +24,7 @@ from amqp_streams.client.outbox import Entry
 from amqp_streams.errors import WireError
 from amqp_streams.wire.sequences import SEQUENCE_MAX, sequence_of
 from tests.amqp_streams.client.conftest import MemoryNode
+from tests.amqp_streams.client.peer import ACCEPTED, MODIFIED
 from tests.amqp_streams.client.running import RunningNode
 
 BODY = b"\x00\x53\x75\xa0\x01x"
@@ -109,6 +113,47 @@ async def test_an_ordinary_producer_takes_no_numbers(node: MemoryNode) -> None:
         with pytest.raises(SequenceError):
             await producer.post_batch([BODY], sequence=1)
     assert not node.stored["log"]
+
+
+# -- against one that fails
+
+
+async def test_an_event_that_was_given_up_is_left_out_and_the_others_go_over_another_link(node: MemoryNode) -> None:
+    """A node that waits for an event refuses all behind it on that link: without a new one the producer would be stuck."""
+    node.link_properties = {names.PRODUCER_ID: "p", names.PRODUCER_SEQUENCE: proton.ulong(9)}
+    owed: set[int] = set()
+
+    def outcome(message: bytes) -> object:
+        sequence = sequence_of(message)
+        assert sequence is not None
+        if sequence == 12 or any(sequence > hole for hole in owed):
+            owed.add(sequence)
+            return MODIFIED
+        return ACCEPTED
+
+    node.outcome = outcome
+    node.on_attach = lambda peer, link: owed.clear()
+    retry = RetryPolicy(first_ms=0, attempts_max=2, jitter=lambda: 0.0)
+    async with connect("amqp://node", retry=retry) as client, client.producer("log", producer_id="p") as producer:
+        pending = [await producer.post(Event(number)) for number in range(4)]
+        with pytest.raises(ReleasedError):
+            await pending[2]
+        assert (await pending[3]).attempts > 1
+        assert (await producer.send(Event(4))).attempts == 1
+        with pytest.raises(SendError):
+            await producer.flush()
+    assert [sequence_of(message) for message in node.stored["log"]] == [10, 11, 13, 14]
+    assert len(node.attaches) == 2
+
+
+async def test_a_producer_desires_what_it_needs(node: MemoryNode) -> None:
+    node.link_properties = {names.PRODUCER_ID: "p"}
+    async with connect("amqp://node") as client, client.producer("log", producer_id="p"):
+        (link,) = node.attaches
+        link.remote_target.capabilities.rewind()
+        assert link.remote_target.capabilities.next() is not None
+        assert [str(one) for one in link.remote_target.capabilities.get_object().elements] == [names.CAPABILITY_IDEMPOTENT_PRODUCER]
+        assert {str(key): value for key, value in link.remote_properties.items()} == {names.PRODUCER_ID: "p"}
 
 
 # -- against the real one
