@@ -1,0 +1,27 @@
+"""What Spark asks of the format itself."""
+
+import pytest
+from pyspark.sql.datasource import CaseInsensitiveDict
+
+from spark_connector.batch import BatchReader
+from spark_connector.errors import OptionError
+from spark_connector.schema import chosen
+from spark_connector.source import AmqpStreamsDataSource
+from spark_connector.streaming import StreamReader
+
+OPTIONS = {"Endpoint": "amqp://127.0.0.1:1", "stream": "t", "columns": "offset"}
+
+
+def test_the_format_has_a_name_a_schema_and_readers() -> None:
+    source = AmqpStreamsDataSource(CaseInsensitiveDict(OPTIONS))
+    assert source.name() == "amqpstreams"
+    assert source.schema() == chosen({"columns": "offset"})
+    assert isinstance(source.reader(schema=source.schema()), BatchReader)
+    assert isinstance(source.streamReader(schema=source.schema()), StreamReader)
+
+
+def test_options_count_for_batches_or_for_streaming() -> None:
+    source = AmqpStreamsDataSource(CaseInsensitiveDict(OPTIONS | {"maxOffsetsPerTrigger": "5"}))
+    source.streamReader(schema=source.schema())
+    with pytest.raises(OptionError, match=r"does not count for spark\.read"):
+        source.reader(schema=source.schema())
