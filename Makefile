@@ -37,7 +37,7 @@ scenarios: setup  ## the specification's transcripts over the wire, with clients
 	$(BIN)/python -m tests.scenarios wire $(CLIENTS)
 
 test: setup  ## unit, property, specification and acceptance tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup -m 'not slow'
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m 'not slow'
 
 check: setup  ## format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -31,7 +31,7 @@ def wait_until(what: str, happened: Callable[[], object], *, alive: "Process | N
         words = alive.words[-3000:] if alive else ""
         assert alive is None or alive.process.poll() is None, f"{what}: the process ended: {words}"
         assert time.monotonic() < deadline, f"{what}: not in {seconds:.0f} s: {words}"
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 class Process:

@@ -1,6 +1,6 @@
 """One Spark session for all tests, and a node for each that wants one.
 
-A test that takes `spark` runs in the one worker that starts a JVM (tests/conftest.py).
+A file with a test that takes `spark: SparkSession` runs in the one worker that starts a JVM (tests/conftest.py).
 """
 
 from collections.abc import Callable, Iterator
