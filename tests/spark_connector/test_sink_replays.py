@@ -113,7 +113,7 @@ def test_a_task_that_failed_half_way_is_stored_once(
     spark: SparkSession, node: NodeProcess, client: Client, log: str, tmp_path: Path
 ) -> None:
     """The rows of its first chunks are in the log already when it is run again."""
-    rows = [f"{number:06d}" for number in range(2 * ROWS_MAX + 10)]
+    rows = [f"{number:06d}" for number in range(ROWS_MAX + 20_000)]
     lines(tmp_path / "in", rows)
     marker = tmp_path / "failed"
 
