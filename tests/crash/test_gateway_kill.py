@@ -98,6 +98,8 @@ class World:
     came: dict[tuple[str, str], list[Attempt]] = field(default_factory=dict)
     buried: dict[tuple[str, str], list[Attempt]] = field(default_factory=dict)
     gateway_kills: list[float] = field(default_factory=list)
+    gateway_ends: list[float] = field(default_factory=list)
+    """When it was gone: for some time after a kill its sockets still take connections, and cut them."""
     node_kills: list[float] = field(default_factory=list)
 
     @property
@@ -218,6 +220,7 @@ async def one_round(world: World, gateway: GatewayProcess, number: int) -> None:
     if victim in ("gateway", "both"):
         world.gateway_kills.append(time.monotonic())
         await asyncio.to_thread(gateway.kill)
+        world.gateway_ends.append(time.monotonic())
         await asyncio.sleep(world.chance.uniform(0, 0.1))
         await asyncio.to_thread(gateway.start)
     await asyncio.sleep(world.chance.uniform(0, 0.5))
@@ -238,7 +241,12 @@ async def settled(world: World, gateway: GatewayProcess) -> None:
 def explain(world: World) -> None:
     """Whatever came has a cause."""
     assert not (other := [event for event in world.sent.values() if event.status not in (202, 503, None)]), other[:5]
-    cut = [event for event in world.sent.values() if event.status is None and not world.kills(event.posted, event.ended)[0]]
+    dying = list(zip(world.gateway_kills, world.gateway_ends, strict=True))
+    cut = [
+        event
+        for event in world.sent.values()
+        if event.status is None and not any(killed <= event.ended and event.posted <= gone for killed, gone in dying)
+    ]
     assert not cut, f"no answer, though the gateway lived: {cut[:5]}"
     subscribed = {each.name: each for each in SUBSCRIBED}
     for (name, id_), attempts in [*world.came.items(), *world.buried.items()]:
