@@ -74,7 +74,7 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
         counts = [count + added for count, (_, added) in zip(counts, more, strict=True)]
     if "datacontenttype" in columns:
         _check_media_types(columns["datacontenttype"])
-        sections.append(properties_sections(rows, content_type=columns["datacontenttype"]))
+        sections.append(properties_sections(rows, {"content_type": columns["datacontenttype"]}))
     sections.append(application_properties(list(zip(inside, counts, strict=True))))
     sections.append(data_sections(columns["data"] if "data" in columns else pa.nulls(rows, pa.binary())))
     return sections

@@ -57,6 +57,8 @@ COLUMNS: Final[Mapping[Style, Mapping[str, Wanted]]] = {
         "subject": Wanted(("string",)),
         "content_type": Wanted(("string",)),
         "message_id": Wanted(("string",)),
+        "correlation_id": Wanted(("string",)),
+        "creation_time": Wanted(("timestamp",)),
     },
     Style.CLOUDEVENTS: {
         "id": Wanted(("string",), required=True),

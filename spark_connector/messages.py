@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from spark_connector.cloudevents import event_sections
 from spark_connector.errors import RowError
 from spark_connector.layout import Layout, Style
-from spark_connector.sections import Pieces, application_properties, body_sections, entries_of, key_sections, properties_sections
+from spark_connector.sections import (
+    PROPERTY_COLUMNS,
+    Pieces,
+    application_properties,
+    body_sections,
+    entries_of,
+    key_sections,
+    properties_sections,
+)
 
 BY_KEY: Final = None
 """The place of messages that the engine routes by their key."""
@@ -73,9 +81,9 @@ def _sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
     sections = []
     if "key" in columns:
         sections.append(key_sections(columns["key"].to_pylist()))
-    if columns.keys() & {"message_id", "subject", "content_type"}:
+    if columns.keys() & PROPERTY_COLUMNS:
         _check_content_type(columns.get("content_type"))
-        sections.append(properties_sections(rows, *(columns.get(name) for name in ("message_id", "subject", "content_type"))))
+        sections.append(properties_sections(rows, columns))
     if "properties" in columns:
         sections.append(application_properties(entries_of(columns["properties"])))
     sections.append(body_sections(columns["body"]))

@@ -4,7 +4,7 @@ Law: a row's message is the concatenation of its pieces, in the order annotation
 leaves its piece (or its field, its entry) out. Works on columns, not rows: what it costs is a list comprehension for each column.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from struct import Struct
 from typing import Final
@@ -64,17 +64,14 @@ def key_sections(keys: Sequence[str | None]) -> Pieces:
     return pieces
 
 
-def properties_sections(
-    rows: int, message_id: pa.Array | None = None, subject: pa.Array | None = None, content_type: pa.Array | None = None
-) -> Pieces:
-    """The properties: those of the three fields that a row has; nothing where it has none."""
-    ids = [_NULL] * rows if message_id is None else _strings(message_id, _NULL)
-    subjects = [_NULL] * rows if subject is None else _strings(subject, _NULL)
-    types = [_NULL] * rows if content_type is None else _symbols(content_type)
-    if message_id is None and subject is None:
-        known = {one: _properties(_NULL, _NULL, one) for one in set(types)}
+def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
+    """The properties: those of `PROPERTY_COLUMNS` that are there and not null in a row; nothing where a row has none."""
+    fields = [[_NULL] * rows if (column := columns.get(name)) is None else write(column) for name, write in _PROPERTIES]
+    if columns.keys() & PROPERTY_COLUMNS == {"content_type"}:
+        types = fields[-2]
+        known = {one: _properties([_NULL, _NULL, _NULL, one, _NULL]) for one in set(types)}
         return [known[one] for one in types]
-    return [_properties(*fields) for fields in zip(ids, subjects, types, strict=True)]
+    return list(map(_properties, zip(*fields, strict=True)))
 
 
 def application_properties(entries: Sequence[tuple[bytes, int]]) -> Pieces:
@@ -152,14 +149,40 @@ def _symbols(column: pa.Array) -> Pieces:
     return [known[one] for one in found]
 
 
-def _properties(message_id: bytes, subject: bytes, content_type: bytes) -> bytes:
-    """message-id, user-id, to, subject, reply-to, correlation-id, content-type: as many as are needed."""
-    if content_type != _NULL:
-        fields, count = message_id + b"\x40\x40" + subject + b"\x40\x40" + content_type, 7
+def _times(column: pa.Array) -> Pieces:
+    return [value or _NULL for value in values(column)]
+
+
+def _texts_or_null(column: pa.Array) -> Pieces:
+    return _strings(column, _NULL)
+
+
+_PROPERTIES: Final[tuple[tuple[str, Callable[[pa.Array], Pieces]], ...]] = (
+    ("message_id", _texts_or_null),
+    ("subject", _texts_or_null),
+    ("correlation_id", _texts_or_null),
+    ("content_type", _symbols),
+    ("creation_time", _times),
+)
+PROPERTY_COLUMNS: Final = frozenset(name for name, _ in _PROPERTIES)
+"""Columns that are fields of the properties."""
+
+
+def _properties(given: Sequence[bytes]) -> bytes:
+    """message-id, user-id, to, subject, reply-to, correlation-id, content-type, content-encoding, absolute-expiry-time, creation-time."""
+    message_id, subject, correlation_id, content_type, creation_time = given
+    if creation_time != _NULL:
+        count, last = 10, content_type + b"\x40\x40" + creation_time
+    elif content_type != _NULL:
+        count, last = 7, content_type
+    else:
+        count, last = 6, b""
+    if count > 6 or correlation_id != _NULL:
+        fields = message_id + b"\x40\x40" + subject + b"\x40" + correlation_id + last
     elif subject != _NULL:
-        fields, count = message_id + b"\x40\x40" + subject, 4
+        count, fields = 4, message_id + b"\x40\x40" + subject
     elif message_id != _NULL:
-        fields, count = message_id, 1
+        count, fields = 1, message_id
     else:
         return b""
     if len(fields) < _SHORT_MAX:

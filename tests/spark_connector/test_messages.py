@@ -18,6 +18,8 @@ TYPES = {
     "subject": ("string", pa.string()),
     "content_type": ("string", pa.string()),
     "message_id": ("string", pa.string()),
+    "correlation_id": ("string", pa.string()),
+    "creation_time": ("timestamp", pa.timestamp("us", "UTC")),
 }
 pa.array([0])  # the first array takes the time of importing pandas
 
@@ -47,11 +49,14 @@ def test_a_row_with_everything_is_one_message_with_everything() -> None:
             "body": [b"20.5"],
             "key": ["kitchen"],
             "subject": ["temperature"],
+            "correlation_id": ["c1"],
+            "creation_time": [1_000_999],
         }
     )
     [event] = map(ReceivedEvent, places[BY_KEY])
     assert (event.body, event.key, event.properties) == (b"20.5", "kitchen", {"site": "roof"})
     assert (event.subject, event.content_type, event.message_id) == ("temperature", "text/csv", "m1")
+    assert (event.correlation_id, event.creation_time_ms) == ("c1", 1000)
 
 
 def test_rows_that_do_not_care_go_to_the_partition_of_their_task() -> None:

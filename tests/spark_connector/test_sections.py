@@ -60,13 +60,23 @@ def test_a_key_is_the_group_key_that_the_engine_routes_by(keys: list[str | None]
     assert pieces == [b"" if key is None else Event(b"", key=key).encode()[:-5] for key in keys]
 
 
-@given(st.lists(st.tuples(TEXTS | st.none(), TEXTS | st.none(), st.sampled_from([None, "text/plain", "a" * 300])), min_size=1, max_size=4))
-def test_properties_have_the_fields_that_are_given(rows: list[tuple[str | None, str | None, str | None]]) -> None:
-    message_id, subject, content_type = (pa.array(column, pa.string()) for column in zip(*rows, strict=True))
-    events = read(properties_sections(len(rows), message_id, subject, content_type))
-    assert [(event.message_id, event.subject, event.content_type) for event in events] == rows
-    alone = read(properties_sections(len(rows), content_type=content_type))
-    assert [(event.message_id, event.subject, event.content_type) for event in alone] == [(None, None, row[2]) for row in rows]
+FIELDS = {
+    "message_id": TEXTS,
+    "subject": TEXTS,
+    "correlation_id": TEXTS,
+    "content_type": st.sampled_from(["text/plain", "a" * 300]),
+    "creation_time": st.integers(0, 1 << 41),
+}
+
+
+@given(st.lists(st.fixed_dictionaries({name: values | st.none() for name, values in FIELDS.items()}), min_size=1, max_size=4), st.data())
+def test_properties_have_the_fields_that_are_given(rows: list[dict[str, Any]], data: st.DataObject) -> None:
+    names = data.draw(st.sets(st.sampled_from(sorted(FIELDS)), min_size=1))
+    kinds = {name: pa.timestamp("ms", "UTC") if name == "creation_time" else pa.string() for name in names}
+    events = read(properties_sections(len(rows), {name: pa.array([row[name] for row in rows], kinds[name]) for name in names}))
+    for event, row in zip(events, rows, strict=True):
+        found = {name: getattr(event, "creation_time_ms" if name == "creation_time" else name) for name in FIELDS}
+        assert found == {name: row[name] if name in names else None for name in FIELDS}
 
 
 @given(st.lists(st.dictionaries(NAMES, TEXTS | st.none(), max_size=4) | st.none(), min_size=1, max_size=4), st.data())
