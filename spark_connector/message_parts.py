@@ -65,33 +65,50 @@ def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool
     parts = Parts(wanted, kinds=kinds)
     if not wanted and not kinds:
         return parts
+    first, second, third = (_Column(parts, code) for code in _LISTED)
+    with_first, with_second, with_third = first.wanted, second.wanted, third.wanted
+    step_of, body_of, with_body = _STEPS.get, parts.bodies.append, BODY in wanted
     # This loop is most of what a row costs, so it looks at the forms that nearly everybody writes, and leaves all else to `_take`.
-    step_of, listed = _STEPS.get, [(code, parts.codes[code].append, parts.tables[code]) for code in parts.codes]
-    body_of, with_body = parts.bodies.append, BODY in wanted
-    nothing = dict.fromkeys(parts.codes, b"")
     for row, message in enumerate(messages):
-        at, size, found = 0, len(message), nothing
+        at, size = 0, len(message)
+        annotations = properties = application = b""
         while (step := step_of(message[at : at + 4])) is not None and at + 5 < size:
             code, wide = step
             end = at + 8 + int.from_bytes(message[at + 4 : at + 8]) if wide else at + 5 + message[at + 4]
             if code == BODY:
                 break
-            if code in nothing:
-                if found is nothing:
-                    found = nothing.copy()
-                found[code] = message[at:end]
+            if code == MESSAGE_ANNOTATIONS:
+                annotations = message[at:end] if with_first else b""
+            elif code == APPLICATION_PROPERTIES:
+                application = message[at:end] if with_third else b""
+            elif with_second:
+                properties = message[at:end]
             at = end
         else:
-            _take(row, message, parts, with_body=with_body)
-            continue
+            end = -1
         if end != size or kinds:
             _take(row, message, parts, with_body=with_body)
             continue
         if with_body:
             body_of(message[at + 8 if wide else at + 5 :])
-        for code, append, table in listed:
-            append(table[found[code]])
+        if with_first:
+            first.add(first.table[annotations])
+        if with_second:
+            second.add(second.table[properties])
+        if with_third:
+            third.add(third.table[application])
     return parts
+
+
+class _Column:
+    """What is kept of one section, at hand."""
+
+    __slots__ = ("add", "table", "wanted")
+
+    def __init__(self, parts: Parts, code: int) -> None:
+        self.wanted = code in parts.codes
+        self.table = parts.tables.get(code, Numbered())
+        self.add = parts.codes.get(code, []).append
 
 
 _STEPS: Final = {
