@@ -63,8 +63,6 @@ class Parts:
 def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool = False) -> Parts:
     """Find the sections with the codes `wanted` in each message; `kinds`: tell what its body is made of, too."""
     parts = Parts(wanted, kinds=kinds)
-    if not wanted and not kinds:
-        return parts
     first, second, third = (_Column(parts, code) for code in _LISTED)
     with_first, with_second, with_third = first.wanted, second.wanted, third.wanted
     step_of, body_of, with_body = _STEPS.get, parts.bodies.append, BODY in wanted

@@ -75,7 +75,8 @@ class RowMaker:
         yield from self._cut(batch.slice(half))
 
     def _batch(self, stream: str, partition: int, run: Run) -> pa.RecordBatch:
-        parts = take_apart(run.messages, self._wanted, kinds=self._kinds)
+        looked_at = run.messages if self._wanted or self._kinds else ()
+        parts = take_apart(looked_at, self._wanted, kinds=self._kinds)
         events = events_of(parts) if self._with_events else None
         arrays: dict[str, pa.Array] = {}
         for column, kind in self._columns.columns:
