@@ -13,6 +13,7 @@ from pyspark.sql import functions as f
 
 from amqp_streams.client import EARLIEST, ReceivedEvent
 from amqp_streams.client.blocking import Client, connect
+from amqp_streams.client.raw import bare
 from examples.node import NodeProcess
 from knative_gateway import amqp_binding
 from spark_connector import register
@@ -151,3 +152,27 @@ def test_a_log_is_not_overwritten(spark: SparkSession, node: NodeProcess, log: s
 def test_an_unknown_option_is_refused_before_anything_runs(spark: SparkSession, node: NodeProcess, log: str) -> None:
     with pytest.raises(PySparkException, match=r"there is no option 'transactionid_' for write. Did you mean 'transactionId'"):
         write(spark.sql("select 'x' as body"), node, log, transactionId_="x")
+
+
+def test_what_is_read_can_be_written_again(spark: SparkSession, node: NodeProcess, client: Client, log: str) -> None:
+    """A log is copied, except for what the log itself gives."""
+    fields = "subject,content_type,message_id,correlation_id,creation_time"
+    row = spark.sql(
+        "select 'k' as key, cast('x' as binary) as body, map('site', 'roof') as properties, 's' as subject, 'text/plain' as content_type,"
+        " 'm' as message_id, 'c' as correlation_id, timestamp'2010-01-01 00:00:00.123' as creation_time, 2 as partition"
+    )
+    write(row, node, log)
+    again = spark.read.format("amqpstreams").options(endpoint=node.url, stream=log, columns=f"default,{fields}").load()
+    write(again.drop("stream", "offset", "enqueued_time"), node, log)
+    one, other = events(client, log)[2]
+    assert (one.body, one.key, one.properties, one.subject, one.content_type, one.message_id, one.correlation_id, one.creation_time_ms) == (
+        b"x",
+        "k",
+        {"site": "roof"},
+        "s",
+        "text/plain",
+        "m",
+        "c",
+        1262304000123,
+    )
+    assert bare(other.message) == bare(one.message)
