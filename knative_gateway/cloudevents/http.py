@@ -90,6 +90,11 @@ def to_binary(event: CloudEvent) -> HttpMessage:
     return HttpMessage(headers, b"" if event.data is None else event.data)
 
 
+def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
+    """The message in the mode that is asked for."""
+    return to_structured(event) if structured else to_binary(event)
+
+
 def to_structured(event: CloudEvent) -> HttpMessage:
     """The message in structured mode, as JSON."""
     return HttpMessage([(_CONTENT_TYPE, STRUCTURED_JSON + "; charset=utf-8")], json_format.write_event(event))

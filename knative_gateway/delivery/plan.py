@@ -48,6 +48,7 @@ class Post:
     """POST the event. `attempt`: of this destination, from 1. `reply_wanted`: with `Prefer: reply`, and an answer's event counts.
 
     `passed_on`: headers of the answer that brought the reply, for `headers.delivery_headers`. `timeout_ms`: for this one request.
+    `structured`: in that content mode, wherever it goes.
     """
 
     to: To
@@ -57,6 +58,7 @@ class Post:
     reply_wanted: bool
     timeout_ms: int | None
     passed_on: tuple[tuple[bytes, bytes], ...] = ()
+    structured: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,8 @@ class Plan:
     def _post(
         self, to: To, url: str, event: CloudEvent, *, reply_wanted: bool = False, passed_on: tuple[tuple[bytes, bytes], ...] = ()
     ) -> Action:
-        return self._then(Post(to, url, event, self._count(to), reply_wanted, self.subscriber.delivery.timeout_ms, passed_on))
+        delivery = self.subscriber.delivery
+        return self._then(Post(to, url, event, self._count(to), reply_wanted, delivery.timeout_ms, passed_on, delivery.structured))
 
     def _count(self, to: To) -> int:
         self._attempts[to] += 1

@@ -5,7 +5,7 @@ from typing import Final
 
 from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, passed_on
 from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.http import HttpMessage, to_binary
+from knative_gateway.cloudevents.http import HttpMessage, to_http
 from knative_gateway.delivery.ttl import departing
 from knative_gateway.dispatcher.transcoding import Outgoing, outgoing
 from knative_gateway.errors import InvalidEventError
@@ -24,8 +24,7 @@ class Arrival:
 
     __slots__ = (
         "_event",
-        "_inside",
-        "_outside",
+        "_requests",
         "attributes",
         "before",
         "offset",
@@ -49,8 +48,7 @@ class Arrival:
         self.passed_on: tuple[tuple[bytes, bytes], ...] = ()
         self.problem = ""
         self._event: CloudEvent | None = None
-        self._inside: HttpMessage | None = None
-        self._outside: HttpMessage | None = None
+        self._requests: dict[tuple[bool, bool], HttpMessage] | None = None
         if self.plain is not None:
             self.attributes = self.plain.attributes
             return
@@ -73,14 +71,13 @@ class Arrival:
         """What deliveries by key go by."""
         return None if self.attributes is None else self.attributes.get(KEY_ATTRIBUTE)
 
-    def request(self, *, departs: bool) -> HttpMessage:
+    def request(self, *, departs: bool, structured: bool) -> HttpMessage:
         """The event as it is sent to subscribers, made once for all. `departs`: from a Broker, whose own attributes stay inside."""
         event = self.event
         assert event is not None
-        if departs:
-            if self._outside is None:
-                self._outside = to_binary(departing(event))
-            return self._outside
-        if self._inside is None:
-            self._inside = to_binary(event)
-        return self._inside
+        if self._requests is None:
+            self._requests = {}
+        made = self._requests.get((departs, structured))
+        if made is None:
+            made = self._requests[departs, structured] = to_http(departing(event) if departs else event, structured=structured)
+        return made

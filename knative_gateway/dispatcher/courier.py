@@ -13,7 +13,7 @@ from typing import Final, cast
 import structlog
 
 from knative_gateway import amqp_binding
-from knative_gateway.cloudevents.http import to_binary
+from knative_gateway.cloudevents.http import to_http
 from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Unstored, Wait, overloaded
 from knative_gateway.delivery.backoff import spread_ms
 from knative_gateway.delivery.congestion import LIMIT_MAX
@@ -275,7 +275,8 @@ class Courier:
 
     async def _post(self, post: Post, arrival: Arrival, trace: Sequence[tuple[str, str]] | None = None) -> Answer:
         first = post.to is To.SUBSCRIBER
-        message = arrival.request(departs=self.spec.reply_log is not None) if first else to_binary(post.event)
+        departs, structured = self.spec.reply_log is not None, post.structured
+        message = arrival.request(departs=departs, structured=structured) if first else to_http(post.event, structured=structured)
         extra = delivery_headers(
             reply_wanted=post.reply_wanted,
             namespace=self.spec.namespace,

@@ -41,15 +41,21 @@ class Flight:
     def begin(self) -> bool:
         """Send it; False: this event is not for here, or no connection is there yet."""
         spec, plain = self.spec, self.arrival.plain
-        if plain is None or spec.subscriber_url is None or spec.delivery.structured:
+        if plain is None or spec.subscriber_url is None:
             return False
-        fields = plain.lines + (_asked(spec.namespace) if spec.reply_log is not None else plain.own + _asked(spec.namespace))
+        departs = spec.reply_log is not None
+        if spec.delivery.structured:
+            headers, body = self.arrival.request(departs=departs, structured=True)
+            fields = lines(headers)
+        else:
+            fields, body = plain.lines if departs else plain.lines + plain.own, plain.data or b""
+        fields += _asked(spec.namespace)
         if "traceparent" in plain.attributes:
             event = self.arrival.event
             assert event is not None
             fields += lines(trace_of(event))
         self._connection = self._courier.outside.sender.begin(
-            spec.subscriber_url, fields, plain.data or b"", timeout_ms=spec.delivery.timeout_ms, reply_wanted=True, to=self
+            spec.subscriber_url, fields, body, timeout_ms=spec.delivery.timeout_ms, reply_wanted=True, to=self
         )
         return self._connection is not None
 

@@ -18,9 +18,12 @@ def test_what_is_no_event_says_why() -> None:
 
 def test_a_request_is_made_once_for_all() -> None:
     arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event(1, partitionkey="k", knativebrokerttl=3))), "")
-    assert arrival.request(departs=True) is arrival.request(departs=True)
-    assert "ce-knativebrokerttl" not in dict(arrival.request(departs=True).headers)
-    assert dict(arrival.request(departs=False).headers)["ce-knativebrokerttl"] == "3"
+    assert arrival.request(departs=True, structured=False) is arrival.request(departs=True, structured=False)
+    assert "ce-knativebrokerttl" not in dict(arrival.request(departs=True, structured=False).headers)
+    assert dict(arrival.request(departs=False, structured=False).headers)["ce-knativebrokerttl"] == "3"
+    assert arrival.request(departs=True, structured=True) is arrival.request(departs=True, structured=True)
+    assert b"knativebrokerttl" not in arrival.request(departs=True, structured=True).body
+    assert b'"knativebrokerttl":3' in arrival.request(departs=False, structured=True).body
     assert arrival.key == "k"
 
 
