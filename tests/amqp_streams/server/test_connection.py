@@ -56,6 +56,8 @@ def test_the_open_offers_event_streams_and_says_the_limits() -> None:
         names.CAPABILITY_FILTEX_SQL,
         names.CAPABILITY_FILTEX_PROPERTIES,
         names.CAPABILITY_FILTEX_GROUPS,
+        names.CAPABILITY_BATCHED_DELIVERIES,
+        names.CAPABILITY_IDEMPOTENT_PRODUCER,
     ]
     assert answer["container-id"] == "node-7"
     assert answer["max-frame-size"] == 4096
