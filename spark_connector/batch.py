@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_connector import node
-from spark_connector.offsets import Edge, Offsets, Positions
-from spark_connector.planning import OffsetRange, beginning, plan, replaced
+from spark_connector.offsets import Edge, Offsets
+from spark_connector.planning import OffsetRange, beginning, plan
 from spark_connector.pushdown import Bounds, between, bounds_of, narrowed
 from spark_connector.reading import face, numbers, partitions_of, rows
 from spark_connector.schema import fitting
@@ -38,8 +38,6 @@ class BatchReader(DataSourceReader):
         options = self._options
         assert options.ending is not None
         available = node.available(options.connection, options.streams)
-        if isinstance(options.starting, Positions):
-            face(options, replaced(options.starting, available))
         start = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         ends = beginning(numbers(options, options.ending, available, Edge.LATEST), available)
         begun = {name: one.next for name, one in start.streams.items()}

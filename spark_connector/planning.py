@@ -141,6 +141,16 @@ def _replaced(stream: str, before: StreamOffsets, ending: StreamOffsets) -> list
     return [Loss(stream, index, (first, ending.next.get(index, 0)), None, None, _ANEW) for index, first in sorted(before.next.items())]
 
 
+def renewed(positions: Positions, available: Available) -> Positions:
+    """Without the numbers that are of other logs than those that have their names now: they mean nothing there."""
+    kept = {
+        stream: named
+        for stream, named in positions.named.items()
+        if stream not in available or positions.incarnations.get(stream) in {None, available[stream].incarnation}
+    }
+    return Positions(positions.others, kept)
+
+
 def replaced(positions: Positions, available: Available) -> list[Loss]:
     """Positions that are of other logs than those that have their names now."""
     return [

@@ -10,7 +10,7 @@ from spark_connector import node
 from spark_connector.errors import OffsetError, StreamNotFoundError
 from spark_connector.holdings import Available, Held
 from spark_connector.offsets import Edge, Numbers, Positions, Times
-from spark_connector.planning import Loss, OffsetRange, Task, located, loss_error, tasks
+from spark_connector.planning import Loss, OffsetRange, Task, located, loss_error, renewed, replaced, tasks
 from spark_connector.rows import RowMaker
 from spark_connector.runs import Run
 from spark_connector.schema import arrow_schema, fitting
@@ -38,10 +38,12 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
     """Where each partition begins (`edge` EARLIEST) or ends (LATEST).
 
     Raises:
+        DataLossError: the positions are of a log that was deleted, and `failOnDataLoss` is true.
         OffsetError: a partition is named that the log has not, or has no event at or after its time and that is to fail.
     """
     if isinstance(where, Positions):
-        return located(where, available, edge)
+        face(options, replaced(where, available))
+        return located(renewed(where, available), available, edge)
     located(Positions(edge, where.named), available, edge)
     return {stream: _at_times(options, where, stream, state.partitions, edge) for stream, state in available.items()}
 

@@ -22,8 +22,8 @@ from spark_connector import node
 from spark_connector.admission import Limits, advance, held_back, lags
 from spark_connector.errors import StreamNotFoundError
 from spark_connector.holdings import Available
-from spark_connector.offsets import Edge, Offsets, Positions, StreamOffsets
-from spark_connector.planning import beginning, plan, replaced
+from spark_connector.offsets import Edge, Offsets, StreamOffsets
+from spark_connector.planning import beginning, plan
 from spark_connector.reading import face, numbers, partitions_of, rows
 from spark_connector.schema import fitting
 from spark_connector.settings import read_options
@@ -75,8 +75,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             missing = [stream for stream in options.streams if stream not in available]
             if missing:
                 raise node.not_found(options.connection, missing[0])
-            if isinstance(options.starting, Positions):
-                face(options, replaced(options.starting, available))
             self._initial = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         return self._initial.json()
 

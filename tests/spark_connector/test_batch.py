@@ -132,6 +132,9 @@ def test_a_log_that_was_made_anew_fails_at_planning_and_at_reading(
     state = json.dumps({"version": 1, "streams": {log: {"incarnation": "another", "next": {"0": 2}}}})
     with pytest.raises(DataLossError, match="the log was deleted and made anew"):
         reader(node, log, startingOffsets=state).partitions()
+    with pytest.raises(DataLossError, match="the log was deleted and made anew"):
+        reader(node, log, endingOffsets=state).partitions()
+    assert len(read(reader(node, log, startingOffsets=state, failOnDataLoss="false"))) == 5
     planned, lenient = reader(node, log), reader(node, log, failOnDataLoss="false")
     tasks = planned.partitions()
     logs.made_anew(client, log, 1)

@@ -21,6 +21,7 @@ from spark_connector.planning import (
     located,
     loss_error,
     plan,
+    renewed,
     replaced,
     tasks,
 )
@@ -201,3 +202,11 @@ def test_offsets_of_an_earlier_log_of_the_name_are_told_as_lost() -> None:
     assert [str(loss) for loss in replaced(Positions(Edge.EARLIEST, {"t": {0: 4}}, {"t": "old"}), available)]
     assert not replaced(Positions(Edge.EARLIEST, {"t": {0: 4}}, {"t": "new"}), available)
     assert beginning({"t": {0: 4}}, available).streams["t"].incarnation == "new"
+
+
+def test_numbers_of_an_earlier_log_of_the_name_mean_nothing_in_this_one() -> None:
+    available = {"t": state("new", p0=(0, 9)), "u": state("u", p0=(0, 9))}
+    positions = Positions(Edge.EARLIEST, {"t": {0: 4}, "u": {0: 3}}, {"t": "old", "u": "u"})
+    assert located(renewed(positions, available), available, Edge.EARLIEST) == {"t": {0: 0}, "u": {0: 3}}
+    unknown = Positions(Edge.EARLIEST, {"t": {0: 4}})
+    assert located(renewed(unknown, available), available, Edge.EARLIEST) == {"t": {0: 4}, "u": {0: 0}}
