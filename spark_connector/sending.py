@@ -24,6 +24,8 @@ from spark_connector.links import client, pause, retried
 from spark_connector.messages import BY_KEY
 from spark_connector.settings import ConnectionOptions, WriteOptions
 
+LINKS_MAX: Final = 32
+"""Links at a time: each has a session, of which a node gives a connection 64."""
 WINDOW: Final = 5_000
 """Events on their way without an outcome: with a node that syncs to disk fewer are slower."""
 
@@ -102,7 +104,7 @@ class Sending:
     def _post(self, node: Client) -> None:
         assert self._chunk is not None
         if self._links is None:
-            self._links = _Links()
+            self._links = _Links(_timeout_s(self._connection))
             for place, messages in self._chunk.messages.items():
                 name = None if self._task is None else name_of(self._task, self._chunk, place)
                 partition = None if place is BY_KEY else place
@@ -113,7 +115,7 @@ class Sending:
     def _flush(self, node: Client) -> None:
         self._post(node)
         assert self._links is not None
-        self._links.flush(_timeout_s(self._connection))
+        self._links.flush()
 
     def _tried(self, work: Callable[[Client], None]) -> None:
         attempt = 0
@@ -141,19 +143,24 @@ class Sending:
 
 
 class _Links:
-    """The links that a chunk goes out on, one for each place."""
+    """The links that a chunk goes out on, one for each place; of many places some after the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s: Final = timeout_s
         self._stack: Final = ExitStack()
         self._producers: Final[list[Producer]] = []
 
     def open(self, producer: Producer) -> Producer:
+        if len(self._producers) == LINKS_MAX:
+            self.flush()
         self._producers.append(self._stack.enter_context(producer))
         return producer
 
-    def flush(self, timeout_s: float) -> None:
+    def flush(self) -> None:
+        """Wait until everything is accepted, and close the links."""
         for producer in self._producers:
-            producer.flush(timeout=timeout_s)
+            producer.flush(timeout=self._timeout_s)
+        self._producers.clear()
         self._stack.close()
 
     def drop(self) -> None:

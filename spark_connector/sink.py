@@ -94,7 +94,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """One task's rows."""
         context = _context()
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        if query is None or batch is None:
+        if self._options.deduplicate and (query is None or batch is None):
             raise ConnectorError(
                 "Spark does not say which query this is",
                 remedy="Without that nothing can be written exactly once: set deduplicate to false",

@@ -1,6 +1,7 @@
 """Chunks on their way to a live node, without Spark: what fails, what is tried again, what is known again."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -48,6 +49,14 @@ def test_chunks_are_stored_in_their_order_each_where_it_belongs(node: NodeProces
         sending.send(chunk(0, {0: ["a", "b"], 1: ["x"]}))
         sending.send(chunk(1, {0: ["c"], BY_KEY: ["k1", "k2"]}))
     assert stored(node.url, options.stream) == {"0": ["a", "b", "c"], "1": ["x", "k1", "k2"]}  # crc32(b"k") is odd
+
+
+def test_a_chunk_may_go_to_more_partitions_than_a_node_gives_sessions(node: NodeProcess, options: WriteOptions) -> None:
+    wide = replace(options, stream=f"wide-{uuid4().hex}", create_partitions=70)
+    places: dict[Place, list[str]] = {number: [f"a{number}", f"b{number}"] for number in range(partition_count(wide))}
+    with Sending(wide, "task") as sending:
+        sending.send(chunk(0, places))
+    assert stored(node.url, wide.stream) == {str(place): bodies for place, bodies in places.items()}
 
 
 def test_a_chunk_that_is_there_in_part_is_completed(node: NodeProcess, options: WriteOptions) -> None:
@@ -103,7 +112,7 @@ def test_a_row_that_is_too_large_for_the_node_is_said_to_be(options: WriteOption
 
 
 def test_a_log_that_is_not_there_is_not_tried_again(options: WriteOptions) -> None:
-    missing = WriteOptions(options.connection, "no-such-log", None, deduplicate=True, transaction=None, sort_rows=False)
+    missing = replace(options, stream="no-such-log")
     with pytest.raises(StreamNotFoundError, match=r"there is no log 'no-such-log'.*createPartitions"):
         partition_count(missing)
     with pytest.raises(StreamNotFoundError), Sending(missing, "task") as sending:
@@ -111,7 +120,7 @@ def test_a_log_that_is_not_there_is_not_tried_again(options: WriteOptions) -> No
 
 
 def test_a_log_is_made_once_however_many_tasks_want_it(node: NodeProcess, options: WriteOptions) -> None:
-    wanted = WriteOptions(options.connection, f"made-{uuid4().hex}", 3, deduplicate=True, transaction=None, sort_rows=False)
+    wanted = replace(options, stream=f"made-{uuid4().hex}", create_partitions=3)
     assert partition_count(wanted) == partition_count(wanted) == 3
     assert partition_count(options) == 2
 
