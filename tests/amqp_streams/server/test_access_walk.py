@@ -195,6 +195,13 @@ def asks(operation: str, type_: str, good: int, *, group: str | None = None, **b
     return ask
 
 
+def asks_extents(room: Room, log: str) -> Outcome:
+    """Where a log begins and ends, named in the body."""
+    status, words, _ = room.ask(names.EXTENTS, LOG, **{names.EXTENT_LOGS: [log]})
+    assert status in {200, management.FORBIDDEN}, (status, words)
+    return Outcome(status == 200, words)
+
+
 def lists(type_: str, key: str, *, own: bool | None = None) -> Callable[[Room, str], Outcome]:
     """What a list shows. `own`: of the cursors that of `reader`; not: the group's."""
 
@@ -241,6 +248,7 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "attach for answers": (attach.Replying, attaches_replies, EVERYBODY),
     "create a log": ((LOG, "CREATE"), asks("CREATE", LOG, management.CONFLICT), MANAGERS),
     "describe a log": ((LOG, "READ"), asks("READ", LOG, 200), TELLERS),
+    "ask where a log begins": ((LOG, names.EXTENTS), asks_extents, TELLERS),
     "see a log listed": ((LOG, "QUERY"), lists(LOG, "logs"), TELLERS),
     "change a log": ((LOG, "UPDATE"), asks("UPDATE", LOG, 200, **{"retention-ms": 60_000}), MANAGERS),
     "delete a log": ((LOG, "DELETE"), asks("DELETE", LOG, 204), MANAGERS),
