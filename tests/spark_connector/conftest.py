@@ -15,6 +15,8 @@ from tests.spark_connector import sessions
 
 StartNode = Callable[..., NodeProcess]
 
+SECONDS_MAX = 600
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
@@ -48,3 +50,10 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     finally:
         for one in nodes:
             one.__exit__()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test that is called off while it waits for the JVM leaves the session useless for all after it: rather wait longer."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(SECONDS_MAX))
