@@ -90,7 +90,7 @@ def run(frame: DataFrame, sink: str, checkpoint: Path, **options: str) -> None:
     query = (
         frame.writeStream.format(sink).options(**options).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination()
 
 
 @pytest.mark.parametrize("deduplicate", [True, False])
