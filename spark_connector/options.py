@@ -287,6 +287,18 @@ def parse(given: Mapping[str, str], use: Use) -> Values:
     return Values(values, frozenset(texts))
 
 
+def known(given: Mapping[str, str], use: Use) -> dict[str, str]:
+    """Those that count for `use`, before anybody knows what for they were given.
+
+    Raises:
+        OptionError: one is unknown for whatever use.
+    """
+    strange = [name for name in given if name.lower() not in _BY_NAME and name.lower() not in SPARKS_OWN]
+    if strange:
+        raise _unknown(strange[0], use)
+    return {name: text for name, text in given.items() if name.lower() in _BY_NAME and use in _BY_NAME[name.lower()].uses}
+
+
 def _value(option: Option, text: str | None) -> object:
     chosen = option.default if text is None else text
     if chosen is None:

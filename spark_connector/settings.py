@@ -7,7 +7,7 @@ from typing import Final
 
 from spark_connector.errors import OffsetError, OptionError
 from spark_connector.offsets import TIMESTAMP_MAX, Edge, Positions, Times, parse_positions, parse_times
-from spark_connector.options import Use, Values, parse
+from spark_connector.options import Use, Values, known, parse
 
 Where = Positions | Times
 
@@ -120,6 +120,18 @@ def connection_options(values: Values) -> ConnectionOptions:
         retries=values.number("retries"),
         retry_interval_ms=values.number("retryInterval"),
     )
+
+
+def first_look(given: Mapping[str, str]) -> None:
+    """What can be said when a frame is made, before Spark knows whether it is read as a batch.
+
+    Raises:
+        OptionError: an option is unknown, or the node or the log is not named.
+    """
+    values = parse(known(given, Use.BATCH_READ), Use.BATCH_READ)
+    connection_options(values)
+    if not values.names("stream"):
+        raise OptionError("no stream", "", STREAM_NAME)
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:

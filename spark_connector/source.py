@@ -31,7 +31,9 @@ class AmqpStreamsDataSource(DataSource):
     def schema(self) -> "StructType":
         """The columns that the options choose, for a query without `.schema(…)`."""
         from spark_connector.schema import chosen  # noqa: PLC0415
+        from spark_connector.settings import first_look  # noqa: PLC0415
 
+        first_look(self.options)
         return chosen(self.options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":

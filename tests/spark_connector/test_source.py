@@ -25,3 +25,22 @@ def test_options_count_for_batches_or_for_streaming() -> None:
     source.streamReader(schema=source.schema())
     with pytest.raises(OptionError, match=r"does not count for spark\.read"):
         source.reader(schema=source.schema())
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, "no endpoint"),
+        ({"endpoint": "h"}, "no stream"),
+        ({"endpoint": "h", "stream": "t", "startingOffset": "latest"}, "there is no option 'startingoffset'.*'startingOffsets'"),
+        ({"endpoint": "h", "stream": "t", "minPartitions": "0"}, "'minPartitions' has a value"),
+    ],
+)
+def test_what_can_be_wrong_before_anything_is_read_is_said_by_load(given: dict[str, str], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        AmqpStreamsDataSource(CaseInsensitiveDict(given)).schema()
+
+
+def test_load_takes_options_of_both_kinds_of_query() -> None:
+    options = OPTIONS | {"maxOffsetsPerTrigger": "5", "endingOffsets": "latest", "checkpointLocation": "x"}
+    AmqpStreamsDataSource(CaseInsensitiveDict(options)).schema()
