@@ -17,8 +17,6 @@ from knative_gateway.store.tables import FAILURES, POSITIONS
 
 HISTORY_MAX: Final = 100
 """Failures kept of a subscriber."""
-_BATCH: Final = 1_000
-"""Rows of one statement."""
 
 
 class SqlCheckpoints:
@@ -27,7 +25,14 @@ class SqlCheckpoints:
     def __init__(self, database: Database) -> None:
         self._database: Final = database
         self._insert: Final = postgresql.insert if database.postgresql else sqlite.insert
-        self._bytewise: Final = "C" if database.postgresql else "BINARY"
+        # One statement for ever, and rows as parameters: with the rows in it, it would be compiled anew for every save.
+        forward = self._insert(POSITIONS)
+        kept, new, bytewise = POSITIONS.c.log_offset, forward.excluded.log_offset, "C" if database.postgresql else "BINARY"
+        self._forward: Final = forward.on_conflict_do_update(
+            index_elements=[POSITIONS.c.uid, POSITIONS.c.log_partition],
+            set_={"log_offset": new},
+            where=collate(kept, bytewise) < collate(new, bytewise),
+        )
 
     async def load(self, uid: str) -> Mapping[int, str]:
         """Positions by partition; empty for a subscriber that never had any."""
@@ -56,15 +61,7 @@ class SqlCheckpoints:
         if not rows:
             return
         async with self._database.write() as connection:
-            for start in range(0, len(rows), _BATCH):
-                statement = self._insert(POSITIONS).values(rows[start : start + _BATCH])
-                new = statement.excluded.log_offset
-                forward = collate(POSITIONS.c.log_offset, self._bytewise) < collate(new, self._bytewise)
-                await connection.execute(
-                    statement.on_conflict_do_update(
-                        index_elements=[POSITIONS.c.uid, POSITIONS.c.log_partition], set_={"log_offset": new}, where=forward
-                    )
-                )
+            await connection.execute(self._forward, rows)
             await connection.commit()
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
