@@ -1,6 +1,7 @@
 """[io] The HTTP/1.1 listener: uvicorn's protocol over httptools, on sockets of our own.
 
-Laws: no stranger holds a connection for ever without a request that gets on; going down, every request that is here is answered.
+Laws: no stranger holds a connection for ever without a request that gets on, or memory by a head without an end; who has closed its side
+after a request gets the answer all the same; going down, every request that is here is answered.
 """
 
 import asyncio
@@ -24,6 +25,13 @@ _LOOK_S: Final = 0.01
 _GRACE_S: Final = 5.0
 """A request that the application waits for has its own time; only then its connection is closed."""
 
+HEAD_BYTES_MAX: Final = 64 << 10
+"""Of a request line and headers; what came with the first read of them is not counted."""
+_TOO_LARGE: Final = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain; charset=utf-8\r\n"
+    b"content-length: 26\r\nconnection: close\r\n\r\nthe headers are too large\n"
+)
+
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 log = structlog.get_logger("knative_gateway")
@@ -34,6 +42,8 @@ class Protocol(HttpToolsProtocol):
 
     waiting_since: float | None = None
     connections_max = 1 << 30
+    _head_bytes = 0
+    _half_closed = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's narrowing
         """Take it, unless there are too many."""
@@ -50,7 +60,37 @@ class Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """All of it is here."""
         super().on_message_complete()
+        if self.cycle is not None:
+            self.cycle.more_body = False  # also when it was answered before
         self.waiting_since = None
+
+    def data_received(self, data: bytes) -> None:
+        """Of a request, or several; a head that goes on for ever is refused before it takes much memory."""
+        before = self.waiting_since
+        super().data_received(data)
+        # A time of its own for each request: still this very object, it is still this very request.
+        if before is None or self.waiting_since is not before or (self.cycle is not None and self.cycle.more_body):
+            self._head_bytes = 0
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES_MAX and not self.transport.is_closing():
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # uvicorn's closes whatever is under way
+        """The client sends no more; True: what it sent is answered first. Who only watches or reads is taken to be gone."""
+        cycle: Any = self.cycle
+        under_way = cycle is not None and self.waiting_since is None and (bool(self.pipeline) or not cycle.response_complete)
+        reads = getattr(cycle, "scope", {}).get("method") in {"GET", "HEAD"}
+        self._half_closed = under_way and not reads and self.scheme == "http"  # TLS has no half-closed connections
+        return self._half_closed
+
+    def on_response_complete(self) -> None:
+        """The next request's turn, or the end."""
+        super().on_response_complete()
+        if self._half_closed and not self.pipeline and self.cycle.response_complete:
+            self.transport.close()
 
 
 class HttpServer:

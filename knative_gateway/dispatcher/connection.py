@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 import httptools
 
 HEAD_BYTES_MAX: Final = 256 << 10
-"""Status line and headers of an answer, at most."""
+"""Status line and headers of an answer, at most; and of what else there may be between two pieces of a body, or behind it."""
 _JOINED_MAX: Final = 64 << 10
 
 Headers = Sequence[tuple[bytes, bytes]]
@@ -59,8 +59,7 @@ class Connection(asyncio.Protocol):
         self._heard = False
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
-        self._body: list[bytes] = []
-        self._body_bytes = 0
+        self._body = bytearray()
         self._head_bytes = 0
 
     def begin(self, head: bytes, body: bytes, limit_of: LimitOf, told: Told) -> None:
@@ -103,15 +102,14 @@ class Connection(asyncio.Protocol):
             self.abort()
             return
         self._heard = True
-        if self._limit is None:
-            self._head_bytes += len(data)
+        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self.abort()
         except httptools.HttpParserError as error:
             self._fail(BadResponseError(f"not an HTTP/1.1 answer: {error}"))
-        if self._limit is None and self._head_bytes > HEAD_BYTES_MAX:
+        if self._head_bytes > HEAD_BYTES_MAX:
             self._fail(BadResponseError(f"headers of more than {HEAD_BYTES_MAX} bytes"))
         # Not before all that came is looked at: what follows an answer is none to the next request.
         self._tell()
@@ -133,8 +131,9 @@ class Connection(asyncio.Protocol):
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._headers.append((name, value))
+        """One header. What follows a body (trailers) is none: they may not be taken for headers. Spec: RFC 9110, 6.5.1."""
+        if self._limit is None:
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The body is next."""
@@ -143,10 +142,10 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         """A piece of the body. When there is enough, the rest is not waited for."""
-        self._body.append(piece)
-        self._body_bytes += len(piece)
+        self._body += piece
+        self._head_bytes = 0
         assert self._limit is not None
-        if self._body_bytes >= self._limit and self._outcome is None:
+        if len(self._body) >= self._limit and self._outcome is None:
             self._complete()
             self.usable = False
             self._transport.close()
@@ -166,13 +165,12 @@ class Connection(asyncio.Protocol):
     def _forget(self) -> None:
         self._limit = None
         self._headers = []
-        self._body = []
-        self._body_bytes = self._head_bytes = 0
+        self._body = bytearray()
+        self._head_bytes = 0
 
     def _complete(self) -> None:
         if self._outcome is None:
-            body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-            self._outcome = Response(self._status, self._headers, body[: self._limit])
+            self._outcome = Response(self._status, self._headers, bytes(self._body[: self._limit]))
 
     def _fail(self, error: OSError) -> None:
         if self._outcome is None:

@@ -93,6 +93,44 @@ async def test_a_request_that_does_not_get_on_is_cut(server: HttpServer, sent: b
     writer.close()
 
 
+async def test_headers_without_end_are_refused(server: HttpServer) -> None:
+    """Else any stranger could fill the memory."""
+    reader, writer = await opened(server)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 400000\r\n\r\n" + b"x" * 400_000)
+    assert (await response(reader)).endswith(b"400000"), "a body is no head"
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\nx-endless: ")
+    with suppress(ConnectionError):
+        for _ in range(64):  # of them the listener takes a few
+            writer.write(b"y" * 16_384)
+            await writer.drain()
+    with suppress(ConnectionError):
+        assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+    assert reader.at_eof() or reader.exception() is not None
+    writer.close()
+
+
+@pytest.mark.parametrize("requests", [1, 5])
+async def test_who_closes_its_side_gets_the_answers_still(server: HttpServer, requests: int) -> None:
+    reader, writer = await opened(server)
+    writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx" * requests)
+    writer.write_eof()
+    await GATE["entered"].wait()
+    await asyncio.sleep(0.05)  # until the end was seen: nothing tells of it
+    GATE["open"].set()
+    async with asyncio.timeout(10):
+        assert (await reader.read()).count(b"HTTP/1.1 200 OK") == requests
+    writer.close()
+
+
+async def test_half_a_request_and_a_closed_side_are_the_end(server: HttpServer) -> None:
+    reader, writer = await opened(server)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab")
+    writer.write_eof()
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+
+
 async def test_an_idle_connection_and_a_slow_answer_are_not_cut(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
     idle, idle_writer = await opened(server)
     idle_writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")

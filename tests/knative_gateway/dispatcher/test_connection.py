@@ -125,6 +125,30 @@ async def test_endless_headers_come_to_an_end() -> None:
         assert not connection.usable
 
 
+@pytest.mark.parametrize("behind", [b"0\r\nX: ", b"0;"])
+async def test_endless_trailers_come_to_an_end(behind: bytes) -> None:
+    """They were all kept: one subscriber could fill the memory."""
+    begun = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n" + behind
+    async with peer(answering(begun, *[b"y" * 65_536] * (3 * HEAD_BYTES_MAX // 65_536))) as connection:
+        with pytest.raises(BadResponseError, match="headers"):
+            await ask(connection)
+        assert not connection.usable
+
+
+async def test_trailers_are_no_headers() -> None:
+    """Spec: RFC 9110, 6.5.1: they must not be merged into the header section."""
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nce-specversion: 1.0\r\n\r\n"
+    async with peer(answering(answer)) as connection:
+        assert (await ask(connection)) == Response(200, [(b"Transfer-Encoding", b"chunked")], b"hello")
+        assert connection.usable
+
+
+async def test_a_body_in_the_smallest_pieces_comes_whole() -> None:
+    pieces = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 100_000 + b"0\r\n\r\n"
+    async with peer(answering(pieces)) as connection:
+        assert (await ask(connection, limit=1 << 20)).body == b"a" * 100_000
+
+
 @pytest.mark.parametrize(
     "answer", [b"SSH-2.0-OpenSSH\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", b"\x16\x03\x01\x00\x00"]
 )
