@@ -27,6 +27,7 @@ from knative_gateway.dispatcher.redriving import Again
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
+from knative_gateway.dispatcher.turns import Turns
 from knative_gateway.errors import GatewayError, TooLargeError
 from knative_gateway.filters import compile_filters
 from knative_gateway.ports import EventLog, Subscriber
@@ -59,6 +60,7 @@ class Courier:
         self.figures: Final = figures
         self.tracks: Final[dict[int, Track]] = {}
         self.again: Final = Again()
+        self.turns: Final = Turns()
         self.held_bytes = 0
         self._history: Final = History()
         self.keep_history: Final = self._history.keep
@@ -70,7 +72,6 @@ class Courier:
         self._resuming: Final[deque[asyncio.Future[None]]] = deque()
         self._sleeping: Final[set[asyncio.Future[None]]] = set()
         self._later: asyncio.TimerHandle | None = None
-        self._turn = 0
         self._idle: Final[set[asyncio.Task[None]]] = set()
         self._released: Final[set[Track | Again]] = set()
         self._stopping = False
@@ -104,8 +105,8 @@ class Courier:
         while self.running.is_set() and not self._stopping and self.figures.in_flight < self._congestion.limit:
             while self._resuming and self._resuming[0].done():
                 self._resuming.popleft()
-            track = None
-            if not self._resuming and (track := self._next_track()) is None:
+            track = None if self._resuming or self.figures.waiting >= self.outside.settings.waiting_max else self.turns.next()
+            if track is None and not self._resuming:
                 return
             if self._rate is not None and not self._rate.take(self._clock_ms()):
                 if self._later is None:
@@ -116,6 +117,7 @@ class Courier:
                 self._resuming.popleft().set_result(None)
             else:
                 self._begin(track)
+                self.turns.taken(track)
 
     async def stop(self, drain_s: float) -> None:
         """Begin nothing more, wait so long for answers, and let go of the rest: it comes again from the checkpoint."""
@@ -168,6 +170,7 @@ class Courier:
         """Deliver these, whatever became of them before."""
         for arrival in arrivals:
             self.again.add(arrival)
+        self.turns.stir(self.again)
         self.pump()
 
     # -- one event
@@ -357,18 +360,6 @@ class Courier:
             self._history.note(self.outside.now_ms(), arrival, done.failure, done.end.value)
 
     # -- small ones
-
-    def _next_track(self) -> Track | Again | None:
-        """The next partition with an event to begin, in turn."""
-        if self.figures.waiting >= self.outside.settings.waiting_max:
-            return None
-        tracks: list[Track | Again] = [track for track in self.tracks.values() if track.window.startable]
-        if self.again.window.startable:
-            tracks.append(self.again)
-        if not tracks:
-            return None
-        self._turn += 1
-        return tracks[self._turn % len(tracks)]
 
     def _pump_later(self) -> None:
         self._later = None

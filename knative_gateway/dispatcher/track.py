@@ -42,6 +42,7 @@ class Track:
         self._arrivals: Final[dict[str, Arrival]] = {}
         self._times: Final[dict[str, int]] = {}
         self._catching_up: asyncio.Task[None] | None = None
+        self._closed = False
 
     # -- what is held
 
@@ -61,6 +62,7 @@ class Track:
         courier.held_bytes += arrival.size
         self.held_bytes += arrival.size
         courier.figures.matched += 1
+        courier.turns.stir(self)
         courier.pump()
         return True
 
@@ -76,6 +78,8 @@ class Track:
         self.held_bytes -= arrival.size
         del self._times[entry.offset]
         self.touched |= self.window.complete(entry)
+        if not self._closed:
+            self.courier.turns.stir(self)
         own = self._catching_up
         # Whoever waits for the next event of a log that has none would go on to do so for itself.
         if own is not None and not own.done() and self.has_room and self.reader.admit(self):
@@ -120,7 +124,9 @@ class Track:
         self.passed_ms = None
 
     async def close(self) -> None:
-        """Read no more."""
+        """Read no more, and begin no more."""
+        self._closed = True
+        self.courier.turns.leave(self)
         self.reader.leave(self)
         if self._catching_up is not None:
             self._catching_up.cancel()
