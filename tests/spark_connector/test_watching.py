@@ -54,3 +54,14 @@ def test_what_is_known_is_not_believed_for_ever() -> None:
     world.now += 0.3
     watch.until(lambda _: "an end")
     assert len(world.asked) == 2
+
+
+def test_after_a_batch_nobody_waits_and_after_nothing_came_everybody_does() -> None:
+    world = World()
+    watch = world.watch(250)
+    watch.fresh()
+    assert watch.until(lambda _: "an end") == "an end"
+    assert watch.until(lambda _: None) is None
+    assert (world.now, len(world.asked)) == (1000.0, 2)
+    assert watch.until(lambda _: None) is None
+    assert (world.now, len(world.asked)) == (1000.25, 3)
