@@ -43,7 +43,7 @@ class World:
 
 
 @given(SUBSCRIBERS, st.lists(ANSWERS, max_size=20), st.lists(PROBLEMS, max_size=10))
-@settings(max_examples=120)
+@settings(max_examples=300)
 def test_every_event_ends_completed_dead_lettered_or_dropped_with_a_record(
     to: Subscriber, answers: list[Answer], problems: list[Unstored | None]
 ) -> None:
