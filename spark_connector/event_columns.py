@@ -7,6 +7,7 @@ properties) as well as in structured mode (the body is an event as JSON).
 import base64
 import binascii
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ from typing import Final
 from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, Timestamp, WireError, decode
 from spark_connector.message_parts import Body, Parts
 from spark_connector.section_texts import FIELDS, Pairs, fields_of, typed_pairs
-from spark_connector.values import text_of
+from spark_connector.values import microseconds, text_of
 
 PREFIXES: Final = ("cloudEvents_", "cloudEvents:")
 ATTRIBUTES: Final = frozenset({"id", "source", "type", "subject", "datacontenttype", "specversion", "dataschema"})
@@ -32,6 +33,8 @@ _NONE: Final = (
     "this is no CloudEvent: neither cloudEvents_specversion among the application properties nor content-type application/cloudevents"
 )
 _NO_JSON: Final = "the body is no CloudEvent as JSON"
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+"""What JSON writes two of for a character, and a broken writer one."""
 _NAMES_MAX: Final = 1024
 
 _names: dict[bytes, str] = {}
@@ -91,7 +94,7 @@ def events_of(parts: Parts) -> Events:
                 attributes = _binary(properties[second], content_type)
             if attributes is not None and not ("id" in attributes and "source" in attributes and "type" in attributes):
                 raise ValueError(f"this CloudEvent has no {next(name for name in _REQUIRED if name not in attributes)}")
-        except (WireError, ValueError, IndexError) as error:
+        except (WireError, ValueError, IndexError, RecursionError) as error:
             parts.faults[row] = str(error)
             attributes = None
         add(attributes)
@@ -159,14 +162,18 @@ def _name(key: bytes) -> str:
 
 def _structured(body: Body) -> tuple[dict[str, object], Body]:
     try:
-        event = json.loads(body or b"")
+        event = json.loads((body or b"").decode("utf-8-sig"))
+        if body is not None and _SURROGATE.search(body):
+            _compact(event).encode()
+    except UnicodeEncodeError:
+        raise ValueError("the body has half of a surrogate pair, which is no text") from None
     except (ValueError, RecursionError):
         raise ValueError(_NO_JSON) from None
     if not isinstance(event, dict) or "specversion" not in event:
         raise ValueError(_NO_JSON)
     encoded = event.pop("data_base64", None)
     data = event.pop("data", None)
-    attributes = {name: value for name, value in event.items() if value is not None}
+    attributes = {name: _compact(one) if isinstance(one, dict | list) else one for name, one in event.items() if one is not None}
     if isinstance(encoded, str):
         try:
             return attributes, base64.b64decode(encoded, validate=True)
@@ -176,7 +183,11 @@ def _structured(body: Body) -> tuple[dict[str, object], Body]:
         return attributes, None
     if isinstance(data, str) and not _is_json(attributes.get("datacontenttype")):
         return attributes, data.encode()
-    return attributes, json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+    return attributes, _compact(data).encode()
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def _is_json(content_type: object) -> bool:
@@ -189,7 +200,7 @@ def _time(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, Timestamp):
-        return int(value) * 1000
+        return microseconds(int(value))
     try:
         moment = datetime.fromisoformat(str(value).upper())
     except ValueError:

@@ -8,7 +8,7 @@ from typing import Final
 
 from amqp_streams.client.raw import Symbol, Timestamp, decode, key_section
 from spark_connector.message_parts import section_value
-from spark_connector.values import text_of
+from spark_connector.values import microseconds, text_of
 
 Pairs = list[tuple[str, str | None]]
 
@@ -94,7 +94,7 @@ def field(index: int, read: Callable[[object], object]) -> Callable[[list[object
 
 def time_of(value: object) -> int | None:
     """Microseconds since 1970 UTC of a timestamp; None: it is none."""
-    return int(value) * 1000 if isinstance(value, Timestamp) else None
+    return microseconds(int(value)) if isinstance(value, Timestamp) else None
 
 
 def word_of(value: object) -> str | None:

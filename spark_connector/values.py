@@ -15,6 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from amqp_streams.client.raw import Described, Timestamp
+from spark_connector.offsets import TIMESTAMP_MAX
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -54,6 +55,13 @@ def _other(value: object) -> object:
         return json_of(value.value)
     items = getattr(value, "items", value)
     return [json_of(item) for item in items] if isinstance(items, list | tuple) else str(value)
+
+
+def microseconds(at_ms: int) -> int:
+    """A time as Spark's timestamps have it. Raises ValueError: none can be so far from 1970."""
+    if abs(at_ms) > TIMESTAMP_MAX:
+        raise ValueError(f"the time {at_ms} ms since 1970 is further away than a timestamp can be")
+    return at_ms * 1000
 
 
 def moment(at_ms: int) -> str:

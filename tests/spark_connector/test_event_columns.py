@@ -3,6 +3,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amqp_streams.client import Event
 from amqp_streams.client.raw import APPLICATION_PROPERTIES, DATA, PROPERTIES, Timestamp
@@ -95,6 +97,10 @@ def test_events_that_are_json_are_read(given: dict[str, object], data: bytes | N
         (Event(b"[" * 100_000, content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
         (Event(b"[]", content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
         (structured(data_base64="?"), "no base64"),
+        (structured(id="\ud800"), "half of a surrogate pair"),
+        (structured(data={"a": "\udfff"}), "half of a surrogate pair"),
+        (Event(b'{"specversion":"1.0","id":"\xed\xa0\x80"}', content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
+        (Event("{}".encode("utf-16"), content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
         (Event(None, content_type="application/cloudevents"), "no CloudEvent as JSON"),
     ],
 )
@@ -107,8 +113,15 @@ def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str)
     assert len(events.data) == len(events.times({})) == len(events.extensions()) == 3
 
 
-@pytest.mark.parametrize(("time", "reason"), [("noon", "'noon' is no time of RFC 3339"), ("2026-01-31T12:00:00", "a time without a zone")])
-def test_what_is_no_time_is_a_fault_of_its_row_and_nothing_else_is_missing(time: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("time", "reason"),
+    [
+        ("noon", "'noon' is no time of RFC 3339"),
+        ("2026-01-31T12:00:00", "a time without a zone"),
+        (Timestamp((1 << 63) - 1), "further away"),
+    ],
+)
+def test_what_is_no_time_is_a_fault_of_its_row_and_nothing_else_is_missing(time: object, reason: str) -> None:
     events, parts = read(Event(b"d", properties=REQUIRED | {"cloudEvents_time": time}))
     assert events.times(parts.faults) == [None]
     assert reason in parts.faults[0]
@@ -120,3 +133,29 @@ def test_attributes_of_any_type_and_length_are_read() -> None:
     events, parts = read(Event(b"", properties=REQUIRED | more), Event(b"", properties=REQUIRED | {"cloudEvents_n": 5}))
     assert not parts.faults
     assert events.extensions() == [[("long", "x" * 500), ("n", "5")], [("n", "5")]]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["id", "source", "type", "time", "data", "data_base64", "datacontenttype", "x"]), json_values))
+def test_whatever_an_event_of_json_has_it_is_read_or_is_a_fault(attributes: dict[str, object]) -> None:
+    events, parts = read(structured(**attributes))
+    columns = [*map(events.texts, sorted(ATTRIBUTES)), [dict(pairs or []).get("x") for pairs in events.extensions()]]
+    assert all(text is None or text.encode() is not None for column in columns for text in column)
+    times = events.times(parts.faults)
+    assert len(times) == 1
+    assert events.data[0] is None or not parts.faults or times == [None]
+
+
+@pytest.mark.parametrize("depth", [300, 900, 940, 980])
+def test_deep_values_are_read_or_are_a_fault(depth: int) -> None:
+    deep = b"[" * depth + b"]" * depth
+    for name in (b"data", b"x"):
+        body = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","' + name + b'":' + deep + b"}"
+        events, parts = read(Event(body, content_type="application/cloudevents+json"))
+        if not parts.faults:
+            assert [deep.decode()] == [events.data[0].decode() if events.data[0] else dict(events.extensions()[0] or [])["x"]]

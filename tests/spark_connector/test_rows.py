@@ -188,3 +188,11 @@ def test_times_of_cloudevents_are_read_together_or_one_by_one(other: str | None)
     assert found[1]["time"] == (datetime(2026, 1, 31, 12, 0, 0, 123_456, UTC) if other and other != "noon" else None)
     assert (found[1]["error"] is None) == (other != "noon")
     assert found[1]["id"] == "1"
+
+
+@pytest.mark.parametrize("at_ms", [(1 << 63) - 1, -(1 << 63), 1 << 62])
+def test_a_time_that_no_timestamp_holds_is_a_fault_of_its_row(at_ms: int) -> None:
+    given_events = [Event(b"", creation_time_ms=5), Event(b"", creation_time_ms=at_ms)]
+    found = rows(maker("creation_time", "error", mode="PERMISSIVE"), [event.encode() for event in given_events])
+    assert [row["creation_time"] for row in found] == [datetime(1970, 1, 1, 0, 0, 0, 5000, UTC), None]
+    assert f"the time {at_ms} ms" in str(found[1]["error"])
