@@ -5,11 +5,12 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from knative_gateway.api import discovery, openapi
+from knative_gateway.api import discovery, openapi, openapi_v2
 from knative_gateway.resources.kinds import Registry
 
 PATHS: Final = ("/api", "/api/v1", "/apis", "/healthz", "/metrics", "/openapi.json", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
 _PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""As Kubernetes answers; asked for it is with an @."""
 
 
 def document(request: Request, registry: Registry) -> dict[str, object] | Response | None:
@@ -64,10 +65,9 @@ def _groups(registry: Registry, rest: list[str]) -> dict[str, object] | None:
 def _schemas(request: Request, registry: Registry, rest: list[str]) -> dict[str, object] | Response | None:
     match rest:
         case ["v2"] if "protobuf" in request.headers.get("accept", ""):
-            # An empty protobuf message: kubectl takes it for a server without schemas, and leaves validation to us.
-            return Response(b"", media_type=_PROTOBUF)
+            return Response(openapi_v2.encoded(openapi_v2.document(registry)), media_type=_PROTOBUF)
         case ["v2"]:
-            return openapi.version_2()
+            return openapi_v2.document(registry)
         case ["v3"]:
             return openapi.index(registry)
         case ["v3", "api", version]:

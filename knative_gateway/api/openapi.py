@@ -21,14 +21,9 @@ _BEARER: Final[Object] = {"type": "http", "scheme": "bearer"}
 _ANYTHING: Final[Object] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def version_2() -> dict[str, object]:
-    """OpenAPI 2, for those who cannot do without: it has no paths."""
-    return {"swagger": "2.0", "info": _info(), "paths": {}, "definitions": {}}
-
-
 def index(registry: Registry) -> dict[str, object]:
     """`/openapi/v3`: where the documents are."""
-    names = dict.fromkeys(_place(kind.group, kind.version) for kind in registry.kinds)
+    names = dict.fromkeys(version_path(kind.group, kind.version) for kind in registry.kinds)
     return {"paths": {name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={_digest(registry)}"} for name in names}}
 
 
@@ -67,7 +62,8 @@ def _digest(registry: Registry) -> str:
     return sha256(json.dumps([__version__, served], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _place(group: str, version: str) -> str:
+def version_path(group: str, version: str) -> str:
+    """The path of one version of a group, without a slash in front."""
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
@@ -102,7 +98,7 @@ def _reference(name: str) -> dict[str, object]:
 
 
 def _paths(kind: Kind) -> dict[str, object]:
-    root = f"/{_place(kind.group, kind.version)}"
+    root = f"/{version_path(kind.group, kind.version)}"
     inside = f"{root}/namespaces/{{namespace}}" if kind.namespaced else root
     place = [_in_path("namespace")] if kind.namespaced else []
     named = [*place, _in_path("name")]

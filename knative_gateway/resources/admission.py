@@ -29,8 +29,9 @@ METADATA: Final = schemas.record(
         **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), schemas.string()),
         **dict.fromkeys(("labels", "annotations"), schemas.table(schemas.string())),
         **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), schemas.INT64),
-        **dict.fromkeys(("ownerReferences", "managedFields"), schemas.array(schemas.ANYTHING)),
-        "finalizers": schemas.array(schemas.string()),
+        "ownerReferences": {**schemas.array(schemas.ANYTHING), **schemas.merged_by("uid")},
+        "managedFields": schemas.array(schemas.ANYTHING),
+        "finalizers": {**schemas.array(schemas.string()), **schemas.merged_by()},
     }
 )
 _OF_SERVER: Final = ("uid", "creationTimestamp", "generation", "resourceVersion")

@@ -33,6 +33,11 @@ def array(items: Object, description: str = "") -> dict[str, object]:
     return {"type": "array", "items": items, **({"description": description} if description else {})}
 
 
+def merged_by(key: str = "") -> dict[str, object]:
+    """How strategic merge patches treat a list, for clients that make them: by the key of its objects, or as a set of texts."""
+    return {"x-kubernetes-patch-strategy": "merge", **({"x-kubernetes-patch-merge-key": key} if key else {})}
+
+
 def table(values: Object, description: str = "") -> dict[str, object]:
     """The schema of a map from any name to values of one kind."""
     return {"type": "object", "additionalProperties": values, **({"description": description} if description else {})}
@@ -193,6 +198,7 @@ SERVICE: Final = thing(
                 ),
                 LIST_TYPE: "map",
                 LIST_KEYS: ["port", "protocol"],
+                **merged_by("port"),
             },
         ),
         KEEP_UNKNOWN: True,

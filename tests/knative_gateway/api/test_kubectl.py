@@ -171,6 +171,26 @@ def test_what_is_wrong_is_told_by_its_field(kubectl: Run) -> None:
     )
 
 
+def test_fields_are_explained_and_unknown_ones_refused(kubectl: Run) -> None:
+    assert "retry" in kubectl("explain", "trigger.spec.delivery")
+    body = trigger("misspelt", subscriber={"uri": "http://x/", "url": "http://x/"})
+    assert "unknown field" in kubectl("apply", "-f", "-", given=body, status=1)
+
+
+@pytest.mark.parametrize("where", ["server", "client"])
+def test_a_dry_run_makes_nothing(kubectl: Run, where: str) -> None:
+    assert "created" in kubectl("apply", f"--dry-run={where}", "-f", "-", given=trigger("dry"))
+    assert "NotFound" in kubectl("get", "trigger", "dry", status=1)
+
+
+def test_what_is_taken_out_of_a_service_goes(kubectl: Run) -> None:
+    ports = [{"name": name, "port": port} for name, port in (("one", 80), ("two", 81))]
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ports"}}
+    kubectl("apply", "-f", "-", given=service | {"spec": {"ports": ports}})
+    kubectl("apply", "-f", "-", given=service | {"spec": {"ports": ports[1:]}})
+    assert [each["name"] for each in json.loads(kubectl("get", "service", "ports", "-o", "json"))["spec"]["ports"]] == ["two"]
+
+
 def test_core_kinds_are_applied_patched_and_created(kubectl: Run) -> None:
     kubectl("apply", "-f", "-", given=config_map("settings", partitions="4"))
     kubectl("apply", "-f", "-", given=config_map("settings", partitions="8"))
