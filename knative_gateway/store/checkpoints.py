@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Final
 
-from sqlalchemy import collate, delete, insert, select
+from sqlalchemy import bindparam, collate, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from knative_gateway.ports import Failure
@@ -17,6 +17,7 @@ from knative_gateway.store.tables import FAILURES, POSITIONS
 
 HISTORY_MAX: Final = 100
 """Failures kept of a subscriber."""
+_HISTORY: Final = select(FAILURES.c.document).where(FAILURES.c.uid == bindparam("of")).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
 
 
 class SqlCheckpoints:
@@ -102,7 +103,6 @@ class SqlCheckpoints:
 
     async def history(self, uid: str) -> Sequence[Failure]:
         """The history, the latest first."""
-        query = select(FAILURES.c.document).where(FAILURES.c.uid == uid).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
         async with self._database.read() as connection:
-            documents = (await connection.execute(query)).scalars().all()
+            documents = (await connection.execute(_HISTORY, {"of": uid})).scalars().all()
         return [Failure(**read(document)) for document in documents]  # type: ignore[arg-type]  # as `record` wrote them

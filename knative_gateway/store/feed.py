@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 import structlog
-from sqlalchemy import Row, select
+from sqlalchemy import Row, bindparam, select
 
 from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import Change, Key
@@ -32,6 +32,10 @@ BATCH: Final = 100
 """Changes read at once."""
 POLL_S: Final = 2.0
 _AGAIN_S: Final = 1.0
+
+# Made once: they are read after every write.
+_TRIMMED: Final = select(COUNTERS.c.trimmed)
+_NEXT: Final = select(CHANGES).where(CHANGES.c.version > bindparam("after")).order_by(CHANGES.c.version).limit(BATCH)
 
 _log: Final = structlog.get_logger("knative_gateway.store")
 Rows = list[Row[tuple[object, ...]]]
@@ -109,9 +113,8 @@ class Feed:
     async def _read(self, after: int) -> tuple[Rows, int]:
         """The next changes, and up to which version they are forgotten."""
         async with self._database.read() as connection:
-            trimmed = (await connection.execute(select(COUNTERS.c.trimmed))).scalar_one()
-            query = select(CHANGES).where(CHANGES.c.version > after).order_by(CHANGES.c.version).limit(BATCH)
-            return list((await connection.execute(query)).all()), trimmed
+            trimmed = (await connection.execute(_TRIMMED)).scalar_one()
+            return list((await connection.execute(_NEXT, {"after": after})).all()), trimmed
 
     async def _follow(self) -> None:
         """Keep the tail up to date."""

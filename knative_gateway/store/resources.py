@@ -7,7 +7,7 @@ whoever sees version n sees all before it.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, text, update
+from sqlalchemy import Row, and_, bindparam, delete, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from knative_gateway.errors import ConflictError
@@ -25,6 +25,14 @@ ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 _NEXT: Final = update(COUNTERS).where(COUNTERS.c.id == 1).values(version=COUNTERS.c.version + 1).returning(COUNTERS.c.version)
+# Made once: each of them costs more to make than to carry out.
+_OF_KEY: Final = ("api_group", "kind", "namespace", "name")
+_IS: Final = and_(*(OBJECTS.c[name] == bindparam(f"key_{name}") for name in _OF_KEY))
+_DOCUMENT: Final = select(OBJECTS.c.version, OBJECTS.c.document).where(_IS)
+_ADD: Final = insert(OBJECTS)
+_REPLACE: Final = update(OBJECTS).where(_IS).values(version=bindparam("new_version"), document=bindparam("new_document"))
+_REMOVE: Final = delete(OBJECTS).where(_IS)
+_TELL: Final = insert(CHANGES)
 _NOTIFY: Final = text("SELECT pg_notify(:channel, :version)")
 
 
@@ -42,8 +50,8 @@ class SqlResources:
     async def get(self, key: Key) -> Mapping[str, object] | None:
         """The object; None if there is none."""
         async with self._database.read() as connection:
-            document = (await connection.execute(select(OBJECTS.c.document).where(_is(key)))).scalar_one_or_none()
-        return None if document is None else read(document)
+            row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+        return None if row is None else read(row.document)
 
     async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
         """The objects of a kind by namespace and name, and the version that the list is of."""
@@ -65,22 +73,22 @@ class SqlResources:
         """
         async with self._database.write() as connection:
             version = (await connection.execute(_NEXT)).scalar_one()
-            row = (await connection.execute(select(OBJECTS.c.version, OBJECTS.c.document).where(_is(key)))).one_or_none()
+            row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
             _check(key, row, expected_version)
             if object_ is None and row is None:
                 return None
             stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
             document = written(stored)
             if object_ is None:
-                await connection.execute(delete(OBJECTS).where(_is(key)))
+                await connection.execute(_REMOVE, _key(key))
             elif row is None:
-                await connection.execute(insert(OBJECTS).values(**_columns(key), version=version, document=document))
+                await connection.execute(_ADD, {**_columns(key), "version": version, "document": document})
             else:
-                await connection.execute(update(OBJECTS).where(_is(key)).values(version=version, document=document))
+                await connection.execute(_REPLACE, {**_key(key), "new_version": version, "new_document": document})
             type_ = DELETED if object_ is None else MODIFIED if row else ADDED
             previous = row.document if row else None
             entry = {"version": version, "type": type_, "document": document, "previous": previous}
-            await connection.execute(insert(CHANGES).values(**_columns(key), **entry))
+            await connection.execute(_TELL, {**_columns(key), **entry})
             if version % self._trim_every == 0:
                 await _trim(connection, version - self._changes_max)
             self._untrimmed += len(document) + len(previous or "")
@@ -119,8 +127,8 @@ async def _trim(connection: AsyncConnection, version: int) -> None:
     await connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < version).values(trimmed=version))
 
 
-def _is(key: Key) -> ColumnElement[bool]:
-    return and_(*(OBJECTS.c[name] == value for name, value in _columns(key).items()))
+def _key(key: Key) -> dict[str, str]:
+    return {f"key_{name}": value for name, value in _columns(key).items()}
 
 
 def _columns(key: Key) -> dict[str, str]:
