@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from knative_gateway.access import Gate, Verb
+from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
 from knative_gateway.api.definitions import Definitions
 from knative_gateway.api.documents import document
@@ -84,6 +85,8 @@ class Api:
         meant = target(request.scope["path"])
         verb = Verb.READ if request.method in {"GET", "HEAD"} else Verb.WRITE
         identity = self._gate.identify(request.headers.get("authorization"))
+        if request.scope["path"] == reviews.PATH and request.method == "POST":
+            return answer(reviews.review(await reading.body(request, self.settings.body_bytes_max), self._gate, identity), 201)
         if meant is None:  # discovery is for everybody who is known
             found = document(request, self.definitions.registry)
             if found is None:
@@ -104,6 +107,8 @@ def _refusal(error: Exception, request: Request) -> Response:
     match error:
         case StatusError():
             status = error
+            if "retryAfterSeconds" in error.details:
+                headers["retry-after"] = str(error.details["retryAfterSeconds"])
         case UnauthenticatedError():
             status = StatusError(401, "Unauthorized", "Unauthorized")
             headers["www-authenticate"] = "Bearer"

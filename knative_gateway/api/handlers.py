@@ -26,6 +26,9 @@ from knative_gateway.resources.refusals import Because, Cause, StatusError, inva
 
 BODY_BYTES_MAX: Final = 3 << 20
 WARNING_CHARACTERS_MAX: Final = 256
+WATCHES_MAX: Final = 1_000
+"""Each change is looked at for each of them."""
+WATCHES_RETRY_S: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Handlers:
         self._settings: Final = settings
         self._now_ms: Final = now_ms
         self.closing: Final = asyncio.Event()
+        self._watches = 0
 
     async def answer(self, request: Request, target: Target, kind: Kind) -> Response:
         """The answer to a request for a kind that is served.
@@ -105,18 +109,25 @@ class Handlers:
 
     async def _list(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
-        part = page(*await self._objects.list(kind, target.namespace), request.query_params)
+        part = page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
         return answer(list_document(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
 
     def _watch(self, request: Request, target: Target, kind: Kind) -> Response:
         wanted = form(request.headers.get("accept", ""))
         watch = watch_of(kind, target.namespace, target.name, request.query_params, wanted)
+        if self._watches >= WATCHES_MAX:
+            words = f"there are {WATCHES_MAX} watches already, please try again later"
+            raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
         stream = events(watch, self._objects, self._store, self.closing, self._now_ms)
 
         async def lines() -> AsyncIterator[bytes]:
-            async with aclosing(stream) as told:
-                async for event in told:
-                    yield _json(event) + b"\n"
+            self._watches += 1
+            try:
+                async with aclosing(stream) as told:
+                    async for event in told:
+                        yield _json(event) + b"\n"
+            finally:
+                self._watches -= 1
 
         return StreamingResponse(lines(), media_type="application/json", headers={"cache-control": "no-cache, private"})
 
@@ -145,7 +156,7 @@ class Handlers:
 
     async def _delete_collection(self, request: Request, target: Target, kind: Kind) -> Response:
         options = await self._body(request)
-        matches = selector(request.query_params)
+        matches = selector(kind, request.query_params)
         version, found = await self._objects.list(kind, target.namespace)
         gone: list[Object] = []
         for each in filter(matches, found):

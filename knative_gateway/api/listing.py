@@ -32,27 +32,27 @@ class Page:
     remaining: int = 0
 
 
-def selector(query: Mapping[str, str]) -> Selector:
-    """Both selectors of a request.
+def selector(kind: Kind, query: Mapping[str, str]) -> Selector:
+    """Both selectors of a request for objects of a kind.
 
     Raises:
         StatusError: one cannot be read (400).
     """
     chosen = [
         made
-        for made in (label_selector(query.get("labelSelector", "")), field_selector(query.get("fieldSelector", "")))
+        for made in (label_selector(query.get("labelSelector", "")), field_selector(query.get("fieldSelector", ""), kind.schema))
         if made is not everything
     ]
     return (lambda object_: all(matches(object_) for matches in chosen)) if chosen else everything
 
 
-def page(version: int, objects: Sequence[Object], query: Mapping[str, str]) -> Page:
+def page(kind: Kind, version: int, objects: Sequence[Object], query: Mapping[str, str]) -> Page:
     """What a request gets of a sorted list.
 
     Raises:
         StatusError: its selectors, limit or token cannot be read (400).
     """
-    matches = selector(query)
+    matches = selector(kind, query)
     after: tuple[str, str] | None = None
     if query.get("continue"):
         version, after = _read(query["continue"])

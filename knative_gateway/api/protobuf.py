@@ -63,11 +63,13 @@ _SERVICE: Final = {
     7: _Field("sessionAffinity"),
     10: _Field("externalName"),
 }
+_ASKED: Final = {1: _Field("namespace"), 2: _Field("verb"), 3: _Field("group"), 5: _Field("resource"), 7: _Field("name")}
 _OBJECT: Final = _message("metadata", _METADATA)
 _KINDS: Final[Mapping[tuple[str, str], Mapping[int, _Field]]] = {
     ("v1", "ConfigMap"): {1: _OBJECT, 2: _Field("data", "map"), 3: _Field("binaryData", "bytes-map"), 4: _Field("immutable", "bool")},
     ("v1", "Namespace"): {1: _OBJECT},
     ("v1", "Service"): {1: _OBJECT, 2: _message("spec", _SERVICE)},
+    ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {1: _OBJECT, 2: _message("spec", {1: _message("resourceAttributes", _ASKED)})},
 }
 _OPTIONS: Final = {
     1: _Field("gracePeriodSeconds", "int"),

@@ -58,7 +58,7 @@ def watch_of(kind: Kind, namespace: str, name: str, query: Mapping[str, str], fo
         kind,
         namespace,
         name,
-        selector(query),
+        selector(kind, query),
         0 if initial else number(query, "resourceVersion"),
         form,
         query.get("includeObject", "Metadata"),

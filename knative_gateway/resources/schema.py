@@ -256,3 +256,10 @@ def defined(schema: Object, path: Sequence[str]) -> Iterator[Object]:
             return
         schema = found
         yield schema
+
+
+def is_known(schema: Object, path: Sequence[str]) -> bool:
+    """Whether an object may have this field, as far as the schema tells."""
+    along = [schema, *defined(schema, path)]
+    last = along[-1]
+    return len(along) > len(path) or bool(last.get(KEEP_UNKNOWN)) or bool(last.get("additionalProperties"))

@@ -10,10 +10,12 @@ from typing import Final
 
 from knative_gateway.resources.objects import Object, at
 from knative_gateway.resources.refusals import bad_request
+from knative_gateway.resources.schema import is_known
 
 SELECTOR_CHARACTERS_MAX: Final = 16_384
 
 Selector = Callable[[Object], bool]
+_OF_ALL: Final = (["metadata", "name"], ["metadata", "namespace"])
 _KEY: Final = r"(?:[A-Za-z0-9.-]{1,253}/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _VALUE: Final = r"[A-Za-z0-9_.-]{0,63}"
 _REQUIREMENT: Final = re.compile(
@@ -52,16 +54,19 @@ def label_selector(written: str) -> Selector:
     return matches
 
 
-def field_selector(written: str) -> Selector:
-    """What a field selector means; a field that is not there is the empty text.
+def field_selector(written: str, schema: Object) -> Selector:
+    """What a field selector means for objects of a schema; a field that is not there is the empty text.
 
     Raises:
-        StatusError: it cannot be read (400).
+        StatusError: it cannot be read, or no object has such a field (400): a misspelt one must not mean all of them.
     """
     terms = [
         (found["path"].split("."), found["operator"] != "!=", re.sub(r"\\(.)", r"\1", found["value"]))
         for found in _split(_FIELD, written, "field")
     ]
+    for path, _, _ in terms:
+        if path not in _OF_ALL and not is_known(schema, path):
+            raise bad_request(f"field label not supported: {'.'.join(path)[:200]}")
     if not terms:
         return everything
     return lambda object_: all((_field(object_, path) == value) is wanted for path, wanted, value in terms)

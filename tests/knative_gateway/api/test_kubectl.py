@@ -177,6 +177,10 @@ def test_fields_are_explained_and_unknown_ones_refused(kubectl: Run) -> None:
     assert "unknown field" in kubectl("apply", "-f", "-", given=body, status=1)
 
 
+def test_what_one_may_is_told(kubectl: Run) -> None:
+    assert kubectl("auth", "can-i", "create", "triggers") == "yes\n"
+
+
 @pytest.mark.parametrize("where", ["server", "client"])
 def test_a_dry_run_makes_nothing(kubectl: Run, where: str) -> None:
     assert "created" in kubectl("apply", f"--dry-run={where}", "-f", "-", given=trigger("dry"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from knative_gateway.api import Api
+from knative_gateway.api import Api, handlers
 from knative_gateway.api import watching as watches
 from knative_gateway.store import Store, open_store, sqlite_url
 from tests.knative_gateway.api.client import MERGE, TABLE, TRIGGERS, call, config_map, trigger, watching
@@ -44,6 +44,17 @@ async def test_a_watch_of_a_version_goes_on_behind_it(api: Api) -> None:
         assert await take(events, 2) == [("ADDED", "b"), ("ADDED", "c")]
     async with watching(api, f"{TRIGGERS}/c", {"resourceVersion": version}) as events:
         assert await take(events, 1) == [("ADDED", "c")]
+
+
+async def test_there_are_only_so_many_watches(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "WATCHES_MAX", 1)
+    await call(api, "POST", TRIGGERS, trigger("a"))
+    async with watching(api, TRIGGERS) as events:
+        assert await take(events, 1) == [("ADDED", "a")]
+        refused = await call(api, "GET", TRIGGERS, query={"watch": "true"})
+        assert (refused.code, refused.json["reason"], refused.header("retry-after")) == (429, "TooManyRequests", "5")
+    async with watching(api, TRIGGERS) as events:
+        assert await take(events, 1) == [("ADDED", "a")]
 
 
 async def test_what_comes_to_match_is_added_and_what_ceases_to_is_deleted(api: Api) -> None:

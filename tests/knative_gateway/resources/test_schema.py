@@ -3,7 +3,7 @@ from hypothesis import given
 
 from knative_gateway.resources.objects import Object
 from knative_gateway.resources.refusals import Because
-from knative_gateway.resources.schema import DEPTH_MAX, check, defined
+from knative_gateway.resources.schema import DEPTH_MAX, check, defined, is_known
 from tests.knative_gateway.resources.test_objects import JSON
 
 S = {"type": "string"}
@@ -111,6 +111,22 @@ def test_schemas_along_a_path_end_where_nothing_is_defined() -> None:
 
 
 @pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("path", "known"), [("a", True), ("a.b", True), ("a.c", False), ("m", True), ("m.any", True), ("o.any.thing", True), ("x", False)]
+)
+def test_a_field_is_known_if_an_object_may_have_it(path: str, known: bool) -> None:
+    text = {"type": "string"}
+    schema = {
+        "type": "object",
+        "properties": {
+            "a": {"type": "object", "properties": {"b": text}},
+            "m": {"type": "object", "additionalProperties": text},
+            "o": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    assert is_known(schema, path.split(".")) is known
+
+
 def test_a_pattern_cannot_keep_anybody_busy() -> None:
     schema = {"type": "string", "pattern": "^(a+)+$"}
     assert check(schema, "a" * 100_000).causes == []

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from knative_gateway.resources.refusals import StatusError
 from knative_gateway.resources.selectors import everything, field_selector, label_selector, named
 
+ANYTHING = {"x-kubernetes-preserve-unknown-fields": True}
 OBJECT = {
     "metadata": {"name": "x", "labels": {"app": "web", "size": "3", "a.b/tier": "", "in": "y"}},
     "spec": {"on": True, "n": 4, "odd": "a,b=c\\"},
@@ -68,7 +69,7 @@ def test_an_object_without_labels_has_none() -> None:
     ],
 )
 def test_a_field_selector_takes_what_it_means(written: str, matches: bool) -> None:
-    assert field_selector(written)(OBJECT) is matches
+    assert field_selector(written, ANYTHING)(OBJECT) is matches
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,16 @@ def test_a_label_selector_that_cannot_be_read_is_refused(written: str) -> None:
 @pytest.mark.parametrize("written", ["metadata.name", "=x", "a=b,", "a=b=c", "a=b,,c=d"])
 def test_a_field_selector_that_cannot_be_read_is_refused(written: str) -> None:
     with pytest.raises(StatusError):
-        field_selector(written)
+        field_selector(written, ANYTHING)
+
+
+@pytest.mark.parametrize("written", ["spec.brokr=x", "spec.brokr!=x", "metadata.uid=x", "spec.broker.name=x"])
+def test_a_field_that_no_object_has_is_refused(written: str) -> None:
+    """With != it would mean all of them, and a collection may be deleted by it."""
+    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"broker": {"type": "string"}}}}}
+    assert field_selector("spec.broker=x,metadata.name!=y", schema)({"spec": {"broker": "x"}, "metadata": {"name": "x"}})
+    with pytest.raises(StatusError, match="field label not supported"):
+        field_selector(written, schema)
 
 
 def test_a_selector_of_one_name_says_which() -> None:
@@ -95,6 +105,6 @@ def test_a_selector_of_one_name_says_which() -> None:
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_selector_or_refused(written: str) -> None:
-    for read in (label_selector, field_selector):
+    for read in (label_selector, lambda each: field_selector(each, ANYTHING)):
         with contextlib.suppress(StatusError):
             assert read(written)(OBJECT) in {True, False}
