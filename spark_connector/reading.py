@@ -15,6 +15,7 @@ from spark_connector.rows import RowMaker
 from spark_connector.runs import Run
 from spark_connector.schema import arrow_schema, fitting
 from spark_connector.settings import ReadOptions, Where
+from spark_connector.workers import settle
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +105,7 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
     )
     for wanted in partition.task:
         yield from maker.batches(wanted.stream, wanted.partition, _checked(options, wanted))
+    settle()
     if maker.malformed > 1:
         _logger.warning("messages_malformed count=%d ranges=%r", maker.malformed, partition)
 

@@ -23,6 +23,7 @@ from spark_connector.messages import Encoder
 from spark_connector.sending import Sending, partition_count
 from spark_connector.settings import WriteOptions, write_options
 from spark_connector.spark_input import input_is_whole
+from spark_connector.workers import settle
 
 logger: Final = logging.getLogger(__name__)
 
@@ -135,6 +136,7 @@ def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBat
         for chunk in _chunks(encoder, cutter, _chain(first, batches)):
             sending.send(chunk)
             rows, size = rows + chunk.rows, size + chunk.bytes
+    settle()
     return Written(task, rows, size)
 
 
