@@ -78,6 +78,7 @@ class RangeReader(Endpoint):
         if batch_events is not None:
             self._properties[names.BATCH_EVENTS] = UInt(batch_events)
         self._batch_bytes: Final = batch_bytes
+        self._size = batch_bytes
         self._prefetch_bytes: Final = max(prefetch_bytes, 2 * batch_bytes)
         self._incarnation = incarnation
         self._timeout: Final = timeout
@@ -161,8 +162,9 @@ class RangeReader(Endpoint):
                 self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
                 self._check()
             self._drained = link.take_drained() > 0 or self._drained
-            if not self._drained:
-                link.drain(len(messages) + aborted)
+            if not self._drained and (messages or aborted):
+                # Not for each piece of a large message: the node would send the rest by frames, and is slow at that.
+                link.drain(max(0, self._credit(len(messages[-1]) if messages else 0) - link.credit))
                 assert self._attachment is not None
                 self._attachment.wire.flush_soon()
             if not messages:
@@ -186,6 +188,10 @@ class RangeReader(Endpoint):
         if self._end is not None and self._next >= self._end:
             self._done = True
 
+    def _credit(self, size: int) -> int:
+        """Batches that may be on their way, as far as they are as large as the last one."""
+        return max(2, self._prefetch_bytes // max(size, self._size))
+
     # -- the link's life
 
     async def _attach(self, wire: Wire) -> Attachment:
@@ -198,7 +204,6 @@ class RangeReader(Endpoint):
             filters=filters,
             presettled=True,
             capabilities=(names.CAPABILITY_BATCHED_DELIVERIES,),
-            window_bytes=self._prefetch_bytes,
         )
 
     def _range(self) -> dict[str, object]:
@@ -226,8 +231,8 @@ class RangeReader(Endpoint):
         link.keeps_unread = True
         self._drained = False
         told = link.properties.get(names.BATCH_BYTES)
-        size = max(told if isinstance(told, int) else self._batch_bytes, 1)
-        link.drain(max(2, self._prefetch_bytes // size))
+        self._size = max(told if isinstance(told, int) else self._batch_bytes, 1)
+        link.drain(self._credit(0))
         attachment.wire.flush_soon()
 
     def _suspend(self) -> None:

@@ -24,6 +24,7 @@ from amqp_streams.client import (
     connect,
     wire,
 )
+from amqp_streams.client.links import ReceiverLink
 from amqp_streams.client.ranges import named_filters
 from amqp_streams.wire.codec import Described, Symbol
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
@@ -127,6 +128,26 @@ async def test_prefetched_bytes_are_bounded(client: Client) -> None:
         assert link.credit <= 4
         rest = [run async for run in reader]
     assert rest[-1].offsets[-1] == 19_999
+
+
+async def test_events_larger_than_a_batch_are_few_on_their_way_and_need_no_word_for_each_frame(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node whose peer has little room left in the session sends the rest by frames, and moves all of a message for each of them."""
+    grants: list[int] = []
+
+    def drain(link: ReceiverLink, credit: int) -> None:
+        grants.append(credit)
+        before(link, credit)
+
+    before = ReceiverLink.drain
+    monkeypatch.setattr(ReceiverLink, "drain", drain)
+    log = await log_of(client, 12, size=3 << 20)
+    async with client.read_range(log, 0) as reader:
+        runs = [run async for run in reader]
+    assert offsets(runs) == list(range(12))
+    assert len(grants) <= 14
+    assert grants == [16] + [0] * (len(grants) - 1)
 
 
 # -- refusals, ends, silence
