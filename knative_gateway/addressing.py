@@ -81,11 +81,15 @@ def _only_port(service: Object) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """What resolving needs: the objects there are, the map of Services, and where events may be pushed to at all."""
+    """What resolving needs: the objects there are, the map of Services, and where events may be pushed to at all.
+
+    `brokers`: what the addresses of this gateway's Brokers begin with.
+    """
 
     lookup: Lookup
     services: ServiceMap = field(default_factory=ServiceMap)
     allowed: Destinations | None = None
+    brokers: str = ""
 
     def resolve(self, destination: Object, namespace: str) -> str | Unresolved:
         """The absolute URL of a Destination in an object of this namespace."""

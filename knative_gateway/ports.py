@@ -55,7 +55,8 @@ class Subscriber:
     """One Trigger or Subscription, resolved: everything that delivery needs. `uid` is its identity: a recreated one is another.
 
     `filters`: the Trigger's dialect objects as they were validated, ANDed; empty: every event. `subscriber_url` None: reply-only.
-    `reply_log`: replies are appended there (Triggers); `reply_url`: are POSTed there (Subscriptions).
+    `reply_log`: replies are appended there (Triggers); `reply_url`: are POSTed there (Subscriptions). `brokers`: what the addresses of this
+    gateway's Brokers begin with.
     """
 
     uid: str
@@ -74,6 +75,14 @@ class Subscriber:
     start_at: str | None = None
     in_flight_max: int | None = None
     per_second_max: float | None = None
+    brokers: str = ""
+
+    def departs(self, url: str) -> bool:
+        """Whether an event that goes to this URL leaves the Brokers, and what they count stays inside.
+
+        From one Broker of this gateway to another, or back to the same, it goes with its count: so no ring of them turns for ever.
+        """
+        return self.reply_log is not None and not (self.brokers and url.startswith(self.brokers))
 
 
 @dataclass(frozen=True, slots=True)

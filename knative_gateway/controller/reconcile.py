@@ -106,7 +106,7 @@ class _Pass:
         return member(key, object_, parent, self._addressing(lookup), served)
 
     def _addressing(self, lookup: Lookup) -> Addressing:
-        return Addressing(lookup, self.settings.services, self.settings.allowed)
+        return Addressing(lookup, self.settings.services, self.settings.allowed, f"{self.settings.base_url}/broker/")
 
     def writes(
         self, parents: Mapping[Key, Parent], by_parent: Mapping[Key, Sequence[Member]], members: Sequence[Member]

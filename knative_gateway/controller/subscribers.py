@@ -6,7 +6,7 @@ in the log; Ready is True only after the data plane serves exactly this subscrib
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from knative_gateway.addressing import Addressing, Unresolved
@@ -72,7 +72,8 @@ def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addre
     subscriber = None
     if parent is not None and parent.source.served and not isinstance(url, Unresolved) and delivery.is_usable:
         target = _Target(addressing.reached(url), parent.source.log.need.log, None)
-        subscriber = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
+        made = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
+        subscriber = replace(made, brokers=addressing.brokers)
     status: dict[str, object] = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
     added = _added("SubscriptionReady", subscriber, served, _was_added("SubscriptionReady", object_, status))
     conditions = (  # causes before their consequence: the first that is False speaks for Ready

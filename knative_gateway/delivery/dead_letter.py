@@ -2,11 +2,12 @@
 
 Spec: knative-event-delivery, "deadLetterSink" (knativeerrorcode, knativeerrordata); knative-delivery-design, "CloudEvent extensions"
 (deadlettersubscriberuri, deadletterreason, deadletterretry); knativeerrordest is Knative's own. Laws: data and all other attributes stay as
-they are; whatever a subscriber answered, the values are valid CloudEvents Strings and Integers.
+they are; what logs in at a URL is not shown; whatever a subscriber answered, the values are valid CloudEvents Strings and Integers.
 """
 
 from dataclasses import dataclass
 from typing import Final
+from urllib.parse import urlsplit, urlunsplit
 
 from knative_gateway.cloudevents.event import CloudEvent, Value
 
@@ -39,14 +40,23 @@ class Attempt:
 def dead_letter(event: CloudEvent, failure: Attempt, *, subscriber_url: str, attempts: int) -> CloudEvent:
     """The event for the dead letter sink. `failure`: the final one; `attempts`: how often the event was sent to the subscriber."""
     added: dict[str, Value] = {
-        ERROR_DESTINATION: as_string(failure.url),
+        ERROR_DESTINATION: as_string(without_login(failure.url)),
         ERROR_CODE: NO_ANSWER_CODE if failure.code is None else failure.code,
         ERROR_DATA: as_text(failure.body),
-        SUBSCRIBER_URI: as_string(subscriber_url),
+        SUBSCRIBER_URI: as_string(without_login(subscriber_url)),
         REASON: as_string(failure.reason),
         RETRY: attempts,
     }
     return CloudEvent({**event.attributes, **added}, event.data)
+
+
+def without_login(url: str) -> str:
+    """A URL as it may be shown to others: less the user and password that it has."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return url if "@" not in parts.netloc else urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def as_text(body: bytes) -> str:

@@ -170,11 +170,11 @@ class Plan:
         replies = url is not None
         target = url if url is not None else self.subscriber.reply_url
         assert target is not None, "a subscriber has a URL or a reply URL"
-        return self._post(To.SUBSCRIBER, target, self._shown(), reply_wanted=replies)
+        return self._post(To.SUBSCRIBER, target, self._shown(target), reply_wanted=replies)
 
-    def _shown(self) -> CloudEvent:
+    def _shown(self, url: str) -> CloudEvent:
         """The event as it leaves: what a Broker has added stays inside."""
-        return departing(self.event) if self.subscriber.reply_log is not None else self.event
+        return departing(self.event) if self.subscriber.departs(url) else self.event
 
     def _post(
         self, to: To, url: str, event: CloudEvent, *, reply_wanted: bool = False, passed_on: tuple[tuple[bytes, bytes], ...] = ()
@@ -215,7 +215,7 @@ class Plan:
         assert url is not None
         assert self._cause is not None
         told = self.subscriber.subscriber_url or self.subscriber.reply_url or ""
-        event = dead_letter(self._shown(), self._cause, subscriber_url=told, attempts=self._attempts[To.SUBSCRIBER])
+        event = dead_letter(self._shown(url), self._cause, subscriber_url=told, attempts=self._attempts[To.SUBSCRIBER])
         return self._post(To.DEAD_LETTER, url, event)
 
     def _done(self, end: End, failure: Attempt | None = None) -> Action:

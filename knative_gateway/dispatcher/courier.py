@@ -278,7 +278,7 @@ class Courier:
 
     async def _post(self, post: Post, arrival: Arrival, trace: Sequence[tuple[str, str]] | None = None) -> Answer:
         first = post.to is To.SUBSCRIBER
-        departs, structured = self.spec.reply_log is not None, post.structured
+        departs, structured = self.spec.departs(post.url), post.structured
         message = arrival.request(departs=departs, structured=structured) if first else to_http(post.event, structured=structured)
         extra = delivery_headers(
             reply_wanted=post.reply_wanted,

@@ -43,7 +43,7 @@ class Flight:
         spec, plain = self.spec, self.arrival.plain
         if plain is None or spec.subscriber_url is None:
             return False
-        departs = spec.reply_log is not None
+        departs = spec.departs(spec.subscriber_url)
         if spec.delivery.structured:
             headers, body = self.arrival.request(departs=departs, structured=True)
             fields = lines(headers)

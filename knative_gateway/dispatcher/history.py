@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from knative_gateway.delivery import Attempt, To
+from knative_gateway.delivery.dead_letter import without_login
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.ports import Failure
 
@@ -24,7 +25,7 @@ class History:
     def note(self, now_ms: int, arrival: Arrival, failure: Attempt, end: str = "") -> None:
         """An attempt failed. `end`: what became of the event, if this was the end of it."""
         attributes = arrival.attributes or {}
-        where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {failure.url}: "
+        where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {without_login(failure.url)}: "
         self._failures.append(
             Failure(
                 now_ms,

@@ -43,6 +43,15 @@ def test_a_trigger_s_conditions_are_those_that_knative_s_users_know() -> None:
     assert world.settle().conditions(key) == dict.fromkeys(names, "True")
 
 
+def test_a_trigger_knows_the_brokers_of_its_gateway() -> None:
+    """What goes to one of them keeps count of the Brokers it went through."""
+    world = with_broker()
+    key = world.send(trigger())
+    found = world.settle().subscriber(key)
+    assert found is not None
+    assert found.brokers == f"{world.settings.base_url}/broker/"
+
+
 def test_a_trigger_is_associated_by_its_broker_s_name() -> None:
     """Section "Broker Lifecycle": Triggers MUST be associated with a Broker based on the spec.broker field."""
     world = with_broker()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knative_gateway.cloudevents.http import from_http, to_binary
-from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX, Attempt, as_text, dead_letter
+from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX, Attempt, as_text, dead_letter, without_login
 from tests.knative_gateway.delivery.made import AT_MS, SUBSCRIBER, event
 
 
@@ -32,6 +32,14 @@ def test_attributes_tell_what_became_of_it_and_the_rest_stays() -> None:
         "deadletterreason": "status 422",
         "deadletterretry": 3,
     }
+
+
+def test_what_logs_in_at_a_url_is_not_shown() -> None:
+    """The sink is somebody else, and so is who reads the history."""
+    url = "https://user:secret@x.example:8443/a?b=c@d"
+    made = dead_letter(event(), failed(url=url), subscriber_url=url, attempts=1)
+    assert made.attributes["knativeerrordest"] == made.attributes["deadlettersubscriberuri"] == "https://x.example:8443/a?b=c@d"
+    assert without_login("http://[::1/") == ""
 
 
 def test_the_code_is_there_also_when_no_answer_came() -> None:

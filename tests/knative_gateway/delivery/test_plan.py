@@ -176,6 +176,18 @@ def test_a_reply_that_is_never_stored_makes_the_event_a_dead_letter() -> None:
     assert TTL not in sent.event.attributes
 
 
+def test_between_brokers_of_this_gateway_an_event_goes_with_its_count() -> None:
+    """Without it two that send to each other, or one whose dead letters come back to it, would go round for ever."""
+    here = "http://gateway/broker/"
+    to_broker = subscriber(url=f"{here}d/b", reply_log=LOG, retry=0, dead_letter_url=SINK)
+    plan = Plan(replace(to_broker, brokers=here), event(**{TTL: 9}))
+    assert post(plan.start()).event.attributes[TTL] == 9
+    assert TTL not in post(plan.answered(answer(400), 0)).event.attributes
+    plan = Plan(replace(subscriber(reply_log=LOG, dead_letter_url=f"{here}d/dead"), brokers=here), event(**{TTL: 9}))
+    assert TTL not in post(plan.start()).event.attributes
+    assert post(plan.answered(answer(400), 0)).event.attributes[TTL] == 9
+
+
 def test_a_reply_that_the_log_will_never_take_is_not_retried() -> None:
     plan = Plan(subscriber(reply_log=LOG, retry=5), event())
     plan.start()

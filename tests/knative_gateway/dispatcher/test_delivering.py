@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -232,6 +233,16 @@ async def test_replies_that_go_round_come_to_an_end(rig: Rig, server: Subscriber
     await until(lambda: rig.dispatcher.figures("u")["repliesExpired"])
     assert [decode(message).attributes[TTL] for message in rig.memory.messages(LOG)] == [4, 3, 2, 1]
     assert not any(TTL in got.event.attributes for got in server.got)
+
+
+@pytest.mark.parametrize("structured", [False, True])
+async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(rig: Rig, server: SubscriberServer, structured: bool) -> None:
+    spec = subscriber("u", server.url("/broker/d/b"), delivery=Delivery(structured=structured))
+    await rig.serve(replace(spec, brokers=server.url("/broker/")), replace(spec, uid="v", brokers="http://elsewhere/broker/"))
+    for number in range(3):  # the first over a connection that is made for it
+        await rig.send(event(number, **{TTL: 4}))
+        await server.wait(2 * number + 2)
+    assert sorted(str(got.event.attributes.get(TTL)) for got in server.got) == ["4"] * 3 + ["None"] * 3
 
 
 async def test_a_reply_to_a_subscription_is_posted(rig: Rig, server: SubscriberServer) -> None:
