@@ -6,6 +6,7 @@ were made with, and never closed in order. Nothing here is pickled.
 
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -134,13 +135,22 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
 
 def passes(error: Exception) -> bool:
     """The failure may be over when it is tried again."""
-    if isinstance(error, AuthenticationError):
+    if isinstance(error, AuthenticationError) or _distrust(error) is not None:
         return False
     if isinstance(error, LinkError | SessionError):
         return error.condition in PASSING
     if isinstance(error, ManagementError):
         return error.status in PASSING_STATUS
     return True
+
+
+def _distrust(error: BaseException | None) -> ssl.SSLError | None:
+    """What is wrong with the certificates, if that is why there is no connection. Ends of connections are SSLErrors, too: those pass."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+            return error
+        error = error.__cause__
+    return None
 
 
 def refusal(error: Exception, what: str, place: str) -> ConnectorError:
@@ -150,6 +160,10 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
         return StreamNotFoundError(f"{what} failed: {error}", place, "See its name with `amqp-streams log list`")
     if getattr(error, "condition", None) in UNREADABLE:
         return NodeError(f"the filter cannot be used: {error}", place, "It is SQL as in AMQP Filter Expressions 1.0: see docs/client.md")
+    if _distrust(error) is not None:
+        return NodeError(
+            f"no TLS with this node: {error}", place, "See the endpoint's scheme and port, and the options tlsCaFile, tlsServerName …"
+        )
     if isinstance(error, AuthenticationError):
         return NodeError(f"logging in failed: {error}", place, "See the options user, password, token and tls…")
     return NodeError(f"{what} failed: {error}", place, "The node refuses it: see its log, and its access rules")
@@ -157,9 +171,9 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
 
 def _connect(options: ConnectionOptions) -> Client:
     tls = TlsOptions(
-        ca_file=_path(options.tls_ca_file),
-        certificate_file=_path(options.tls_certificate_file),
-        key_file=_path(options.tls_key_file),
+        ca_file=_path(options.tls_ca_file, "tlsCaFile"),
+        certificate_file=_path(options.tls_certificate_file, "tlsCertificateFile"),
+        key_file=_path(options.tls_key_file, "tlsKeyFile"),
         verify=options.tls_verify,
         server_hostname=options.tls_server_name,
     )
@@ -177,14 +191,24 @@ def _connect(options: ConnectionOptions) -> Client:
     )
 
 
-def _path(text: str | None) -> Path | None:
-    return None if text is None else Path(text)
+def _path(text: str | None, option: str) -> Path | None:
+    if text is None:
+        return None
+    _content(text, option)
+    return Path(text)
 
 
 def _secret(path: str, option: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+        return _content(path, option).decode().strip()
+    except UnicodeDecodeError:
+        raise NodeError(f"the file of option {option!r} is no UTF-8") from None
+
+
+def _content(path: str, option: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
         raise NodeError(
             f"the file of option {option!r} cannot be read: {error}", "", "It has to be on every machine, readable for Spark's user"
         ) from None

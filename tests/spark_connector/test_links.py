@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from amqp_streams.client.blocking import Client
 from examples.node import NodeProcess
 from spark_connector import links
 from spark_connector.errors import NodeError, StreamNotFoundError
-from spark_connector.settings import ConnectionOptions
+from spark_connector.settings import ConnectionOptions, read_options
 from tests.spark_connector import logs
 
 
@@ -38,6 +39,12 @@ def test_a_child_makes_its_own(options: ConnectionOptions, monkeypatch: pytest.M
     links.drop(options)
 
 
+def caused(cause: Exception) -> ConnectError:
+    error = ConnectError("no connection")
+    error.__cause__ = cause
+    return error
+
+
 def failing(*errors: Exception) -> Callable[[Client], str]:
     left = list(errors)
 
@@ -58,6 +65,7 @@ def failing(*errors: Exception) -> Callable[[Client], str]:
         ManagementError(503, "later"),
         ConnectionResetError(),
         TimeoutError(),
+        caused(ssl.SSLEOFError()),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -73,8 +81,9 @@ def test_what_may_pass_is_tried_again(options: ConnectionOptions, error: Excepti
         (AuthenticationError("no"), "logging in failed"),
         (LinkRefusedError("amqp:unauthorized-access", "not you"), "asking failed: .*not you"),
         (ManagementError(403, "not you"), "asking failed: 403: not you"),
+        (caused(ssl.SSLCertVerificationError("self-signed")), "no TLS with this node: no connection .*tlsCaFile"),
     ],
-    ids=["login", "link", "management"],
+    ids=["login", "link", "management", "certificate"],
 )
 def test_what_does_not_pass_is_said_at_once(options: ConnectionOptions, error: Exception, wanted: str) -> None:
     with pytest.raises(NodeError, match=wanted):
@@ -117,3 +126,13 @@ def test_secrets_are_read_from_files_when_connecting(tmp_path: Path) -> None:
     options = ConnectionOptions(("amqp://127.0.0.1:1",), user="me", password_file=str(tmp_path / "none"), retries=0)
     with pytest.raises(NodeError, match="the file of option 'passwordFile' cannot be read"):
         links.client(options)
+    (tmp_path / "none").write_bytes(b"\xff")
+    with pytest.raises(NodeError, match="the file of option 'passwordFile' is no UTF-8"):
+        links.client(options)
+
+
+@pytest.mark.parametrize("option", ["tlsCaFile", "tlsCertificateFile", "tlsKeyFile"])
+def test_a_file_of_tls_that_is_missing_is_named(option: str) -> None:
+    given = {"endpoint": "amqps://127.0.0.1:1", "stream": "any", "tlsCertificateFile": __file__, option: "/none/of/these.pem"}
+    with pytest.raises(NodeError, match=f"the file of option '{option}' cannot be read: .*/none/of/these.pem"):
+        links.client(read_options(given, streaming=False).connection)
