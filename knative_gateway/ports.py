@@ -179,6 +179,9 @@ class ResourceStore(Protocol):
             ConflictError: it is not what was expected.
         """
 
+    async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
+        """Delete several at once, those that are of the version given (None: whatever); what was deleted."""
+
     def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
         """Changes of a kind after a version, as they happen, in order; of every kind when `kind` is empty. Raises GoneError."""
 

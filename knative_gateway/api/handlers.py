@@ -158,8 +158,13 @@ class Handlers:
         options = await self._body(request)
         matches = selector(kind, request.query_params)
         version, found = await self._objects.list(kind, target.namespace)
+        chosen = [each for each in found if matches(each)]
         gone: list[Object] = []
-        for each in filter(matches, found):
+        if kind.namespaced and not reading.dry_run(request, options):  # nothing goes with them, and there may be many
+            gone += await self._objects.remove(kind, chosen)
+            removed = {(namespace_of(each), name_of(each)) for each in gone}
+            chosen = [each for each in chosen if (namespace_of(each), name_of(each)) not in removed]
+        for each in chosen:
             one = Target(target.group, target.version, target.plural, namespace_of(each), name_of(each))
             try:
                 deleted = await self._objects.delete(self._meant(request, one, kind), {}, dry_run=reading.dry_run(request, options))

@@ -17,10 +17,12 @@ from knative_gateway.resources import admission
 from knative_gateway.resources.admission import Admitted, Request
 from knative_gateway.resources.bounds import OBJECT_BYTES_MAX
 from knative_gateway.resources.kinds import BUILT_IN, CORE, EXTENSIONS, Kind, established
-from knative_gateway.resources.objects import Object, child, entries, name_of, text, timestamp
+from knative_gateway.resources.objects import Object, child, entries, name_of, namespace_of, text, timestamp
 from knative_gateway.resources.refusals import StatusError, already_exists, not_found, outdated
 
 ATTEMPTS: Final = 10
+REMOVED_AT_ONCE: Final = 100
+"""In one transaction: others write meanwhile, between two of them."""
 """Of a write without a version of its own, when others write the same object meanwhile."""
 DEFAULT_NAMESPACE: Final = "default"
 _NAMESPACE: Final = next(kind for kind in BUILT_IN.kinds if kind.kind == "Namespace")
@@ -145,6 +147,15 @@ class Objects:
             return in_version(kind, gone)
         raise outdated(kind.group, kind.plural, request.name)
 
+    async def remove(self, kind: Kind, objects: Sequence[Object]) -> Sequence[Object]:
+        """Delete those that are as they are given; of a kind with which nothing goes. What was deleted."""
+        gone: list[Object] = []
+        for start in range(0, len(objects), REMOVED_AT_ONCE):
+            part = objects[start : start + REMOVED_AT_ONCE]
+            keys = {Key(kind.group, kind.kind, namespace_of(each), name_of(each)): version_of(each) for each in part}
+            gone += [in_version(kind, each) for each in await self._store.remove(dict(keys))]
+        return gone
+
     async def _write(self, request: Request, change: Callable[[Object | None], Admitted], *, dry_run: bool, once: bool = False) -> Written:
         kind = request.kind
         for _ in range(1 if once else ATTEMPTS):
@@ -211,8 +222,9 @@ class Objects:
 
     async def _delete_all(self, group: str, kind: str, namespace: str | None) -> None:
         _, found = await self._store.list(group, kind, namespace)
-        for each in found:
-            await self._store.write(Key(group, kind, text(each, "metadata", "namespace"), name_of(each)), None, expected_version=None)
+        keys = [Key(group, kind, text(each, "metadata", "namespace"), name_of(each)) for each in found]
+        for start in range(0, len(keys), REMOVED_AT_ONCE):
+            await self._store.remove(dict.fromkeys(keys[start : start + REMOVED_AT_ONCE]))
 
     def _built_in(self, kind: Kind) -> Mapping[str, Object]:
         return self._definitions.built_in if kind.group == EXTENSIONS and kind.kind == DEFINITION else {}

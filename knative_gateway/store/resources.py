@@ -77,28 +77,57 @@ class SqlResources:
             _check(key, row, expected_version)
             if object_ is None and row is None:
                 return None
-            stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
-            document = written(stored)
-            if object_ is None:
-                await connection.execute(_REMOVE, _key(key))
-            elif row is None:
-                await connection.execute(_ADD, {**_columns(key), "version": version, "document": document})
-            else:
-                await connection.execute(_REPLACE, {**_key(key), "new_version": version, "new_document": document})
-            type_ = DELETED if object_ is None else MODIFIED if row else ADDED
-            previous = row.document if row else None
-            entry = {"version": version, "type": type_, "document": document, "previous": previous}
-            await connection.execute(_TELL, {**_columns(key), **entry})
-            if version % self._trim_every == 0:
-                await _trim(connection, version - self._changes_max)
-            self._untrimmed += len(document) + len(previous or "")
-            if self._untrimmed > CHANGES_CHARACTERS_MAX // 4:
-                await _trim(connection, await self._too_much(connection))
-                self._untrimmed = 0
-            if self._database.postgresql:
-                await connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
+            stored = await self._put(connection, key, object_, row, version)
             await connection.commit()
         self._feed.wake()
+        return stored
+
+    async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
+        """Delete several at once, those that are of the version given (None: whatever); what was deleted.
+
+        Raises:
+            UnavailableError: the database is away.
+        """
+        gone: list[Mapping[str, object]] = []
+        async with self._database.write() as connection:
+            version: int | None = (await connection.execute(_NEXT)).scalar_one()  # it is the lock, too
+            for key, expected in keys.items():
+                row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+                if row is None or (expected is not None and row.version != expected):
+                    continue
+                if version is None:
+                    version = (await connection.execute(_NEXT)).scalar_one()
+                gone.append(await self._put(connection, key, None, row, version))
+                version = None
+            if gone:
+                await connection.commit()
+        self._feed.wake()
+        return gone
+
+    async def _put(
+        self, connection: AsyncConnection, key: Key, object_: Mapping[str, object] | None, row: Row[Any, Any] | None, version: int
+    ) -> Mapping[str, object]:
+        """In a transaction that has the lock. `row`: what is there."""
+        stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
+        document = written(stored)
+        if object_ is None:
+            await connection.execute(_REMOVE, _key(key))
+        elif row is None:
+            await connection.execute(_ADD, {**_columns(key), "version": version, "document": document})
+        else:
+            await connection.execute(_REPLACE, {**_key(key), "new_version": version, "new_document": document})
+        type_ = DELETED if object_ is None else MODIFIED if row else ADDED
+        previous = row.document if row else None
+        entry = {"version": version, "type": type_, "document": document, "previous": previous}
+        await connection.execute(_TELL, {**_columns(key), **entry})
+        if version % self._trim_every == 0:
+            await _trim(connection, version - self._changes_max)
+        self._untrimmed += len(document) + len(previous or "")
+        if self._untrimmed > CHANGES_CHARACTERS_MAX // 4:
+            await _trim(connection, await self._too_much(connection))
+            self._untrimmed = 0
+        if self._database.postgresql:
+            await connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
         return stored
 
     async def _too_much(self, connection: AsyncConnection) -> int:

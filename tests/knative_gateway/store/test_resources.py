@@ -81,6 +81,26 @@ async def test_what_is_deleted_comes_back_once_more_with_a_version_of_its_own(st
     assert (await store.resources.list(*TRIGGERS))[0] == 3, "deleting nothing takes no version"
 
 
+async def test_several_are_deleted_at_once_each_with_a_version_of_its_own(store: Store) -> None:
+    first, second, third = [await store.resources.write(key(name), made(name), expected_version=0) for name in "abc"]
+    changed = await store.resources.write(key("b"), made("b", spec=1), expected_version=version(second))
+    wanted = {key("nothing"): None, key("a"): version(first), key("b"): version(second), key("c"): None}
+    gone = await store.resources.remove(wanted)
+    assert [(each["metadata"], each["kind"]) for each in gone] == [
+        ({"name": name, "namespace": "default", "resourceVersion": str(version(changed) + step)}, "Trigger")
+        for step, name in ((1, "a"), (2, "c"))
+    ]
+    assert (await store.resources.list(*TRIGGERS)) == (version(changed) + 2, [changed])
+    changes = store.resources.watch(*TRIGGERS, version(third))
+    told = [await anext(changes) for _ in range(3)]
+    assert [(each.type, each.key.name, each.version - version(changed)) for each in told] == [
+        ("MODIFIED", "b", 0),
+        ("DELETED", "a", 1),
+        ("DELETED", "c", 2),
+    ]
+    assert not await store.resources.remove({key("a"): None})
+
+
 async def test_of_writers_that_saw_the_same_one_wins(store: Store) -> None:
     await store.resources.write(key("a"), made("a"), expected_version=0)
     results = await asyncio.gather(
