@@ -273,7 +273,7 @@ def parse(given: Mapping[str, str], use: Use) -> Values:
             continue
         option = _BY_NAME.get(name.lower())
         if option is None:
-            raise _unknown(name, use)
+            raise _unknown(name, frozenset({use}))
         if use not in option.uses:
             raise OptionError(
                 f"option {option.name!r} does not count for {use.value}",
@@ -295,7 +295,7 @@ def known(given: Mapping[str, str], use: Use) -> dict[str, str]:
     """
     strange = [name for name in given if name.lower() not in _BY_NAME and name.lower() not in SPARKS_OWN]
     if strange:
-        raise _unknown(strange[0], use)
+        raise _unknown(strange[0], ALL)
     return {name: text for name, text in given.items() if name.lower() in _BY_NAME and use in _BY_NAME[name.lower()].uses}
 
 
@@ -310,13 +310,14 @@ def _value(option: Option, text: str | None) -> object:
         raise OptionError(f"option {option.name!r} has a value{shown} that it cannot have", "", f"Wanted: {error}") from None
 
 
-def _unknown(name: str, use: Use) -> OptionError:
-    usable = {known: option.name for known, option in _BY_NAME.items() if use in option.uses}
+def _unknown(name: str, uses: frozenset[Use]) -> OptionError:
+    usable = {known: option.name for known, option in _BY_NAME.items() if uses & option.uses}
     short = name.lower().removeprefix("amqpstreams.").removeprefix("kafka.").removeprefix("eventhubs.").strip()
     meant = ELSEWHERE.get(short)
     near = [meant.lower()] if meant is not None and meant.lower() in usable else get_close_matches(short, usable, n=1, cutoff=0.6)
     remedy = f"Did you mean {usable[near[0]]!r}?" if near else f"There are: {', '.join(sorted(set(usable.values())))}"
-    return OptionError(f"there is no option {name!r} for {use.value}", "", remedy)
+    what = "" if len(uses) > 1 else f" for {next(iter(uses)).value}"
+    return OptionError(f"there is no option {name!r}{what}", "", remedy)
 
 
 def _order(uses: frozenset[Use]) -> list[Use]:

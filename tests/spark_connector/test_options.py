@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_connector.errors import OptionError
-from spark_connector.options import TABLE, Use, parse
+from spark_connector.options import TABLE, Use, known, parse
 
 DOC = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 REQUIRED = {"endpoint": "amqp://localhost", "stream": "temps"}
@@ -29,8 +29,14 @@ REQUIRED = {"endpoint": "amqp://localhost", "stream": "temps"}
     ],
 )
 def test_an_unknown_option_is_an_error_that_names_the_nearest(name: str, use: Use, nearest: str) -> None:
-    with pytest.raises(OptionError, match=rf"there is no option '{name}'.*'{nearest}'"):
+    with pytest.raises(OptionError, match=rf"there is no option '{name}' for .*'{nearest}'"):
         parse(REQUIRED | {name: "SECRET"}, use)
+    with pytest.raises(OptionError, match=rf"there is no option '{name}'\. .*'{nearest}'"):
+        known(REQUIRED | {name: "SECRET"}, Use.BATCH_READ)  # as long as nobody knows the use
+
+
+def test_what_counts_for_another_use_only_is_no_error_before_the_use_is_known() -> None:
+    assert known(REQUIRED | {"maxOffsetsPerTrigger": "1"}, Use.BATCH_READ) == REQUIRED
 
 
 def test_an_option_without_a_neighbour_is_an_error_that_lists_all() -> None:
