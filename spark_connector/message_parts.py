@@ -30,6 +30,8 @@ _LISTED: Final = (MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES)
 _SHORT: Final = frozenset((0xC0, 0xC1))
 _LONG: Final = frozenset((0xD0, 0xD1))
 _EMPTY_LIST: Final = 0x45
+_SHORT_DATA: Final = b"\x00Su\xa0"
+_PLAIN: Final = (_SHORT_DATA, b"\x00Su\xb0")
 _REMEMBERED_MAX: Final = 4096
 _REMEMBERED_BYTES_MAX: Final = 512
 
@@ -63,9 +65,21 @@ class Parts:
 def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool = False) -> Parts:
     """Find the sections with the codes `wanted` in each message; `kinds`: tell what its body is made of, too."""
     parts = Parts(wanted, kinds=kinds)
+    if not kinds and (bodies := _plain(messages)):
+        parts.bodies = bodies if BODY in wanted else []
+        for code in parts.codes:
+            parts.codes[code] = [parts.tables[code][b""]] * len(messages)
+    else:
+        _walk(messages, parts, with_body=BODY in wanted)
+    return parts
+
+
+def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
+    """Message by message."""
+    kinds = parts.kinds is not None
     first, second, third = (_Column(parts, code) for code in _LISTED)
     with_first, with_second, with_third = first.wanted, second.wanted, third.wanted
-    step_of, body_of, with_body = _STEPS.get, parts.bodies.append, BODY in wanted
+    step_of, body_of = _STEPS.get, parts.bodies.append
     # This loop is most of what a row costs, so it looks at the forms that nearly everybody writes, and leaves all else to `_take`.
     for row, message in enumerate(messages):
         at, size = 0, len(message)
@@ -95,7 +109,20 @@ def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool
             second.add(second.table[properties])
         if with_third:
             third.add(third.table[application])
-    return parts
+
+
+def _plain(messages: Sequence[bytes]) -> list[Body]:
+    """The bodies, if all messages are a single data section of one width and nothing else; or none."""
+    if not messages:
+        return []
+    head = min(messages)[:4]
+    if head not in _PLAIN or max(messages)[:4] != head:  # what lies between the two begins as they do
+        return []
+    if head == _SHORT_DATA:
+        bodies: list[Body] = [message[5:] for message in messages if len(message) > 4 and len(message) == message[4] + 5]
+    else:
+        bodies = [message[8:] for message in messages if len(message) > 7 and len(message) == int.from_bytes(message[4:8]) + 8]
+    return bodies if len(bodies) == len(messages) else []
 
 
 class _Column:

@@ -197,6 +197,8 @@ def _numbers(numbers: "memoryview | object") -> pa.Array:
 def _expanded(parts: Parts, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]) -> pa.Array:
     """A column of a section: each distinct one read once, then put where it came."""
     table, codes = parts.tables[code], parts.codes[code]
+    if len(table) == 1 and b"" in table:
+        return pa.nulls(len(codes), made([None]).type)
     found: list[object] = []
     broken: dict[int, str] = {}
     for index, section in enumerate(table):

@@ -35,7 +35,12 @@ def key_of(section: bytes) -> str | None:
 def pairs_of(section: bytes) -> Pairs | None:
     """Names and values of a map, values as text."""
     found = typed_pairs(section)
-    return None if found is None else [(name, value if type(value) is str else text_of(value)) for name, value in found.items()]
+    if found is None:
+        return None
+    for value in found.values():
+        if type(value) is not str:
+            return [(name, value if type(value) is str else text_of(value)) for name, value in found.items()]
+    return list(found.items())  # type: ignore[arg-type]  # all are strings
 
 
 def typed_pairs(section: bytes) -> dict[str, object] | None:
