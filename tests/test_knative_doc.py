@@ -7,6 +7,7 @@ from typing import Final
 import yaml
 
 from knative_gateway.api import actions
+from knative_gateway.config import SubscriberSettings
 from knative_gateway.controller import log_settings
 from knative_gateway.controller.plan import Settings
 from knative_gateway.delivery.backoff import RETRY_AFTER_MAX_MS, WAIT_MAX_MS
@@ -82,7 +83,8 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| a request's body | {limits.body_bytes >> 20} MiB |" in table
     assert f"| events of a batch | {limits.batch_events:,} |" in table
     assert f"| seconds until a body is here | {limits.body_s:.0f} |" in table
-    assert f"| deliveries of one subscriber under way | found out, at most {LIMIT_MAX:,} |" in table
+    under_way = f"found out, at most {SubscriberSettings().in_flight} (`subscribers.in_flight`; `in-flight-max`: up to {LIMIT_MAX:,})"
+    assert f"| deliveries of one subscriber under way | {under_way} |" in table
     assert f"| filters of a Trigger | {FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels |" in table
     expression = f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} words and marks, {FILTER_LIMITS.depth} levels"
     assert f"| a CloudEvents SQL expression | {expression} |" in table

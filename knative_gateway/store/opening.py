@@ -1,8 +1,9 @@
 """Opening and closing the whole store. [io]"""
 
+import asyncio
 import fcntl
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from knative_gateway.store.resources import CHANGES_MAX, SqlResources
 
 FILE_NAME: Final = "gateway.db"
 """In the state directory."""
+_CALLED_OFF_S: Final = 5.0
+"""How long a step of opening may go on when nobody wants it any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +50,25 @@ async def open_store(url: str, *, changes_max: int = CHANGES_MAX, poll_s: float 
     with _alone(database):
         feed = Feed(database, poll_s=poll_s)
         try:
-            await database.open()
-            await feed.start()
+            await _to_its_end(database.open())
+            await _to_its_end(feed.start())
             resources = SqlResources(database, feed, changes_max=changes_max)
             yield Store(resources, SqlCheckpoints(database), shared=database.postgresql)
         finally:
             await feed.close()
             await database.close()
+
+
+async def _to_its_end(step: Coroutine[None, None, None]) -> None:
+    """Do not leave a database in the middle of a step when we are called off: its thread would go on, and find nobody to tell."""
+    task = asyncio.create_task(step)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        await asyncio.wait({task}, timeout=_CALLED_OFF_S)
+        task.cancel()
+        raise
 
 
 @contextmanager

@@ -127,7 +127,9 @@ def test_a_task_that_failed_half_way_is_stored_once(
     frame = read(spark, tmp_path / "in").mapInArrow(fail_once, "body string")
     with pytest.raises(StreamingQueryException, match="the task fails"):
         run(frame, "amqpstreams", tmp_path / "checkpoint", endpoint=node.url, stream=log)
-    assert bodies(client, log) == rows[:ROWS_MAX]
+    stored = bodies(client, log)
+    assert stored, "else this shows nothing"
+    assert stored == rows[: len(stored)]
     run(frame, "amqpstreams", tmp_path / "checkpoint", endpoint=node.url, stream=log)
     assert bodies(client, log) == rows
 

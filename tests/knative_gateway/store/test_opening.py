@@ -1,6 +1,8 @@
 """Opening: what is kept over restarts, who may use a file, and what is said when it cannot be."""
 
+import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -86,4 +88,23 @@ async def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None
     (tmp_path / "gateway.db").write_bytes(b"no database" * 1000)
     with pytest.raises(UnavailableError, match="not a database"):
         async with open_store(sqlite_url(tmp_path)):
+            pass
+
+
+async def test_a_start_that_is_called_off_leaves_no_thread_in_the_middle_of_a_step(tmp_path: Path) -> None:
+    """Called off at any of its turns: the file is free at once, and whole."""
+    for turns in range(12):
+        url = sqlite_url(tmp_path)
+
+        async def use(url: str = url) -> None:
+            async with open_store(url):
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(use())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        assert not [thread for thread in threading.enumerate() if "_connection_worker_thread" in thread.name]
+        async with open_store(url):
             pass
