@@ -69,7 +69,7 @@ class Events:
         return [
             None
             if one is None
-            else [(name, value if type(value) is str else text_of(value)) for name, value in one.items() if name not in _OWN]
+            else {name: value if type(value) is str else text_of(value) for name, value in one.items() if name not in _OWN}
             for one in self.attributes
         ]
 

@@ -246,7 +246,7 @@ class Memory:
     """What distinct sections mean, remembered from batch to batch within bounds: names of keys and types come again and again."""
 
     def __init__(self, read: Callable[[bytes], _T]) -> None:
-        self._read: Final[Callable[[bytes], object]] = read
+        self.read: Final[Callable[[bytes], object]] = read
         self._known: Final[dict[bytes, object]] = {}
 
     def __call__(self, section: bytes) -> object:
@@ -254,7 +254,7 @@ class Memory:
         value = self._known.get(section, self)
         if value is not self:
             return value
-        value = self._read(section)
+        value = self.read(section)
         if len(section) <= _REMEMBERED_BYTES_MAX:
             if len(self._known) >= _REMEMBERED_MAX:
                 self._known.clear()

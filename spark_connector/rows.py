@@ -199,6 +199,8 @@ def _expanded(parts: Parts, code: int, read: Callable[[bytes], object], made: Ca
     table, codes = parts.tables[code], parts.codes[code]
     if len(table) == 1 and b"" in table:
         return pa.nulls(len(codes), made([None]).type)
+    if len(table) == len(codes) and isinstance(read, Memory):
+        read = read.read  # all are different: what is remembered of them would only push out others
     found: list[object] = []
     broken: dict[int, str] = {}
     for index, section in enumerate(table):

@@ -4,13 +4,14 @@ Raises of all: WireError or ValueError where the section is broken; b"" is a sec
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from amqp_streams.client.raw import Symbol, Timestamp, decode, key_section
 from spark_connector.message_parts import section_value
 from spark_connector.values import microseconds, text_of
 
-Pairs = list[tuple[str, str | None]]
+Pairs = dict[str, str | None]
+"""Names and texts. No list of pairs: Python looks for garbage among tuples, and not in dictionaries of text."""
 
 _KEY_AT: Final = 6
 _SAMPLE: Final = key_section("k")
@@ -39,8 +40,8 @@ def pairs_of(section: bytes) -> Pairs | None:
         return None
     for value in found.values():
         if type(value) is not str:
-            return [(name, value if type(value) is str else text_of(value)) for name, value in found.items()]
-    return list(found.items())  # type: ignore[arg-type]  # all are strings
+            return {name: value if type(value) is str else text_of(value) for name, value in found.items()}
+    return cast("Pairs", found)
 
 
 def typed_pairs(section: bytes) -> dict[str, object] | None:
@@ -120,10 +121,14 @@ FIELDS: Final = {
 def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
     """Maps as Arrow wants them: where each begins (None: a null), all keys, all values."""
     starts: list[int | None] = []
-    together: Pairs = []
+    keys: list[str] = []
+    values: list[str | None] = []
     for row in rows:
-        starts.append(None if row is None else len(together))
-        if row:
-            together += row
-    starts.append(len(together))
-    return starts, [key for key, _ in together], [value for _, value in together]
+        if row is None:
+            starts.append(None)
+            continue
+        starts.append(len(keys))
+        keys += row
+        values += row.values()
+    starts.append(len(keys))
+    return starts, keys, values
