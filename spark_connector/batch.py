@@ -17,6 +17,7 @@ from spark_connector.pushdown import Bounds, between, bounds_of, narrowed
 from spark_connector.reading import face, numbers, partitions_of, rows
 from spark_connector.schema import fitting
 from spark_connector.settings import read_options
+from spark_connector.workers import settle
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -45,7 +46,9 @@ class BatchReader(DataSourceReader):
         face(options, planned.losses)
         if options.filter is not None:
             node.check_filter(options.connection, options.streams[0], options.filter)
-        return partitions_of(options, self._at_times(narrowed(planned.ranges, self._bounds)))
+        found = partitions_of(options, self._at_times(narrowed(planned.ranges, self._bounds)))
+        settle()
+        return found
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The rows of one task."""

@@ -6,7 +6,10 @@ functions and classes of pyspark, pandas and pyarrow that stay for good. Three t
 
 import gc
 import os
+import sys
+from typing import Final
 
+_DAEMON: Final = "pyspark.daemon"
 _settled: set[int] = set()
 
 
@@ -14,7 +17,10 @@ def settle() -> None:
     """Take what this process has loaded by now out of the collector's sight, the first time that it is called here.
 
     To be called when a task has done its work, so that all it needs is loaded. Garbage of later tasks is found as before.
+    In processes that are not of PySpark's daemon nothing is done.
     """
+    if getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) != _DAEMON:
+        return
     pid = os.getpid()  # a fork has its parent's variables
     if pid not in _settled:
         _settled.add(pid)
