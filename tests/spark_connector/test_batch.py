@@ -250,7 +250,7 @@ def test_spark_reads_in_tasks_and_hands_conditions_on_where_it_is_told_to(
 
 def test_spark_shows_errors_and_no_secrets(load: Callable[..., DataFrame], client: Client) -> None:
     log = logs.made(client, 1)
-    with pytest.raises(PySparkException, match=r"there is no option 'starting' for spark\.read\. Did you mean 'startingOffsets'"):
+    with pytest.raises(PySparkException, match=r"there is no option 'starting'\. Did you mean 'startingOffsets'"):
         load(log, starting="earliest").collect()
     secret = load(log, user="me", password="S3CRET", retries=0)
     assert "S3CRET" not in secret._jdf.queryExecution().logical().toString()  # type: ignore[operator]
