@@ -1,6 +1,5 @@
 """The table of `bench.spark`, and what it takes for Spark's workers. The measuring itself needs a quiet machine."""
 
-import os
 import subprocess
 import sys
 
@@ -26,12 +25,13 @@ def test_only_reading_the_log_with_all_columns_is_judged() -> None:
 
 def test_workers_are_the_python_processes_of_spark_below_a_process() -> None:
     """Two generations down, as Spark has them; others are not counted."""
-    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()', 'pyspark.worker'])"
+    worker = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(1, flush=True); input()', 'pyspark.worker'])"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
     with subprocess.Popen([sys.executable, "-c", child], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as started:
         assert started.stdin is not None
         assert started.stdout is not None
         assert started.stdout.readline() == b"1\n"
-        found = list(workers(os.getpid()))
+        found = list(workers(started.pid))
         assert len(found) == 2  # the first has the second's command in its own
         assert all(size_mb(pid) > 1 for pid in found)
         started.stdin.close()
