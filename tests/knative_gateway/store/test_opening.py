@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -91,21 +90,28 @@ async def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None
             pass
 
 
-async def test_a_start_that_is_called_off_leaves_no_thread_in_the_middle_of_a_step(tmp_path: Path) -> None:
-    """Called off at any of its turns: the file is free at once, and whole."""
-    others = set(threading.enumerate())
-    for turns in range(12):
-        url = sqlite_url(tmp_path)
+async def test_a_start_that_is_called_off_ends_the_step_that_it_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else its thread would go on in the file, and find nobody to tell."""
+    began, ended = asyncio.Event(), False
+    open_database = Database.open
 
-        async def use(url: str = url) -> None:
-            async with open_store(url):
-                await asyncio.Event().wait()
+    async def slowly(database: Database) -> None:
+        nonlocal ended
+        began.set()
+        await open_database(database)
+        ended = True
 
-        task = asyncio.create_task(use())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        task.cancel()
-        await asyncio.wait({task})
-        assert not [thread for thread in set(threading.enumerate()) - others if "_connection_worker_thread" in thread.name]
-        async with open_store(url):
-            pass
+    monkeypatch.setattr(Database, "open", slowly)
+
+    async def use() -> None:
+        async with open_store(sqlite_url(tmp_path)):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(use())
+    await began.wait()
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert ended
+    async with open_store(sqlite_url(tmp_path)):
+        pass
