@@ -35,6 +35,7 @@ from amqp_streams.wire.mechanisms import (
     VerifyPlain,
     VerifyToken,
 )
+from amqp_streams.wire.saslprep import prepared_name
 from amqp_streams.wire.scram import ScramServer
 
 NONCE_BYTES: Final = 18
@@ -243,7 +244,8 @@ class Guard:
     def _called(self, user: str | None) -> str | None:
         if user is None:
             return None
-        return (self._keys.called(user) if self._keys is not None else None) or user[: 4 * _SHOWN_MAX]
+        # Prepared, as `called` is: known and unknown users must not be counted differently.
+        return (self._keys.called(user) if self._keys is not None else None) or prepared_name(user)
 
 
 def _scram(algorithm: ScramAlgorithm) -> Mechanism:

@@ -30,11 +30,10 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from amqp_streams.errors import ConfigError
 from amqp_streams.wire.mechanisms import ScramAlgorithm, ScramKeys
-from amqp_streams.wire.saslprep import PreparationError, prepared_or_same, saslprep
+from amqp_streams.wire.saslprep import NAME_CHARACTERS_MAX, PreparationError, prepared_name, prepared_or_same, saslprep
 from amqp_streams.wire.scram import SALT_BYTES, format_keys, make_keys, parse_keys, unmeetable_keys
 
 VERSION: Final = 1
-NAME_CHARACTERS_MAX: Final = 255
 PASSWORD_CHARACTERS_MAX: Final = 1024
 """A bound on the work of one attempt; SASL frames are smaller than four times that anyway."""
 FILE_BYTES_MAX: Final = 64 << 20
@@ -106,7 +105,7 @@ class UsersFile:
     def called(self, name: str) -> str | None:
         """How the user is called here whom a peer calls so; None: there is none."""
         called = self._contents.called
-        return called.get(name) or called.get(prepared_or_same(name))
+        return called.get(name) or (called.get(prepared_name(name)) if len(name) <= NAME_CHARACTERS_MAX else None)
 
     # -- changes
 
@@ -182,7 +181,7 @@ class UsersFile:
 
         The same work for all of them.
         """
-        own = self.called(name) or prepared_or_same(name)
+        own = self.called(name) or prepared_name(name)
         lure = format_keys(algorithm, self._lure(own, algorithm))
         stored = self._credentials(name).get(algorithm.lower())
         return parse_keys(algorithm, own, stored if isinstance(stored, str) else lure)

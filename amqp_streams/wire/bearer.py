@@ -12,7 +12,7 @@ import re
 from typing import Final
 
 from amqp_streams.wire.mechanisms import Answer, Challenge, Failure, Step, Success, VerifyToken
-from amqp_streams.wire.saslprep import prepared_or_same
+from amqp_streams.wire.saslprep import NAME_CHARACTERS_MAX, prepared_name
 
 OAUTHBEARER: Final = "OAUTHBEARER"
 XOAUTH2: Final = "XOAUTH2"
@@ -67,7 +67,7 @@ class BearerServer:
 
     def answered(self, answer: Answer) -> Step:
         """Whose token it is."""
-        if isinstance(answer, Success) and self.claimed and prepared_or_same(self.claimed) != prepared_or_same(answer.user or ""):
+        if isinstance(answer, Success) and self.claimed and prepared_name(self.claimed) != prepared_name(answer.user or ""):
             answer = Failure(f"the token is another's: {(answer.user or '')[:64]!r}")
         assert isinstance(answer, Success | Failure)
         return self._fail(answer) if isinstance(answer, Failure) else answer
@@ -79,15 +79,19 @@ class BearerServer:
             return Failure("no GS2 header")
         if found["flag"].startswith("p"):
             return Failure("the client wants channel binding, which is not offered")
-        self.claimed = (found["user"] or "").replace("=2C", ",").replace("=3D", "=") or None
-        return self._read_pairs(rest)
+        return self._read_from(found["user"].replace("=2C", ",").replace("=3D", "=") if found["user"] else "", rest)
 
     def _read_xoauth2(self, text: str) -> Step:
         user, _, rest = text.partition("\1")
         if not user.startswith("user="):
             return Failure("no user=")
-        self.claimed = user.removeprefix("user=") or None
-        return self._read_pairs(rest)
+        return self._read_from(user.removeprefix("user="), rest)
+
+    def _read_from(self, user: str, pairs: str) -> Step:
+        if len(user) > NAME_CHARACTERS_MAX:
+            return self._fail(Failure(f"a name of more than {NAME_CHARACTERS_MAX} characters"), "invalid_request")
+        self.claimed = user or None
+        return self._read_pairs(pairs)
 
     def _read_pairs(self, text: str) -> Step:
         """Pairs, each with ^A behind it, and one more ^A. Those that we do not know are not looked at."""

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from amqp_streams.wire.saslprep import NAME_CHARACTERS_MAX
+
 
 class ScramAlgorithm(StrEnum):
     """The hash functions of SCRAM here; SHA-1 is not among them. The value is the mechanism's name."""
@@ -154,6 +156,8 @@ class Plain:
         if len(parts) != 3:
             return Failure("not three parts")
         identity, user, password = parts
+        if len(user) > NAME_CHARACTERS_MAX:
+            return Failure(f"a name of more than {NAME_CHARACTERS_MAX} characters")
         self.claimed = user or None
         if not user or not password:
             return Failure("no user or no password")

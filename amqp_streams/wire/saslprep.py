@@ -1,22 +1,35 @@
 """How names and passwords are made comparable before they are compared (SASLprep, RFC 4013; a profile of stringprep, RFC 3454).
 
-Law: what was prepared once is not changed by preparing it again. Tables and normalisation are those of Unicode 3.2, as the RFC wants it.
+Laws: what was prepared once is not changed by preparing it again. The work is bounded: peers send names before they log in.
+Tables and normalisation are those of Unicode 3.2, as the RFC wants it.
 """
 
+import re
 import stringprep
+from functools import lru_cache
 from typing import Final
 from unicodedata import ucd_3_2_0
 
-_PROHIBITED: Final = (
-    stringprep.in_table_c12,
-    stringprep.in_table_c21_c22,
-    stringprep.in_table_c3,
-    stringprep.in_table_c4,
-    stringprep.in_table_c5,
-    stringprep.in_table_c6,
-    stringprep.in_table_c7,
-    stringprep.in_table_c8,
-    stringprep.in_table_c9,
+NAME_CHARACTERS_MAX: Final = 255
+"""Characters of a user's name; mechanisms refuse a longer one before they prepare it."""
+TEXT_CHARACTERS_MAX: Final = 1024
+"""Characters of a text outside ASCII, before and after normalisation (one character can become 18)."""
+
+# RFC 3454, appendix C: tables C.1.2 to C.9, without those that are parts of others.
+_PROHIBITED: Final = re.compile(
+    "["
+    "\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000"  # C.1.2: spaces
+    "\u0000-\u001f\u007f-\u009f\u06dd\u070f\u180e\u200c\u200d\u2028\u2029\u2060-\u2063\u206a-\u206f\ufeff"  # C.2: controls
+    "\ufff9-\ufffc\U0001d173-\U0001d17a"
+    "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"  # C.3: private use
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))  # C.4: no characters
+    + "\ufdd0-\ufdef"
+    "\ud800-\udfff"  # C.5: surrogates
+    "\ufffd"  # C.6: not for plain text
+    "\u2ff0-\u2ffb"  # C.7: not canonical
+    "\u0340\u0341\u200e\u200f\u202a-\u202e"  # C.8: change how text is shown
+    "\U000e0001\U000e0020-\U000e007f"  # C.9: tags
+    "]"
 )
 
 
@@ -28,13 +41,16 @@ def saslprep(text: str, *, stored: bool = False) -> str:
     """Prepare a name or a password. `stored`: it is to be kept and compared with, so characters that Unicode 3.2 did not know are refused.
 
     Raises:
-        PreparationError: it has characters that are prohibited, or mixes directions of writing. The text is not in the message.
+        PreparationError: it has prohibited characters or more than TEXT_CHARACTERS_MAX, or mixes directions of writing.
+            The text is not in the message.
     """
     if text.isascii() and text.isprintable():
         return text
+    _check_length(text)
     mapped = "".join(" " if stringprep.in_table_c12(one) else one for one in text if not stringprep.in_table_b1(one))
     prepared = ucd_3_2_0.normalize("NFKC", mapped)
-    if any(prohibited(one) for one in prepared for prohibited in _PROHIBITED):
+    _check_length(prepared)
+    if _PROHIBITED.search(prepared):
         message = "it has characters that SASLprep prohibits"
         raise PreparationError(message)
     if stored and any(map(stringprep.in_table_a1, prepared)):
@@ -50,6 +66,18 @@ def prepared_or_same(text: str) -> str:
         return saslprep(text)
     except PreparationError:
         return text
+
+
+@lru_cache(maxsize=1024)
+def prepared_name(name: str) -> str:
+    """`prepared_or_same` of a name, remembered: a login asks several times. Only for names within NAME_CHARACTERS_MAX."""
+    return prepared_or_same(name)
+
+
+def _check_length(text: str) -> None:
+    if len(text) > TEXT_CHARACTERS_MAX:
+        message = f"it has more than {TEXT_CHARACTERS_MAX} characters"
+        raise PreparationError(message)
 
 
 def _check_directions(text: str) -> None:

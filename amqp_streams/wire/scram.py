@@ -20,7 +20,7 @@ from typing import Final
 
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.wire.mechanisms import Answer, Challenge, Failure, FindKeys, ScramAlgorithm, ScramKeys, Step, Success
-from amqp_streams.wire.saslprep import prepared_or_same
+from amqp_streams.wire.saslprep import NAME_CHARACTERS_MAX, prepared_name, prepared_or_same
 
 ITERATIONS_MIN: Final = 4096
 """RFC 7677: less is not safe; a client that would go along gives its password to whoever asks for little."""
@@ -168,7 +168,7 @@ class ScramServer:
         if not self.claimed:
             message = "no user"
             raise ScramError(message)
-        if self._identity and prepared_or_same(self._identity) != prepared_or_same(self.claimed):
+        if self._identity and prepared_name(self._identity) != prepared_name(self.claimed):
             message = "a user may act for itself only"
             raise ScramError(message)
         self._header, self._first, self._nonce = f"{flag},{identity},".encode(), bare, nonce[2:] + self._own_nonce
@@ -301,7 +301,11 @@ def _name(escaped: str) -> str:
             raise ScramError(message)
         return "," if found[1] == "2C" else "="
 
-    return _ESCAPE.sub(unescaped, escaped)
+    name = _ESCAPE.sub(unescaped, escaped)
+    if len(name) > NAME_CHARACTERS_MAX:
+        message = f"a name of more than {NAME_CHARACTERS_MAX} characters"
+        raise ScramError(message)
+    return name
 
 
 def _decoded(text: str) -> bytes:

@@ -13,6 +13,7 @@ from amqp_streams.server.channel import ByteChannel
 from amqp_streams.server.guard import Guard, Login
 from amqp_streams.server.users import UsersFile
 from amqp_streams.wire.mechanisms import Failure, ScramAlgorithm, Success, VerifyToken
+from amqp_streams.wire.saslprep import saslprep
 from tests.amqp_streams.server.doors import CHEAP
 from tests.amqp_streams.server.issuer import NOW_MS, KeyFolder, jwk, token
 
@@ -165,3 +166,28 @@ def test_a_user_is_limited_by_whatever_name_it_is_called(users: UsersFile) -> No
     assert guard.limited("10.0.0.1:5", "an\u00adn")
     guard.note_success("10.0.0.9:5", Login("ann", mechanism="PLAIN"))
     assert not guard.limited("10.0.0.9:6", "\uff41nn")
+
+
+def test_unknown_users_are_counted_like_known_ones_however_they_are_spelt(users: UsersFile) -> None:
+    """Otherwise failures with several spellings of a name tell whether there is such a user."""
+    guard = guard_of(users, limits={"user_login_failures": 2})
+    with structlog.testing.capture_logs():
+        for number, name in enumerate(("zoe", "\uff5aoe")):
+            guard.note_failure(f"10.0.1.{number}:5", mechanism="PLAIN", user=name, reason="wrong")
+    assert guard.limited("10.0.0.1:5", "zo\u00ade")
+
+
+def test_a_login_prepares_its_name_once(users: UsersFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared: list[str] = []
+
+    def counted(text: str, *, stored: bool = False) -> str:
+        prepared.append(text)
+        return saslprep(text, stored=stored)
+
+    monkeypatch.setattr("amqp_streams.wire.saslprep.saslprep", counted)
+    guard, name = guard_of(users), "\u00e4\ufdfa"
+    guard.limited("10.0.0.1:5", name)
+    guard.find_keys(name, ScramAlgorithm.SHA_256)
+    with structlog.testing.capture_logs():
+        guard.note_failure("10.0.0.1:5", mechanism="SCRAM-SHA-256", user=name, reason="wrong")
+    assert prepared == [name]

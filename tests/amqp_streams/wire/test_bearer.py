@@ -106,6 +106,7 @@ def test_nobody_shows_the_token_of_another(mechanism: str) -> None:
         (OAUTHBEARER, b"n,a=x\x01auth=Bearer abc\x01\x01"),
         (OAUTHBEARER, b"n,,\x01auth=Bearer abc"),
         (XOAUTH2, b"auth=Bearer abc\x01\x01"),
+        (XOAUTH2, b"user=" + b"x" * 256 + b"\x01auth=Bearer abc\x01\x01"),
         (XOAUTH2, b"user=x\x01auth=Basic abc\x01\x01"),
         (XOAUTH2, b"user=x\x01auth=Bearer a b\x01\x01"),
         (XOAUTH2, b"user=x\x01auth=Bearer \x01\x01"),

@@ -69,3 +69,10 @@ def test_the_answer_about_a_password_is_the_end_of_plain() -> None:
     assert plain.respond(b"\0alice\0x") == VerifyPlain("alice", "x")
     assert plain.answered(Success("alice")) == Success("alice")
     assert plain.answered(Failure("no")) == Failure("no")
+
+
+def test_plain_refuses_a_name_that_no_user_has() -> None:
+    """Names are prepared before anybody has logged in, so their length is bounded."""
+    plain = Plain()
+    assert plain.start(b"\0" + b"x" * 256 + b"\0secret") == Failure("a name of more than 255 characters")
+    assert plain.claimed is None

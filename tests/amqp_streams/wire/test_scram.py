@@ -126,6 +126,8 @@ def test_without_an_initial_response_the_server_asks_for_the_first_message() -> 
         (b"n,,n=user,r=abc,=x", "a message that is no list of attributes"),
         (b"n,,n=us\0er,r=abc", "a message that is no list of attributes"),
         (b"n,,n=\xff,r=abc", "not UTF-8"),
+        (b"n,,n=" + b"x" * 256 + b",r=abc", "a name of more than 255 characters"),
+        (b"n,a=" + b"x" * 256 + b",n=x,r=abc", "a name of more than 255 characters"),
     ],
 )
 def test_a_first_message_that_cannot_be_is_refused(first: bytes, words: str) -> None:
