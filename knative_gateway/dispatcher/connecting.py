@@ -4,6 +4,7 @@ Law: the address that is connected to is one that the rules were asked about: na
 """
 
 import asyncio
+import math
 import socket
 import ssl
 from base64 import b64encode
@@ -14,8 +15,12 @@ from functools import partial
 from typing import Final
 from urllib.parse import quote, unquote, urlsplit
 
+import structlog
+
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, LimitOf, Response, Told, connect
+
+log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S: Final = 4.0
 """Common servers close idle connections after five seconds: below that, requests seldom meet one that is closing."""
@@ -85,6 +90,7 @@ class Connections:
         self.resent = 0
         self._in_use: Final[dict[Connection, tuple[tuple[str, int, bool], Told]]] = {}
         self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at_s = math.inf
         self._sweeper = self._loop.call_later(KEEP_ALIVE_S, self._sweep)
 
     def close(self) -> None:
@@ -118,6 +124,9 @@ class Connections:
         deadline_s = self._loop.time() + timeout_s
         while True:
             connection = self._take(target.place) or await self._connect(target, deadline_s)
+            if deadline_s <= self._loop.time():
+                self._keep(connection, target.place)
+                raise TimeoutError
             waiting: asyncio.Future[Response] = self._loop.create_future()
             connection.deadline_s = deadline_s
             self._begin(connection, target, fields, body, limit_of=limit_of, told=partial(_settle, waiting))
@@ -139,36 +148,51 @@ class Connections:
             connection.abort()
 
     def _begin(self, connection: Connection, target: Target, fields: bytes, body: bytes, *, limit_of: LimitOf, told: Told) -> None:
-        """`deadline_s` of the connection is set."""
-        self._in_use[connection] = target.place, told
-        if self._alarm is None or connection.deadline_s < self._alarm.when() - TICK_S:
-            self._ring_at(connection.deadline_s)
+        """`deadline_s` of the connection is set. A connection is in use only after its request was sent: `expire` then ends it."""
         head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, fields, len(body))
-        connection.begin(head, body, limit_of, self._ended)
+        try:
+            connection.begin(head, body, limit_of, self._ended)
+        except BaseException:
+            connection.abort()
+            raise
+        self._in_use[connection] = target.place, told
+        if connection.deadline_s < self._alarm_at_s - TICK_S:
+            self._ring_at(connection.deadline_s)
 
     def _ended(self, connection: Connection, outcome: Response | OSError) -> None:
         place, told = self._in_use.pop(connection)
+        self._keep(connection, place)
+        told(connection, outcome)
+
+    def _keep(self, connection: Connection, place: tuple[str, int, bool]) -> None:
+        """Keep a connection for the next request to that place, if it is usable."""
         if connection.usable:
             connection.idle_since = self._loop.time()
             idle = self._idle.get(place)
             if idle is None:
                 idle = self._idle[place] = deque()
             idle.append(connection)
-        told(connection, outcome)
 
     def _ring_at(self, at_s: float) -> None:
+        # The time is kept here: a timer of uvloop that is due at once has no `when`.
         if self._alarm is not None:
             self._alarm.cancel()
+        self._alarm_at_s = at_s
         self._alarm = self._loop.call_at(at_s, self._ring)
 
     def _ring(self) -> None:
-        """Give up those it is time for; look again when it is for the next. A timer each would be made and cancelled for nothing."""
-        self._alarm = None
+        """End the requests whose time is up, and set the alarm for the next one. One timer serves all requests."""
+        self._alarm, self._alarm_at_s = None, math.inf
         now_s = self._loop.time()
-        for connection in [each for each in self._in_use if each.deadline_s <= now_s]:
-            connection.expire()
-        if self._in_use:
-            self._ring_at(max(now_s + TICK_S, min(each.deadline_s for each in self._in_use)))
+        try:
+            for connection in [each for each in self._in_use if each.deadline_s <= now_s]:
+                try:
+                    connection.expire()
+                except Exception:
+                    log.exception("delivery_fault", destination=self._in_use.get(connection, ((), None))[0])
+        finally:
+            if self._in_use:
+                self._ring_at(max(self._loop.time() + TICK_S, min(each.deadline_s for each in self._in_use)))
 
     def _take(self, place: tuple[str, int, bool]) -> Connection | None:
         idle = self._idle.get(place)

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
+import structlog
+
 from knative_gateway.cloudevents.http import from_http, mode_of_http
 from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX
 from knative_gateway.delivery.outcome import OK, Answer, succeeded
@@ -21,6 +23,8 @@ from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connecting import Connections, DeniedError, Resolve, Target
 from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, Response
 from knative_gateway.errors import GatewayError
+
+log = structlog.get_logger(__name__)
 
 _KEPT_BYTES: Final = 4 * DATA_CHARACTERS_MAX + 4
 _REASON_MAX: Final = 500
@@ -104,8 +108,14 @@ class Sender:
                 replied = reply_wanted and status == OK and mode_of_http(received) is not None
                 if 200 <= status < 300 and not replied:
                     to.accepted(_since(began))
-                else:
-                    to.answered(self._read(status, received, kept, began, wanted=replied))
+                    return
+                try:
+                    answer = self._read(status, received, kept, began, wanted=replied)
+                except Exception as error:
+                    # Whoever sent the event would wait for ever: a fault of ours fails this attempt.
+                    log.exception("answer_not_read", destination=target.host, status=status)
+                    answer = self._failed(error, began, limit_ms)
+                to.answered(answer)
             elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
                 self._connections.resend(target)
                 to.missed()

@@ -5,12 +5,13 @@ import ssl
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connecting import Connections, DeniedError, Target
 from knative_gateway.dispatcher.connection import Response
-from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer, accept
 
 FIELDS = b"ce-specversion: 1.0\r\nce-id: 1\r\nce-source: /s\r\nce-type: t\r\n"
 
@@ -155,3 +156,55 @@ async def test_at_the_end_everything_is_closed(server: SubscriberServer) -> None
     [[connection]] = connections._idle.values()
     connections.close()
     assert not connection.usable
+
+
+def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
+    """On uvloop, as in production: its timers that are due at once do not say when."""
+
+    async def run() -> None:
+        async with SubscriberServer() as healthy, SubscriberServer(never) as hanging:
+            connections = made("127.0.0.1")
+            for server in (healthy, hanging):
+                target = Target.of(server.url())
+                server.behaviour = accept
+                await connections.post(target, FIELDS, b"", timeout_s=5.0, limit_of=lambda _status, _headers: 1)
+            hanging.behaviour = never
+            ended: list[Response | OSError] = []
+            begun = connections.begin(
+                Target.of(hanging.url()),
+                FIELDS,
+                b"",
+                timeout_s=0.0,
+                limit_of=lambda _status, _headers: 1,
+                told=lambda _, end: ended.append(end),
+            )
+            assert begun is not None
+            assert (await post(connections, healthy.url())).status == 202
+            while not ended:  # noqa: ASYNC110  a request without time to live ends in a turn of the loop
+                await asyncio.sleep(0)
+            assert isinstance(ended[0], TimeoutError)
+            with pytest.raises(TimeoutError):
+                await connections.post(Target.of(healthy.url()), FIELDS, b"", timeout_s=0.0, limit_of=lambda _status, _headers: 1)
+            assert not connections._in_use
+            assert len(healthy.got) == 2
+            connections.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+
+
+async def test_a_request_that_cannot_begin_is_not_in_use(server: SubscriberServer) -> None:
+    """It would be looked after for ever, and nobody waits for it."""
+    connections = made("127.0.0.1")
+    await post(connections, server.url())
+    [[connection]] = connections._idle.values()
+    connection._told = lambda _, __: None  # what `begin` refuses
+    with pytest.raises(AssertionError):
+        await post(connections, server.url())
+    assert not connections._in_use
+    connections.close()
+
+
+async def never(_: Got) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
