@@ -99,7 +99,7 @@ def main() -> int:
     parser.add_argument("--patience", type=float, default=60, help="seconds that one answer may take")
     parser.add_argument("--work", type=Path, default=Path("/tmp/amqp-bench"))
     options = parser.parse_args()
-    _allow_files(options.connections + SPARE_FILES)
+    allow_files(options.connections + SPARE_FILES)
     folder = options.work / "connections"
     shutil.rmtree(folder, ignore_errors=True)
     try:
@@ -112,7 +112,8 @@ def main() -> int:
     return 0
 
 
-def _allow_files(wanted: int) -> None:
+def allow_files(wanted: int) -> None:
+    """Let this process open so many files, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))

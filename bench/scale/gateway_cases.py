@@ -1,0 +1,170 @@
+"""The gateway with many objects: Brokers, partitions, Triggers, and a burst of changes beside an object that has nothing to do with it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench.scale.crowd import Api, Crowd, broker, channel, partitions, trigger
+from bench.scale.probe import Probed, probing
+from bench.scale.report import Found, Meter, found
+from examples.gateway import GatewayProcess
+
+READY_S_MAX: Final = 300.0
+ARRIVED_S_MAX: Final = 300.0
+SENDING_AT_ONCE: Final = 32
+BESIDE_EVERY_S: Final = 0.5
+"""How often an unrelated object is created while a burst goes on."""
+
+
+@dataclass
+class Running:
+    """A gateway with default settings and an embedded node, its API, subscribers for all paths, and the meter of its two processes."""
+
+    gateway: GatewayProcess
+    api: Api
+    crowd: Crowd
+    meter: Meter
+    probed: Probed
+
+
+@asynccontextmanager
+async def running(folder: Path) -> AsyncIterator[Running]:
+    """Start it in an empty folder, and watch `/readyz` all the while."""
+    with GatewayProcess(folder) as gateway:
+        node = gateway.node_pid
+        assert node is not None
+        meter = Meter({"gateway": gateway.pid, "node": node})
+        with probing(gateway.http) as probed:
+            async with Api(gateway.base_url) as api, Crowd() as crowd:
+                yield Running(gateway, api, crowd, meter, probed)
+        if gateway.stop() != 0:
+            message = f"the gateway did not end well: {gateway.words[-1000:]}"
+            raise RuntimeError(message)
+
+
+async def many_brokers(folder: Path, count: int) -> Found:
+    """`count` Brokers with a Trigger each; then an event to every Broker, delivered by its Trigger."""
+    async with running(folder) as on:
+        began = time.monotonic()
+        names = [f"b{number}" for number in range(count)]
+        await on.api.create(broker(name) for name in names)
+        await on.api.create(trigger(name, name, f"{on.crowd.url}/{name}") for name in names)
+        created_s = time.monotonic() - began
+        await on.api.wait_ready(READY_S_MAX)
+        ready_s = time.monotonic() - began
+        events_s = await _sent(on, [(name, name) for name in names], count)
+        costs = await asyncio.to_thread(on.meter.costs)
+    return found(
+        f"{count} Brokers with a Trigger each",
+        ready_s=ready_s,
+        events_s=events_s,
+        costs=costs,
+        probed=on.probed,
+        notes={"seconds to create them": created_s},
+    )
+
+
+async def wide_broker(folder: Path, count: int, events: int) -> Found:
+    """One Broker of `count` partitions with a Trigger, and `events` events."""
+    async with running(folder) as on:
+        began = time.monotonic()
+        await on.api.create([partitions("wide", count)])
+        await on.api.create([broker("wide", config="wide"), trigger("wide", "wide", f"{on.crowd.url}/wide")])
+        await on.api.wait_ready(READY_S_MAX)
+        ready_s = time.monotonic() - began
+        events_s = await _sent(on, [("wide", f"e{number}") for number in range(events)], events)
+        costs = await asyncio.to_thread(on.meter.costs)
+    return found(f"one Broker of {count} partitions, {events} events", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed)
+
+
+async def many_triggers(folder: Path, count: int) -> Found:
+    """One Broker with `count` Triggers, each for a type of its own; then an event of each type."""
+    async with running(folder) as on:
+        began = time.monotonic()
+        names = [f"t{number}" for number in range(count)]
+        await on.api.create([broker("one")])
+        await on.api.create(trigger(name, "one", f"{on.crowd.url}/{name}", name) for name in names)
+        created_s = time.monotonic() - began
+        await on.api.wait_ready(READY_S_MAX)
+        ready_s = time.monotonic() - began
+        events_s = await _sent(on, [("one", name) for name in names], count)
+        costs = await asyncio.to_thread(on.meter.costs)
+    return found(
+        f"one Broker with {count} Triggers",
+        ready_s=ready_s,
+        events_s=events_s,
+        costs=costs,
+        probed=on.probed,
+        notes={"seconds to create them": created_s},
+    )
+
+
+async def burst(folder: Path, count: int) -> Found:
+    """`count` objects are created as fast as the API takes them; meanwhile Channels of another namespace become Ready."""
+    async with running(folder) as on:
+        await on.api.create([broker("busy")])
+        await on.api.wait_ready(READY_S_MAX)
+        began = time.monotonic()
+        creating = asyncio.create_task(on.api.create(trigger(f"t{number}", "busy", f"{on.crowd.url}/t") for number in range(count)))
+        beside: list[float] = []
+        while not creating.done():
+            beside.append(await _ready_beside(on.api, f"beside{len(beside)}"))
+            await asyncio.sleep(BESIDE_EVERY_S)
+        await creating
+        created_s = time.monotonic() - began
+        await on.api.wait_ready(READY_S_MAX)
+        ready_s = time.monotonic() - began
+        costs = await asyncio.to_thread(on.meter.costs)
+    return found(
+        f"a burst of {count} objects",
+        ready_s=ready_s,
+        events_s=float("nan"),
+        costs=costs,
+        probed=on.probed,
+        notes={"seconds to create them": created_s, BESIDE: max(beside), "unrelated objects": len(beside)},
+    )
+
+
+BESIDE: Final = "slowest unrelated object, seconds to Ready"
+
+
+async def _ready_beside(api: Api, name: str) -> float:
+    began = time.monotonic()
+    await api.create([channel(name)], namespace="elsewhere")
+    deadline = began + READY_S_MAX
+    while await api.unready(["Channel"], namespace="elsewhere"):
+        if time.monotonic() > deadline:
+            message = f"Channel {name} is not Ready after {READY_S_MAX:.0f} s"
+            raise RuntimeError(message)
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+async def _sent(on: Running, events: list[tuple[str, str]], count: int) -> float:
+    """Send events (the Broker, the id, which is the type as well) and wait until `count` have arrived; the seconds.
+
+    Raises:
+        RuntimeError: one is not accepted, or they do not arrive in time.
+    """
+    began = time.monotonic()
+    waiting = iter(events)
+
+    async def some() -> None:
+        for name, id_ in waiting:
+            status = await on.api.send(f"/broker/default/{name}", id_, type_=id_)
+            if status != 202:
+                message = f"event {id_} for Broker {name}: {status}, not 202: {on.gateway.words[-1000:]}"
+                raise RuntimeError(message)
+
+    await asyncio.gather(*(some() for _ in range(SENDING_AT_ONCE)))
+    try:
+        await on.crowd.until(lambda: sum(len(ids) for ids in on.crowd.came.values()) >= count, ARRIVED_S_MAX)
+    except TimeoutError as error:
+        arrived = sum(len(ids) for ids in on.crowd.came.values())
+        message = f"{arrived} of {count} events arrived: {on.gateway.words[-1000:]}"
+        raise RuntimeError(message) from error
+    return time.monotonic() - began
