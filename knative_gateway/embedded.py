@@ -19,6 +19,7 @@ import structlog
 
 from knative_gateway.config import LogFormat, LogLevel
 from knative_gateway.errors import ConfigError, UnavailableError
+from knative_gateway.supervising import Supervisor
 
 START_S_MAX: Final = 120.0
 """From start to listening: it may have to recover what a crash left."""
@@ -49,6 +50,7 @@ class EmbeddedNode:
         log_format: LogFormat = LogFormat.TEXT,
         log_level: LogLevel = LogLevel.INFO,
         command: Sequence[str] = (sys.executable, "-m", "amqp_streams.cli"),
+        tasks: Supervisor | None = None,
     ) -> None:
         """`message_bytes`: the largest message that it must take. `command`: what runs the engine."""
         self.starts = 0
@@ -57,6 +59,7 @@ class EmbeddedNode:
         self._arguments: Final = [*command, "serve", "--data-dir", str(data_dir), "--log-format", log_format, "--log-level", log_level]
         self._environment: Final = {"AMQP_STREAMS_LIMITS_MESSAGE_BYTES": str(message_bytes), **os.environ}
         self._process: asyncio.subprocess.Process | None = None
+        self._supervisor: Final = tasks or Supervisor()
         self._task: asyncio.Task[None] | None = None
         self._stopping = False
 
@@ -88,7 +91,7 @@ class EmbeddedNode:
                 log.warning("node_not_started", reason=str(error), again_in_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, WAIT_S_MAX)
-        self._task = asyncio.create_task(self._watch())
+        self._task = self._supervisor.keep("embedded.watch", self._watch)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

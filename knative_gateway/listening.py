@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from knative_gateway.config import Limits, Listener, TlsSettings
 from knative_gateway.errors import ConfigError
+from knative_gateway.supervising import Supervisor
 
 BACKLOG: Final = 2048
 _TICK_S: Final = 1.0
@@ -96,9 +97,18 @@ class Protocol(HttpToolsProtocol):
 class HttpServer:
     """Listens; made by `serve_http`."""
 
-    def __init__(self, app: App, *, limits: Limits, tls: TlsSettings | None, protocol: type[Protocol] = Protocol) -> None:
+    def __init__(
+        self,
+        app: App,
+        *,
+        limits: Limits,
+        tls: TlsSettings | None,
+        protocol: type[Protocol] = Protocol,
+        tasks: Supervisor | None = None,
+    ) -> None:
         self.addresses: Final[list[str]] = []
         self._limits: Final = limits
+        self._supervisor: Final = tasks or Supervisor()
         self._tls: Final = tls
         self._context: Final = None if tls is None else _context(tls)
         self._state: Final = ServerState()
@@ -123,7 +133,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         self._tick()
         if self._ticking is None:
-            self._ticking = loop.create_task(self._tick_on())
+            self._ticking = self._supervisor.keep("listener.tick", self._tick_on)
         try:
             server = await loop.create_server(self._accept, listener.host, listener.port, ssl=self._context, backlog=BACKLOG)
         except OSError as error:
@@ -185,14 +195,20 @@ class HttpServer:
 
 
 async def serve_http(
-    app: App, listeners: Sequence[Listener], *, limits: Limits, tls: TlsSettings | None = None, protocol: type[Protocol] = Protocol
+    app: App,
+    listeners: Sequence[Listener],
+    *,
+    limits: Limits,
+    tls: TlsSettings | None = None,
+    protocol: type[Protocol] = Protocol,
+    tasks: Supervisor | None = None,
 ) -> HttpServer:
     """Listen on all of them. `protocol`: of a connection.
 
     Raises:
         ConfigError: an address cannot be bound, or the certificate cannot be read.
     """
-    server = HttpServer(app, limits=limits, tls=tls, protocol=protocol)
+    server = HttpServer(app, limits=limits, tls=tls, protocol=protocol, tasks=tasks)
     try:
         for listener in listeners:
             await server.open(listener)

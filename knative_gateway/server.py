@@ -41,6 +41,7 @@ from knative_gateway.listening import HttpServer, serve_http
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.sharing import GroupShares
 from knative_gateway.store.opening import open_store, sqlite_url
+from knative_gateway.supervising import Supervisor
 from knative_gateway.tokens import credentials, wall_ms
 from knative_gateway.web import Web
 
@@ -114,6 +115,7 @@ class Gateway:
         self.registry: Final = CollectorRegistry()
         self.gate: Final = Gate()
         """Closed in `start`, if there are tokens."""
+        self.tasks: Final = Supervisor()
         self.event_log: AmqpEventLog | None = None
         self.node: EmbeddedNode | None = None
         self.controller: Controller | None = None
@@ -140,7 +142,7 @@ class Gateway:
             message = f"state_dir: {settings.state_dir}: {error.strerror}"
             raise ConfigError(message) from error
         self._trace()
-        store = await enter(open_store(settings.store or sqlite_url(settings.state_dir)))
+        store = await enter(open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks))
         event_log = await self._start_log()
         ingress = self._ingress(event_log)
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
@@ -154,18 +156,18 @@ class Gateway:
                 _dispatch_settings(settings, self._traces),
                 ownership=GroupShares(event_log.client) if store.shared else None,
                 changed=data_plane.changed,
+                tasks=self.tasks,
             )
         )
         data_plane.dispatcher = dispatcher
         self._count(ingress, dispatcher)
         api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
-        api = self._api = Api(
-            store.resources, store.checkpoints, settings=api_settings, gate=self.gate, replays=DispatcherReplays(dispatcher)
-        )
+        replays = DispatcherReplays(dispatcher)
+        api = self._api = Api(store.resources, store.checkpoints, settings=api_settings, gate=self.gate, replays=replays, tasks=self.tasks)
         await api.start()
         web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
         door = with_door(Door(ingress, event_log, asyncio.get_running_loop().time))
-        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, protocol=door)
+        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, protocol=door, tasks=self.tasks)
         self.addresses["http"] = self._http.addresses
         controlling = Settings(
             base_url=self._base_url(shared=store.shared),
@@ -179,7 +181,9 @@ class Gateway:
         counters = None if store.shared else dispatcher.counters
         if settings.resources is not None:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
-        self.controller = await enter(Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters))
+        self.controller = await enter(
+            Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters, tasks=self.tasks)
+        )
         await self._open(event_log, ingress, self.controller)
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at requests only
@@ -247,6 +251,7 @@ class Gateway:
                     message_bytes=max(MESSAGE_BYTES_MIN, limits.body + ATTRIBUTES_BYTES),
                     log_format=settings.log_format,
                     log_level=settings.log_level,
+                    tasks=self.tasks,
                 )
             )
             url = self.node.url
@@ -290,6 +295,8 @@ class Gateway:
             return "starting or stopping"
         if self.event_log is None or not self.event_log.connected:
             return "the event log node is away"
+        if self.tasks.problem is not None:
+            return self.tasks.problem
         return "not all Brokers and Channels take events yet" if self._opening else None
 
     def _destinations(self) -> Destinations:
@@ -316,7 +323,7 @@ class Gateway:
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
-        for collector in (self, ingress.figures, DispatcherMetrics(dispatcher)):
+        for collector in (self, self.tasks, ingress.figures, DispatcherMetrics(dispatcher)):
             self.registry.register(collector)
 
     def collect(self) -> Iterator[Metric]:

@@ -21,6 +21,7 @@ from knative_gateway.errors import ForbiddenError, UnauthenticatedError, Unavail
 from knative_gateway.ports import Checkpoints, ResourceStore
 from knative_gateway.resources.objects import timestamp
 from knative_gateway.resources.refusals import StatusError
+from knative_gateway.supervising import Supervisor
 
 RETRY_AFTER_S: Final = 1
 
@@ -43,9 +44,10 @@ class Api:
         gate: Gate | None = None,
         replays: Replays | None = None,
         now_ms: Callable[[], int] = _wall_ms,
+        tasks: Supervisor | None = None,
     ) -> None:
         self.settings: Final = settings or ApiSettings()
-        self.definitions: Final = Definitions(store, started=timestamp(now_ms()))
+        self.definitions: Final = Definitions(store, started=timestamp(now_ms()), tasks=tasks)
         self.objects: Final = Objects(store, self.definitions, self.settings.namespaces)
         self._handlers: Final = Handlers(self.objects, store, Actions(self.objects, checkpoints, replays), self.settings, now_ms=now_ms)
         self._gate: Final = gate or Gate()

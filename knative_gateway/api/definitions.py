@@ -10,6 +10,7 @@ from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import ResourceStore
 from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, OURS, definition
 from knative_gateway.resources.objects import Object, name_of, put
+from knative_gateway.supervising import Supervisor
 
 DEFINITION: Final = "CustomResourceDefinition"
 _AGAIN_S: Final = 1.0
@@ -20,19 +21,21 @@ _log: Final = structlog.get_logger("knative_gateway.api")
 class Definitions:
     """`registry` is what is served; it follows the store while this runs."""
 
-    def __init__(self, store: ResourceStore, *, started: str) -> None:
+    def __init__(self, store: ResourceStore, *, started: str, tasks: Supervisor | None = None) -> None:
         """`started`: a timestamp, the age of what is built in."""
         self._store: Final = store
+        self._supervisor: Final = tasks or Supervisor()
         self.registry = BUILT_IN
         self._version = 0
         built_in = (put(definition(kind, started), ("metadata", "resourceVersion"), "1") for kind in OURS)
         self.built_in: Final[dict[str, Object]] = {name_of(each): each for each in built_in}
         self._task: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def start(self) -> None:
         """Know what is stored, and follow."""
-        version = await self.refresh()
-        self._task = asyncio.create_task(self._follow(version))
+        await self.refresh()
+        self._task = self._supervisor.keep("api.definitions", self._follow, finished=lambda: self._closed)
 
     async def close(self) -> None:
         """Follow no more."""
@@ -48,12 +51,14 @@ class Definitions:
             self._version, self.registry = version, BUILT_IN.with_definitions(stored)
         return version
 
-    async def _follow(self, version: int) -> None:
+    async def _follow(self) -> None:
+        version = self._version
         while True:
             try:
                 async for change in self._store.watch(EXTENSIONS, DEFINITION, version):
                     version = max(change.version, await self.refresh())
-                return  # the store is closed
+                self._closed = True  # the store is
+                return
             except GoneError:
                 version = 0
             except UnavailableError as error:

@@ -7,8 +7,8 @@ same, writes are compare-and-set, and whoever is late finds it done.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -26,6 +26,7 @@ from knative_gateway.errors import ConflictError, GatewayError
 from knative_gateway.ports import Change, Checkpoints, DataPlane, EventLog, Key, ResourceStore, Routes
 from knative_gateway.resources.kinds import EVENTING, MESSAGING
 from knative_gateway.resources.objects import Object, name_of, uid_of
+from knative_gateway.supervising import Supervisor
 
 ROUNDS_MAX: Final = 8
 """Of one pass: an address that others refer to makes them resolve in the next round."""
@@ -68,6 +69,7 @@ class Controller:
         counters: Counters | None = None,
         times: Times | None = None,
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        tasks: Supervisor | None = None,
     ) -> None:
         """`counters` None: status has no counters, as it must be where several replicas count."""
         self.state = State()
@@ -93,21 +95,26 @@ class Controller:
         self._retry = False
         self._recheck = False
         self._counted: dict[str, Mapping[str, int]] = {}
-        self._running: Final = AsyncExitStack()
+        self._supervisor: Final = tasks or Supervisor()
+        self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Controller":
-        tasks = await self._running.enter_async_context(asyncio.TaskGroup())
-        times = self._times
-        regular = ((times.figures, self.count), (times.logs, self.check_logs), (times.events, self.forget_old_events))
-        running = [tasks.create_task(self._mirror.run()), tasks.create_task(self._work())]
-        running += [tasks.create_task(self._every(seconds, do)) for seconds, do in regular]
-        self._running.callback(lambda: [task.cancel() for task in running])
+        times, keep = self._times, self._supervisor.keep
+        self._running = [
+            keep("controller.mirror", self._mirror.run),
+            keep("controller.work", self._work),
+            keep("controller.count", partial(self._every, times.figures, self.count)),
+            keep("controller.check_logs", partial(self._every, times.logs, self.check_logs)),
+            keep("controller.old_events", partial(self._every, times.events, self.forget_old_events)),
+        ]
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         if self._applying is not None:
             self._applying.cancel()
-        await self._running.aclose()
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
 
     @property
     def objects(self) -> Mapping[Key, Object]:

@@ -27,6 +27,7 @@ from knative_gateway.dispatcher.track import Track
 from knative_gateway.dispatcher.worker import LEAVING_S, RouteWorker
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Checkpoints, EventLog, Route, Routes
+from knative_gateway.supervising import Supervisor
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +64,7 @@ class Dispatcher:
         changed: Callable[[], None] = lambda: None,
         now_ms: Callable[[], int] = _wall_ms,
         chance: Callable[[], float] = random.random,
+        tasks: Supervisor | None = None,
     ) -> None:
         self.settings: Final = settings or DispatchSettings()
         self.workers: Final[dict[str, RouteWorker]] = {}
@@ -71,13 +73,15 @@ class Dispatcher:
         self._ownership: Final = ownership or Alone()
         self._replicated: Final = ownership is not None
         self._changed: Final = changed
+        self._supervisor: Final = tasks or Supervisor()
         self._routes = Routes(0, {})
         self._closing: Final[set[asyncio.Task[None]]] = set()
         self._flushing: Final = asyncio.Lock()
         self._always: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:
-        self._always = [asyncio.create_task(self._flush_always()), asyncio.create_task(self._look_always())]
+        keep = self._supervisor.keep
+        self._always = [keep("dispatcher.flush", self._flush_always), keep("dispatcher.look", self._look_always)]
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -21,6 +21,7 @@ from knative_gateway.ports import Change, Key
 from knative_gateway.store.database import Database
 from knative_gateway.store.documents import read
 from knative_gateway.store.tables import CHANGES, COUNTERS
+from knative_gateway.supervising import Supervisor
 
 NOTICES: Final = "knative_gateway"
 """The channel on which PostgreSQL tells of writes."""
@@ -44,11 +45,12 @@ Rows = list[Row[tuple[object, ...]]]
 class Feed:
     """The changes of one store from when it is started to when it is closed."""
 
-    def __init__(self, database: Database, *, poll_s: float = POLL_S, tail_max: int = TAIL_MAX) -> None:
+    def __init__(self, database: Database, *, poll_s: float = POLL_S, tail_max: int = TAIL_MAX, tasks: Supervisor | None = None) -> None:
         self._database: Final = database
         self._poll_s: Final = poll_s
         self._tail: Final[deque[Change]] = deque()
         self._tail_max: Final = tail_max
+        self._supervisor: Final = tasks or Supervisor()
         self._reach = 0
         """All changes after this version, up to `_newest`, are in the tail."""
         self._sizes: Final[deque[int]] = deque()
@@ -64,9 +66,9 @@ class Feed:
         """Begin with what is written from now on."""
         async with self._database.read() as connection:
             self._newest = self._reach = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
-        self._tasks.append(asyncio.create_task(self._follow()))
+        self._tasks.append(self._supervisor.keep("store.feed", self._follow, finished=self._closing.is_set))
         if self._database.postgresql:
-            self._tasks.append(asyncio.create_task(self._listen()))
+            self._tasks.append(self._supervisor.keep("store.notices", self._listen, finished=self._closing.is_set))
 
     async def close(self) -> None:
         """End all watches."""

@@ -16,6 +16,7 @@ from knative_gateway.store.checkpoints import SqlCheckpoints
 from knative_gateway.store.database import Database
 from knative_gateway.store.feed import POLL_S, Feed
 from knative_gateway.store.resources import CHANGES_MAX, SqlResources
+from knative_gateway.supervising import Supervisor
 
 FILE_NAME: Final = "gateway.db"
 """In the state directory."""
@@ -39,7 +40,9 @@ def sqlite_url(state_dir: Path) -> str:
 
 
 @asynccontextmanager
-async def open_store(url: str, *, changes_max: int = CHANGES_MAX, poll_s: float = POLL_S) -> AsyncIterator[Store]:
+async def open_store(
+    url: str, *, changes_max: int = CHANGES_MAX, poll_s: float = POLL_S, tasks: Supervisor | None = None
+) -> AsyncIterator[Store]:
     """The store behind a URL (`sqlite:///FILE`, `postgresql://…`), its schema made or brought up to date, until the block ends.
 
     Raises:
@@ -48,7 +51,7 @@ async def open_store(url: str, *, changes_max: int = CHANGES_MAX, poll_s: float 
     """
     database = Database(url)
     with _alone(database):
-        feed = Feed(database, poll_s=poll_s)
+        feed = Feed(database, poll_s=poll_s, tasks=tasks)
         try:
             await _to_its_end(database.open())
             await _to_its_end(feed.start())

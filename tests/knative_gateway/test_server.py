@@ -81,6 +81,23 @@ async def test_it_is_ready_when_the_node_is_there(gateway: Gateway) -> None:
                 status, _ = await asyncio.to_thread(request, gateway, "GET", "/readyz")
 
 
+async def test_a_task_that_ended_makes_it_not_ready(gateway: Gateway) -> None:
+    async def broken() -> None:
+        raise KeyError
+
+    task = gateway.tasks.keep("broken", broken)
+    async with asyncio.timeout(20):
+        while gateway.tasks.problem is None:  # noqa: ASYNC110  it has no event
+            await asyncio.sleep(0)
+    status, words = await asyncio.to_thread(request, gateway, "GET", "/readyz")
+    assert (status, words) == (503, b"not ready: the task broken ended and is started again: see the log\n")
+    _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
+    assert b'knative_gateway_task_restarts_total{task="broken"}' in metrics
+    task.cancel()
+    await asyncio.wait({task})
+    assert (await asyncio.to_thread(request, gateway, "GET", "/readyz"))[0] == 200
+
+
 async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 for senders, not silence; and not 404, when Brokers take no events only because their logs are away."""
     monkeypatch.setattr(server, "CONNECT_S_MAX", 0.01)
