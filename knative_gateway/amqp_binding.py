@@ -3,6 +3,7 @@
     message annotations (group key, from `partitionkey`) | properties (content-type) | application properties (attributes) | data
 
 Laws: `decode(encode(event)) == event`, data byte for byte; what others wrote is read in both spellings, in binary and structured mode.
+An event whose `datacontenttype` announces an event cannot be told from that event in binary mode: it is written in structured mode.
 Attributes are written in the types they have; times stay text, since AMQP's have milliseconds and no zone.
 """
 
@@ -30,9 +31,9 @@ from amqp_streams.client.raw import decode as decode_value
 from amqp_streams.client.raw import encode as encode_value
 from knative_gateway.cloudevents.attributes import check, check_name, shown, text_of
 from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.json_format import read_event
-from knative_gateway.cloudevents.media import Mode, announces_event, mode_of
-from knative_gateway.errors import InvalidEventError
+from knative_gateway.cloudevents.json_format import read_event, write_event
+from knative_gateway.cloudevents.media import STRUCTURED_JSON, Mode, announces_event, fits_binary, mode_of
+from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -50,6 +51,8 @@ _REMEMBERED_MAX: Final = 2048
 _REMEMBERED_LENGTH_MAX: Final = 256
 _PROPERTIES_REMEMBERED_MAX: Final = 128
 _SHORT_MAX: Final = 255
+_IDENTITY_MAX: Final = 1024
+"""Characters of an id or source that are kept for the record of a message that is not an event."""
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
 _BYTE_MAX: Final = 127
@@ -65,7 +68,12 @@ _read_content_types: dict[bytes, str] = {}
 
 
 def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> bytes:
-    """The message, in binary mode. `passed_on`: headers, names in lower case, that go with it to its subscribers (`passed_on`)."""
+    """The message, in binary mode if that can carry the event (`fits_binary`), else in structured mode.
+
+    `passed_on`: headers, names in lower case, that go with it to its subscribers (`passed_on`).
+    """
+    if not fits_binary(event):
+        return _structured(event, passed_on or {})
     pieces: list[bytes] = []
     content_type = None
     for name, value in event.attributes.items():
@@ -99,6 +107,18 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
     return front + head + data
 
 
+def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
+    """The message in structured mode. Data goes in Base64, so that no JSON in it has to be read again."""
+    key = event.attributes.get(KEY_ATTRIBUTE)
+    front = b"" if key is None else key_section(text_of(key))
+    front += content_type_section(STRUCTURED_JSON)
+    if passed_on:
+        pieces = [encode_value(HEADER_PREFIX + name) + encode_value(header) for name, header in passed_on.items()]
+        front += properties_section(b"".join(pieces), len(pieces))
+    body = write_event(event, binary=True)
+    return front + b"\x00\x53\x75\xb0" + len(body).to_bytes(4) + body
+
+
 def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
     """The headers that go with an event to its subscribers, as `encode` was given them."""
     if _HEADER_PREFIX not in message:
@@ -115,6 +135,18 @@ def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
     ]
 
 
+def identity(message: bytes) -> tuple[str, str]:
+    """Id and source of a message that cannot be decoded, for the record; "" for what cannot be read."""
+    try:
+        found = {section.code: section for section in sections(message)}
+        properties = _map(message, found[APPLICATION_PROPERTIES]) if APPLICATION_PROPERTIES in found else {}
+    except (WireError, IndexError):
+        return "", ""
+    values = [next((properties[prefix + name] for prefix in PREFIXES if prefix + name in properties), "") for name in ("id", "source")]
+    event_id, source = (value[:_IDENTITY_MAX] if isinstance(value, str) else "" for value in values)
+    return event_id, source
+
+
 def decode(message: bytes) -> CloudEvent:
     """The event of a message, delivery annotations or not, from whomever.
 
@@ -125,6 +157,8 @@ def decode(message: bytes) -> CloudEvent:
         return _decode(message)
     except (WireError, IndexError) as error:
         raise InvalidEventError(f"this is no AMQP message: {error}") from None
+    except UnsupportedMediaError as error:
+        raise InvalidEventError(str(error)) from None
 
 
 def _decode(message: bytes) -> CloudEvent:

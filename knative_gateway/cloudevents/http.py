@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from knative_gateway.cloudevents import json_format, percent
-from knative_gateway.cloudevents.attributes import check, check_name, text_of
+from knative_gateway.cloudevents.attributes import NAME_LENGTH_MAX, check, check_name, text_of
 from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.media import BATCH, BATCH_JSON, STRUCTURED_JSON, Mode, announces_event, essence, mode_of
+from knative_gateway.cloudevents.media import BATCH, BATCH_JSON, STRUCTURED_JSON, Mode, announces_event, essence, fits_binary, mode_of
 from knative_gateway.errors import InvalidEventError
 
 BATCH_EVENTS_MAX: Final = 10_000
@@ -23,6 +23,8 @@ _SPECIAL: Final = frozenset({_OTHER, _BROKEN, _CONTENT_TYPE})
 """None of them can be the name of an attribute."""
 _ATTRIBUTE_TYPE: Final = "datacontenttype"
 _NAMES_MAX: Final = 2048
+_NAME_REMEMBERED_MAX: Final = len(_PREFIX) + NAME_LENGTH_MAX
+"""Bytes of a header name that is remembered: strangers choose them."""
 
 # Header names as they come -> what they are here: an attribute, the content type (under its own name), or nothing of ours.
 _classified: dict[bytes, str] = {}
@@ -91,8 +93,8 @@ def to_binary(event: CloudEvent) -> HttpMessage:
 
 
 def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
-    """The message in the mode that is asked for."""
-    return to_structured(event) if structured else to_binary(event)
+    """The message in the mode that is asked for; in structured mode also if binary mode cannot carry the event."""
+    return to_structured(event) if structured or not fits_binary(event) else to_binary(event)
 
 
 def to_structured(event: CloudEvent) -> HttpMessage:
@@ -158,9 +160,10 @@ def _classify(name: bytes) -> str:
         known = text[len(_PREFIX) :]
         if _refused(name) is not None:
             return _BROKEN
-    if len(_classified) >= _NAMES_MAX:
-        _classified.clear()
-    _classified[name] = known
+    if len(name) <= _NAME_REMEMBERED_MAX:
+        if len(_classified) >= _NAMES_MAX:
+            _classified.clear()
+        _classified[name] = known
     return known
 
 

@@ -85,12 +85,15 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
         at = _skip(text, _expect(text, at, ","))
 
 
-def write_event(event: CloudEvent) -> bytes:
-    """The event as a JSON object. Data that is not JSON of its own type, or no UTF-8 text, is written in Base64."""
+def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
+    """The event as a JSON object. Data that is not JSON of its own type, or not UTF-8 text, is written in Base64.
+
+    `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for it: the event would come back with another encoding.)
+    """
     attributes = {name: b64encode(value).decode() if isinstance(value, bytes) else value for name, value in event.attributes.items()}
     member = b""
     if event.data is not None:
-        value = _data_value(event.attributes, event.data)
+        value = None if binary and attributes.get("specversion") == "1.0" else _data_value(event.attributes, event.data)
         if value is not None:
             member = b',"data":' + value
         elif attributes.get("specversion") == "0.3":

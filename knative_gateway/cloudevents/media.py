@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
+from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.errors import UnsupportedMediaError
 
 STRUCTURED_JSON: Final = "application/cloudevents+json"
@@ -42,6 +43,15 @@ def mode_of(content_type: str) -> Mode:
 def announces_event(content_type: str) -> bool:
     """It begins with application/cloudevents: the body is no data but events."""
     return content_type[: len(CLOUDEVENTS)].lower() == CLOUDEVENTS
+
+
+def fits_binary(event: CloudEvent) -> bool:
+    """Binary mode can carry the event: its data would not be read as an event by whoever looks at the content type.
+
+    Spec: HTTP binding 1.0.2, 3; AMQP binding 1.0.2, 3.
+    """
+    content_type = event.attributes.get("datacontenttype")
+    return content_type is None or not announces_event(str(content_type))
 
 
 def is_json(content_type: str) -> bool:

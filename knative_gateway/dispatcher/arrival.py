@@ -3,7 +3,9 @@
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, passed_on
+import structlog
+
+from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, identity, passed_on
 from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import HttpMessage, to_http
 from knative_gateway.delivery.ttl import departing
@@ -11,13 +13,17 @@ from knative_gateway.dispatcher.transcoding import Outgoing, outgoing
 from knative_gateway.errors import InvalidEventError
 from knative_gateway.ports import Stored
 
+log = structlog.get_logger(__name__)
+
 OVERHEAD_BYTES: Final = 1024
 """What an event takes beside the bytes of its message."""
 
 
 class Arrival:
-    """One stored event. `before`: the position just before it; `attributes` None: what is stored is no CloudEvent, and `problem` says why.
+    """One stored event. `before`: the position just before it.
 
+    `attributes` None: what is stored is not a CloudEvent, and `problem` says why.
+    `identity`: id and source of what is not a CloudEvent, as far as they can be read.
     `passed_on`: headers of the request that brought it, which go with it. `plain`: the event as it goes over the wire, if it is laid out
     as nearly all are.
     """
@@ -27,6 +33,7 @@ class Arrival:
         "_requests",
         "attributes",
         "before",
+        "identity",
         "offset",
         "partition",
         "passed_on",
@@ -43,21 +50,31 @@ class Arrival:
         self.timestamp_ms: Final = stored.timestamp_ms
         self.size: Final = len(message) + OVERHEAD_BYTES
         self.before: Final = before
-        self.plain: Final[Outgoing | None] = outgoing(message)
+        self.plain: Outgoing | None = None
         self.attributes: Mapping[str, Value] | None = None
         self.passed_on: tuple[tuple[bytes, bytes], ...] = ()
         self.problem = ""
+        self.identity = ("", "")
         self._event: CloudEvent | None = None
         self._requests: dict[tuple[bool, bool], HttpMessage] | None = None
-        if self.plain is not None:
-            self.attributes = self.plain.attributes
-            return
-        self.passed_on = tuple(passed_on(message))
         try:
-            self._event = decode(message)
-            self.attributes = self._event.attributes
+            self._read(message)
         except InvalidEventError as error:
             self.problem = str(error)
+            self.identity = identity(message)
+        except Exception as error:
+            # A fault of ours. It costs this event only: those behind it must not wait for it.
+            log.exception("event_not_read", partition=stored.partition, offset=stored.offset)
+            self.problem = f"internal error: {error!r}"
+
+    def _read(self, message: bytes) -> None:
+        plain = outgoing(message)
+        if plain is not None:
+            self.plain, self.attributes = plain, plain.attributes
+            return
+        self.passed_on = tuple(passed_on(message))
+        self._event = decode(message)
+        self.attributes = self._event.attributes
 
     @property
     def event(self) -> CloudEvent | None:

@@ -44,7 +44,8 @@ class History:
     def skip(self, now_ms: int, arrival: Arrival) -> None:
         """What is in the log there is no event."""
         where = (arrival.partition, arrival.offset)
-        self._failures.append(Failure(now_ms, "", "", *where, 0, None, f"no CloudEvent: {arrival.problem}", "", "skipped"))
+        reason = f"no CloudEvent: {arrival.problem}"
+        self._failures.append(Failure(now_ms, *arrival.identity, *where, 0, None, reason, "", "skipped"))
 
     async def keep(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
         """Hand over what is held; raises what `record` raises, and holds it still."""

@@ -12,6 +12,8 @@ from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED
 from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
 
 _NAMES_MAX: Final = 2048
+_NAME_LENGTH_MAX: Final = 128
+"""Bytes of a name that is remembered: strangers choose them."""
 _BATCH: Final = BATCH.encode()
 _VALUE_MAX: Final = 1024
 """Bytes of a header that is kept with the event; a longer one is not."""
@@ -97,9 +99,10 @@ def _classify(name: bytes) -> _Kind:
     kind = _FIXED.get(name, _Kind.NOTHING)
     if name in FORWARDED or name.startswith(FORWARDED_PREFIXES):
         kind = _Kind.PASSED_ON
-    if len(_kinds) >= _NAMES_MAX:
-        _kinds.clear()
-    _kinds[name] = kind
+    if len(name) <= _NAME_LENGTH_MAX:
+        if len(_kinds) >= _NAMES_MAX:
+            _kinds.clear()
+        _kinds[name] = kind
     return kind
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from amqp_streams.client.raw import encode, key_section
 from knative_gateway.amqp_binding import KEY_ATTRIBUTE, attribute_key, content_type_section, properties_section
-from knative_gateway.cloudevents.attributes import check_value
+from knative_gateway.cloudevents.attributes import check_name, check_value
 from knative_gateway.cloudevents.event import SPEC_VERSIONS
 from knative_gateway.cloudevents.media import announces_event
 from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT
@@ -26,6 +26,7 @@ _SHORT_MAX: Final = 255
 
 # Printable ASCII that is no escape and begins no quoted string: what it says is what it is.
 _PLAIN: Final = re.compile(rb"[ !#$&-~][ -$&-~]*")
+_PRINTABLE: Final = re.compile(rb"[ -~]*")
 
 _NOTHING: Final = 0
 _STRANGE: Final = 1 << 0
@@ -136,9 +137,11 @@ def _attribute(name: bytes, value: bytes) -> _Known:
 def _named(name: bytes) -> _Known:
     """An attribute's name: which it is, and its key in the message."""
     text = name[3:].decode("latin-1")
-    known = _STRANGER
-    if text.isascii() and text.isalnum() and text == text.lower() and text not in _LEFT_ALONE and text != "data":
-        known = _Known(_ATTRIBUTES.get(text, _OTHER), attribute_key(text))
+    try:
+        check_name(text)
+    except InvalidEventError:
+        return _STRANGER
+    known = _STRANGER if text in _LEFT_ALONE else _Known(_ATTRIBUTES.get(text, _OTHER), attribute_key(text))
     if len(_names) >= REMEMBERED_MAX:
         _names.clear()
     _names[name] = known
@@ -150,6 +153,8 @@ def _other(name: bytes, value: bytes) -> _Known:
         return _Known(_LENGTH, number=int(value)) if value.isdigit() and len(value) < 16 else _STRANGER
     if name == b"content-type":
         text = value.decode("latin-1")
+        if not _PRINTABLE.fullmatch(value):
+            return _STRANGER
         try:
             check_value("datacontenttype", text)
         except InvalidEventError:

@@ -21,6 +21,18 @@ INTEGERS = st.integers(-(1 << 31), (1 << 31) - 1)
 VALUES = st.one_of(TEXTS, st.booleans(), INTEGERS, st.binary(max_size=20))
 OPTIONAL = {"subject": WORDS, "time": TIMES, "dataschema": WORDS.map("urn:{}".format)}
 TYPES = st.sampled_from(["text/plain", "application/octet-stream", "application/json", "application/problem+json; charset=utf-8"])
+ANNOUNCING = st.sampled_from(
+    [
+        "application/cloudevents",
+        "application/cloudevents+json",
+        "Application/CloudEvents+JSON; charset=utf-8",
+        "application/cloudevents+json; charset=utf-16",
+        "application/cloudevents+avro",
+        "application/cloudevents-batch+json",
+        "application/cloudeventsfoo",
+    ]
+)
+"""Types of data that say that the data is an event: binary mode cannot carry them."""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
@@ -30,12 +42,14 @@ JSON = st.recursive(
 
 
 @st.composite
-def events(draw: st.DrawFn, values: st.SearchStrategy[str | bool | int | bytes] = VALUES) -> CloudEvent:
+def events(
+    draw: st.DrawFn, values: st.SearchStrategy[str | bool | int | bytes] = VALUES, types: st.SearchStrategy[str] = TYPES
+) -> CloudEvent:
     """Any event of 1.0, data and type independent of each other."""
     attributes = {"specversion": "1.0", "id": draw(WORDS), "source": draw(SOURCES), "type": draw(WORDS)}
     attributes |= draw(st.fixed_dictionaries({}, optional=OPTIONAL))
     extensions = draw(st.dictionaries(NAMES, values, max_size=4))
     if draw(st.booleans()):
-        attributes["datacontenttype"] = draw(TYPES)
+        attributes["datacontenttype"] = draw(types)
     data = draw(st.one_of(st.none(), st.binary(max_size=300), JSON.map(lambda value: json.dumps(value).encode())))
     return CloudEvent({**attributes, **extensions}, data)

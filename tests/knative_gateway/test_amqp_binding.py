@@ -19,7 +19,7 @@ from knative_gateway import amqp_binding
 from knative_gateway.amqp_binding import decode, encode, passed_on
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.errors import InvalidEventError
-from tests.knative_gateway.events import events
+from tests.knative_gateway.events import ANNOUNCING, INTEGERS, TEXTS, events
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 PROPERTIES = {f"cloudEvents_{name}": value for name, value in REQUIRED.items()}
@@ -33,6 +33,21 @@ def test_an_event_comes_back_as_it_was(event: CloudEvent) -> None:
     assert {name: type(value) for name, value in again.attributes.items()} == {
         name: type(value) for name, value in event.attributes.items()
     }
+
+
+@given(events(TEXTS | INTEGERS | st.booleans(), ANNOUNCING))
+def test_data_that_announces_an_event_comes_back_as_data(event: CloudEvent) -> None:
+    """Binary mode would give the inner event instead, or none at all."""
+    message = encode(event, {"x-request-id": "r"})
+    assert decode(message) == event
+    assert passed_on(message) == [(b"x-request-id", b"r")]
+    assert group_key(encode(CloudEvent({**event.attributes, "partitionkey": "k"}, event.data))) == "k"
+
+
+@pytest.mark.parametrize("content_type", ["application/cloudevents+avro", "application/cloudevents+json; charset=utf-16"])
+def test_an_event_format_that_is_not_known_is_told(content_type: str) -> None:
+    with pytest.raises(InvalidEventError, match=r"utf-16|event format"):
+        decode(Event(b"x", content_type=content_type).encode())
 
 
 @given(events())

@@ -1,11 +1,27 @@
 """A stored event as all who get it see it."""
 
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.client import Event
 from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.attributes import text_of
+from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.cloudevents.http import events_from_http, from_http
+from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.sending import lines
+from knative_gateway.errors import GatewayError
+from knative_gateway.ingress.receiving import received
 from knative_gateway.ports import Delivery, Stored
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber
 from tests.knative_gateway.dispatcher.rig import until as until_
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+from tests.knative_gateway.events import ANNOUNCING, INTEGERS, TEXTS, events
 
 
 def test_what_is_no_event_says_why() -> None:
@@ -14,6 +30,94 @@ def test_what_is_no_event_says_why() -> None:
     assert "no AMQP message" in arrival.problem
     assert arrival.passed_on == ()
     assert arrival.key is None
+
+
+@pytest.mark.parametrize("content_type", ["application/cloudevents+avro", "application/cloudevents-batch+json", "application/cloudevents"])
+def test_a_message_in_an_unknown_event_format_says_why(content_type: str) -> None:
+    message = Event(b"x", content_type=content_type).encode()
+    arrival = Arrival(Stored(0, "0000000000000001", 5, message), "0000000000000000")
+    assert arrival.event is None
+    assert "event format" in arrival.problem or "batch" in arrival.problem
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({"cloudEvents_id": "7", "cloudEvents:source": "/s"}, ("7", "/s")),
+        ({"cloudEvents_id": 7}, ("", "")),
+        ({"cloudEvents_id": "x" * 5000}, ("x" * 1024, "")),
+        (None, ("", "")),
+    ],
+)
+def test_what_cannot_be_decoded_is_known_by_its_id_and_source(properties: dict[str, object] | None, found: tuple[str, str]) -> None:
+    arrival = Arrival(Stored(0, "0000000000000001", 5, Event(b"x", properties=properties).encode()), "")
+    assert (arrival.attributes, arrival.identity) == (None, found)
+
+
+@pytest.mark.parametrize("seam", ["outgoing", "decode", "passed_on"])
+def test_a_fault_of_ours_costs_the_event_only(monkeypatch: pytest.MonkeyPatch, seam: str) -> None:
+    def fault(_message: bytes) -> None:
+        raise RecursionError("deep")
+
+    monkeypatch.setattr(arrival_module, seam, fault)
+    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event(1), {"x-request-id": "r"})), "0000000000000000")
+    assert arrival.attributes is None
+    assert arrival.problem == "internal error: RecursionError('deep')"
+
+
+@given(events(TEXTS | INTEGERS | st.booleans(), ANNOUNCING))
+def test_data_that_announces_an_event_goes_out_in_structured_mode(event: CloudEvent) -> None:
+    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event)), "")
+    headers, body = arrival.request(departs=False, structured=False)
+    assert as_read(from_http([(name.encode(), value.encode()) for name, value in headers], body)) == as_read(event)
+
+
+# What a stranger may write into an event, valid or not.
+ODD_TEXTS = st.text('aB1 é€\U0001f600%"\\', max_size=20) | st.text("a\x00\n\t\x7f\ud800\ufffe\U0001ffff", max_size=2)
+ODD_NAMES = st.from_regex(r"[a-z0-9]{1,3}", fullmatch=True) | st.sampled_from(["x" * 128, "x" * 129, "data_base64", "partitionkey", "A"])
+ODD_TYPES = ANNOUNCING | st.sampled_from(["", "text/plain;\tq=1", "application/json", "text/plain; charset=latin-1", "x/y+json", "no type"])
+ODD_DATA = ODD_TEXTS | st.sampled_from([None, 1.50, "", "e30=", [], {}, "\ud800"])
+
+
+@st.composite
+def objects(draw: st.DrawFn) -> dict[str, object]:
+    """JSON objects that may be events."""
+    required = {"specversion": draw(st.sampled_from(["1.0", "0.3", "1.0"])), "id": "1", "source": "/s", "type": "t"}
+    extensions = draw(st.dictionaries(ODD_NAMES, ODD_TEXTS | INTEGERS | st.booleans(), max_size=5))
+    content_type = draw(st.none() | ODD_TYPES)
+    data = draw(st.fixed_dictionaries({}, optional={"data": ODD_DATA, "data_base64": st.sampled_from(["", "AAAA", "/v8="])}))
+    return {**required, **extensions, **({} if content_type is None else {"datacontenttype": content_type}), **data}
+
+
+def admitted(headers: list[tuple[bytes, bytes]], body: bytes) -> Sequence[CloudEvent]:
+    """The events that the ingress stores for a request; none if it refuses it."""
+    try:
+        return [received(found, "2026-01-02T03:04:05.000678Z") for found in events_from_http(headers, body)]
+    except GatewayError:
+        return ()
+
+
+def delivered(event: CloudEvent, *, structured: bool) -> CloudEvent:
+    """What a subscriber reads of a stored event."""
+    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event)), "")
+    assert arrival.event == event, arrival.problem
+    headers, body = arrival.request(departs=False, structured=structured)
+    return from_http([tuple(field.split(b": ", 1)) for field in lines(headers).splitlines()], body)  # type: ignore[misc]
+
+
+@given(st.lists(objects(), max_size=3), st.booleans())
+def test_what_the_ingress_admits_a_subscriber_reads(found: list[dict[str, object]], structured: bool) -> None:
+    """In structured mode, in a batch, and what binary mode makes of it: nothing that got a 202 is lost because it cannot be read."""
+    batch = ([(b"content-type", b"application/cloudevents-batch+json")], json.dumps(found).encode())
+    single = [([(b"content-type", b"application/cloudevents+json")], json.dumps(one).encode()) for one in found]
+    for headers, body in (batch, *single):
+        for stored in admitted(headers, body):
+            assert as_read(delivered(stored, structured=structured)) == as_read(stored)
+
+
+def as_read(event: CloudEvent) -> tuple[Mapping[str, object], bytes]:
+    """Binary mode has texts only, and does not tell data that is empty from none."""
+    return {name: text_of(value) for name, value in event.attributes.items()}, event.data or b""
 
 
 def test_a_request_is_made_once_for_all() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from amqp_streams.client import Event
 from knative_gateway.amqp_binding import encode
 from knative_gateway.delivery import Attempt
 from knative_gateway.dispatcher.arrival import Arrival
@@ -34,13 +35,13 @@ async def test_a_failure_says_what_where_and_why() -> None:
     history, kept = History(), Kept()
     history.note(8, ARRIVAL, attempt(2))
     history.note(8, ARRIVAL, attempt(1, "dead letter sink"), "dropped")
-    history.skip(8, Arrival(Stored(3, "0000000000000008", 5, b"nonsense"), ""))
+    history.skip(8, Arrival(Stored(3, "0000000000000008", 5, Event(b"", properties={"cloudEvents_id": "9"}).encode()), ""))
     await history.keep(kept.record)
     first, second, third = kept.failures
     assert (first.at_ms, first.event_id, first.event_source, first.partition, first.offset) == (8, "1", "/s", 3, "0000000000000007")
     assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (2, 500, "status 500", "", 1024)
     assert (second.reason, second.end) == ("dead letter sink http://x/: status 500", "dropped")
-    assert (third.reason[:14], third.end, third.code) == ("no CloudEvent:", "skipped", None)
+    assert (third.reason[:14], third.event_id, third.end, third.code) == ("no CloudEvent:", "9", "skipped", None)
 
 
 async def test_what_cannot_be_kept_is_held_in_order() -> None:

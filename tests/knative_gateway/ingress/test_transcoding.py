@@ -1,15 +1,19 @@
 """The short way makes the message that the long one makes, or none at all."""
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.wire.sections import group_key
+from knative_gateway import amqp_binding
 from knative_gateway.amqp_binding import decode, encode, passed_on
+from knative_gateway.cloudevents import http
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import from_http, to_binary
 from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
-from knative_gateway.ingress import transcoding
+from knative_gateway.ingress import requests, transcoding
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ingress.requests import Request
 from knative_gateway.ingress.transcoding import head
@@ -22,47 +26,54 @@ BODY = b"data"
 LENGTH = (b"content-length", b"4")
 TYPE = (b"content-type", b"text/plain")
 
-ODD = st.sampled_from(
-    [
-        (b"ce-id", b"2"),
-        (b"ce-x", b"y"),
-        (b"ce-x", b"%41"),
-        (b"ce-y", b'"quoted"'),
-        (b"ce-y", b"tab\there"),
-        (b"ce-my_ext", b"x"),
-        (b"ce-", b"x"),
-        (b"ce-data", b"x"),
-        (b"ce-datacontenttype", b"text/plain"),
-        (b"ce-datacontentencoding", b"base64"),
-        (b"ce-schemaurl", b"/x"),
-        (b"ce-dataschema", b"/relative"),
-        (b"ce-dataschema", b"urn:x"),
-        (b"ce-time", b"2024-05-01T12:00:00Z"),
-        (b"ce-time", b"now"),
-        (b"ce-subject", b""),
-        (b"ce-subject", b"s"),
-        (b"ce-specversion", b"2.0"),
-        (b"ce-partitionkey", b"k"),
-        (b"ce-partitionkey", b""),
-        (b"ce-knativebrokerttl", b"5"),
-        (b"ce-knativebrokerttl", b"1"),
-        (b"ce-knativearrivaltime", b"x"),
-        (b"ce-traceparent", b"00-1"),
-        (b"traceparent", b"00-2"),
-        (b"x-request-id", b"r"),
-        (b"knative-x", b"r"),
-        (b"content-type", b"application/json"),
-        (b"content-type", b"nonsense"),
-        (b"content-type", b"application/cloudevents+json"),
-        (b"content-encoding", b"gzip"),
-        (b"content-encoding", b"identity"),
-        (b"content-length", b"4"),
-        (b"user-agent", b"ce-id"),
-        (b"cookie", b"a=b"),
-        (b"ce-long", b"x" * 300),
-        (b"ce-utf", "é".encode()),
-    ]
-)
+ODDITIES = [
+    (b"ce-id", b"2"),
+    (b"ce-x", b"y"),
+    (b"ce-x", b"%41"),
+    (b"ce-y", b'"quoted"'),
+    (b"ce-y", b"tab\there"),
+    (b"ce-my_ext", b"x"),
+    (b"ce-", b"x"),
+    (b"ce-data", b"x"),
+    (b"ce-datacontenttype", b"text/plain"),
+    (b"ce-datacontentencoding", b"base64"),
+    (b"ce-schemaurl", b"/x"),
+    (b"ce-dataschema", b"/relative"),
+    (b"ce-dataschema", b"urn:x"),
+    (b"ce-time", b"2024-05-01T12:00:00Z"),
+    (b"ce-time", b"now"),
+    (b"ce-subject", b""),
+    (b"ce-subject", b"s"),
+    (b"ce-specversion", b"2.0"),
+    (b"ce-partitionkey", b"k"),
+    (b"ce-partitionkey", b""),
+    (b"ce-knativebrokerttl", b"5"),
+    (b"ce-knativebrokerttl", b"1"),
+    (b"ce-knativearrivaltime", b"x"),
+    (b"ce-traceparent", b"00-1"),
+    (b"traceparent", b"00-2"),
+    (b"x-request-id", b"r"),
+    (b"knative-x", b"r"),
+    (b"content-type", b"application/json"),
+    (b"content-type", b"nonsense"),
+    (b"content-type", b"application/cloudevents+json"),
+    (b"content-type", b"application/cloudevents+avro"),
+    (b"content-type", b"text/plain;\tcharset=utf-8"),
+    (b"content-type", b'text/plain; a="\x7f\x01"'),
+    (b"ce-" + b"a" * 128, b"v"),
+    (b"ce-" + b"a" * 129, b"v"),
+    (b"ce-" + b"a" * 300, b"v"),
+    (b"ce-surrogate", b"\xed\xa0\x80"),
+    (b"ce-noncharacter", b"%EF%BF%BE"),
+    (b"content-encoding", b"gzip"),
+    (b"content-encoding", b"identity"),
+    (b"content-length", b"4"),
+    (b"user-agent", b"ce-id"),
+    (b"cookie", b"a=b"),
+    (b"ce-long", b"x" * 300),
+    (b"ce-utf", "é".encode()),
+]
+ODD = st.sampled_from(ODDITIES)
 
 
 def the_long_way(headers: Headers, body: bytes, arrival: str | None) -> bytes:
@@ -102,6 +113,17 @@ def test_odd_requests_are_made_alike_or_left_alone(plain: Headers, odd: Headers,
             assert head(headers, arrival) is None
         else:
             check(headers, BODY, arrival)
+
+
+@pytest.mark.parametrize("odd", ODDITIES)
+def test_each_odd_header_is_taken_by_both_ways_or_by_neither(odd: tuple[bytes, bytes]) -> None:
+    headers = [*PLAIN, odd, LENGTH]
+    try:
+        decode(the_long_way(headers, BODY, NOW))
+    except (InvalidEventError, UnsupportedMediaError):
+        assert head(headers, NOW) is None
+    else:
+        check(headers, BODY, NOW)
 
 
 @given(st.lists(st.tuples(st.sampled_from([b"ce-id", b"ce-x", b"content-type", b"ce-time", b"content-length"]), st.binary(max_size=9))))
@@ -152,3 +174,15 @@ def test_strangers_do_not_fill_the_memory() -> None:
     assert len(transcoding._headers) <= transcoding.REMEMBERED_MAX
     assert len(transcoding._names) <= transcoding.REMEMBERED_MAX
     assert max(len(value) for _, value in transcoding._headers) <= 128
+
+
+def test_long_names_are_not_remembered() -> None:
+    """A stranger's request may have 64 kB of them."""
+    memories = (transcoding._names, amqp_binding._names, requests._kinds, http._classified)
+    for length in (120, 124, 125, 126, 128, 129, 131, 132, 30_000):
+        for name in (b"ce-" + b"z" * length, b"x" * length):
+            headers = [*PLAIN, (name, b"x"), LENGTH]
+            head(headers, None)
+            with suppress(InvalidEventError):
+                the_long_way(headers, BODY, None)
+    assert max(len(name) for memory in memories for name in memory) <= len("ce-") + 128
