@@ -198,7 +198,7 @@ class Committer:
         self.start()
         for part in commit.parts:
             if part.partition not in commit.failures:
-                self._flusher.keep(part.partition, part.size)
+                self._flusher.keep(part.partition, part.chunk.base, part.size)
                 if part.staged:
                     self._flusher.settle(part.partition, part.staged.closed)
         self._flusher.pace()

@@ -206,8 +206,10 @@ class DirectoryStore:
         for partition in partitions:
             partition.failure = StorageError(f"log {name} was deleted")
             self._journal.drop(partition)
+            self._flusher.forget(partition, partition.end)
             for segment in partition.segments.row:
                 self._reading.forget(segment.path)
+                partition.segments.release(segment.path)
         del self._records[name], self._logs[name]
         self._deleted.add(name)
         self._outstanding.submit(self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget)
@@ -279,7 +281,7 @@ class DirectoryStore:
             return []
         dropped = segments.drop(count)
         partition.start = segments.row[0].base
-        partition.forget_below(partition.start)
+        self._flusher.forget(partition, partition.start)
         return [path for segment in dropped for path in (segment.path, segment.index_path)]
 
     # -- closing

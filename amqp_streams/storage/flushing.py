@@ -4,7 +4,6 @@ Laws: what only the journal has stays in memory until a segment has it; a journa
 segment; a failed sync is never repeated: the partition stops, and its journal files stay as they are until the store is opened again.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.files import Files, OpenFile
 from amqp_streams.storage.journal import FOLDER, Journal, Slot, make
 from amqp_streams.storage.partition_log import PartitionLog
+from amqp_streams.storage.recent import Recent
 from amqp_streams.storage.segments import Segment, Staged
 from amqp_streams.storage.space import FULL, Space
 from amqp_streams.storage.work import Call, Executor, Step, SyncFile, SyncFolder, Task, Work
@@ -97,19 +97,16 @@ class Flusher:
         self._tuning: Final = tuning
         self._now_ms: Final = now_ms
         self._freed: Final = freed
-        self._recent: deque[tuple[PartitionLog, int]] = deque()
-        self._recent_bytes = 0
+        self.recent: Final = Recent()
         self._due: dict[PartitionLog, None] = {}
         self._held_back: set[PartitionLog] = set()
         self._growing = False
 
     # -- memory
 
-    def keep(self, partition: PartitionLog, size: int) -> None:
-        """A run of `size` bytes became visible and is in the partition's memory now."""
-        size += self._tuning.recent_overhead_bytes
-        self._recent.append((partition, size))
-        self._recent_bytes += size
+    def keep(self, partition: PartitionLog, base: int, size: int) -> None:
+        """The run from `base` on, of `size` bytes, became visible and is in the partition's memory now."""
+        self.recent.add(partition, base, size + self._tuning.recent_overhead_bytes)
         if partition.unflushed_bytes >= self._tuning.flush_bytes:
             self._due[partition] = None
 
@@ -126,15 +123,17 @@ class Flusher:
             del self._due[partition]
             self.flush(partition)
 
+    def forget(self, partition: PartitionLog, start: int) -> None:
+        """Everything below `start` was removed from the partition: so are its runs in memory."""
+        self.recent.drop(partition, partition.forget_below(start))
+
     def _evict(self) -> None:
         """Let go of the oldest runs in memory, beyond the bound; those that no segment has are written first."""
-        while self._recent_bytes > self._tuning.recent_bytes and self._recent:
-            partition, size = self._recent[0]
-            if partition.failure is None and not partition.evict_first():
+        while self.recent.bytes > self._tuning.recent_bytes and (partition := self.recent.oldest()):
+            if not partition.evict_first() and partition.failure is None:
                 self.flush(partition)
                 return
-            self._recent.popleft()
-            self._recent_bytes -= size
+            self.recent.drop_oldest()
 
     # -- writing
 
@@ -234,8 +233,13 @@ class Flusher:
         except OSError:
             return False
         steps = [SyncFile(file), segments.index_step(closed), SyncFolder(segments.folder)]
-        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sync_ended, partition, partition.flushed_end, [closed]))
+        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sealed, partition, partition.flushed_end, closed))
         return True
+
+    def _sealed(self, partition: PartitionLog, end: int, closed: Segment, task: Task) -> None:
+        if not isinstance(task.works[0].failed, SyncFile):
+            partition.segments.release(closed.path)
+        self._sync_ended(partition, end, [closed], task)
 
     def spare_producers(self, partition: PartitionLog, count: int) -> int:
         """How many of its first `count` segments may go: behind them an index must say how far producers have come."""

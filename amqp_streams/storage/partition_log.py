@@ -66,7 +66,7 @@ class PartitionLog:
         count = len(messages)
         assert count == len(header_sizes) > 0, "each message has one header size"
         if error := self.failure or self.refusal:
-            raise error
+            raise error.with_traceback(None)  # the frames of each earlier raise would stay, and the messages in them
         size = sum(map(len, messages))
         self._admit(self, size, now_ms)
         base = self._next
@@ -158,10 +158,12 @@ class PartitionLog:
             return True
         return False
 
-    def forget_below(self, start: int) -> None:
-        """Retention dropped everything below `start`."""
-        while self.tail and self.tail[0].base < start:
-            del self.tail[0], self._tail_sizes[0]
+    def forget_below(self, start: int) -> list[int]:
+        """Everything below `start` was removed; returns where the runs began that were in memory."""
+        count = bisect_left(self.tail, start, key=_base)
+        bases = [chunk.base for chunk in self.tail[:count]]
+        del self.tail[:count], self._tail_sizes[:count]
+        return bases
 
     # -- reading
 

@@ -99,7 +99,7 @@ class Segments:
         self._reading: Final = reading
         self.bytes = sum(segment.bytes for segment in row)
         self._closed_file: OpenFile | None = None
-        """What `close_active` closed: perhaps not synced yet when the next segment gets its first byte, perhaps removed already."""
+        """What `close_active` closed, until it is synced: the next segment gets its first byte only then."""
 
     @property
     def active(self) -> Segment:
@@ -226,7 +226,13 @@ class Segments:
         for segment in dropped:
             self.bytes -= segment.bytes
             self._reading.forget(segment.path)
+            self.release(segment.path)
         return dropped
+
+    def release(self, path: Path) -> None:
+        """This closed segment is synced, or is to be removed: close its file, because a removed file that is open takes its space on."""
+        if self._closed_file and self._closed_file.path == path:
+            self._closed_file = None
 
     # -- reading
 

@@ -113,7 +113,8 @@ class Work:
             try:
                 step.run(files)
             except OSError as error:
-                self.error, self.failed = error, step
+                # Without the traceback: its frames hold this work and its files, and a removed file that is open takes its space on.
+                self.error, self.failed = error.with_traceback(None), step
                 self.undone = isinstance(step, Write) and self._undo(files)
                 return
             except Exception as error:  # noqa: BLE001  # a fault of ours must stop partitions, not the thread that all wait for

@@ -1,5 +1,6 @@
 """Stores to test, each with the hand that makes time pass in it."""
 
+import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,15 @@ def hand(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hand]:
 def partition(hand: Hand) -> Partition:
     """The one partition of a new log."""
     return hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    path = tmp_path / "tiny"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a tmpfs needs root")
+    yield path
+    subprocess.run(["umount", "--lazy", path], check=True)

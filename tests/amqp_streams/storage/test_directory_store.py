@@ -2,8 +2,7 @@
 
 import errno
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -181,18 +180,6 @@ def test_small_appends_go_on_in_the_journal_while_segments_cannot_grow_and_nothi
         assert read_all(partition) == [*kept, b"healed" * 700]
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB."""
-    path = tmp_path / "tiny"
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip("mounting a tmpfs needs root")
-    yield path
-    subprocess.run(["umount", "--lazy", path], check=True)
-
-
 def test_a_real_full_disk_refuses_cleanly_and_heals(tiny_disk: Path) -> None:
     hand = open_real(tiny_disk / "data")
     first, *_ = _four(hand)
@@ -239,6 +226,20 @@ def test_a_failed_write_stops_its_partition_and_no_other() -> None:
     assert "Input/output error" in str(first.facts().failure)
     assert read_all(first) == [b"durable" * 1000]
     assert hand.write(second, b"goes on") == 1
+
+
+def test_a_stopped_partition_keeps_nothing_of_the_appends_that_it_refuses() -> None:
+    files = FaultyFiles()
+    hand = open_inline(files)
+    first, *_ = _four(hand)
+    files.fault = lambda operation, path: errno.EIO if operation == "pwritev" and path.parent.name == "0" else 0
+    _failures(hand, (first, b"x" * 5000))
+    depths = []
+    for _ in range(3):
+        with pytest.raises(StorageError) as refused:
+            first.append([b"y"], b"\0", NOW)
+        depths.append(len(refused.traceback))
+    assert len(set(depths)) == 1
 
 
 def test_a_failed_sync_is_never_tried_again() -> None:
