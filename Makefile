@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz interop scenarios test check format bench sparkbench soak scale connections groups clean
+.PHONY: help setup run demo crash clusters fuzz interop scenarios test check format bench sparkbench soak scale mixed connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -84,6 +84,10 @@ sparkbench: setup  ## Spark: rows/s beside Parquet and JSON files, micro-batches
 SCALE_ARGS ?=
 scale: setup  ## 200 Brokers, 1,024 partitions, 1,000 Triggers, links and groups, 5,000 connections: memory, CPU at rest, time to Ready, probes (SCALE_ARGS="--case brokers")
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+MINUTES ?= 120
+mixed: setup  ## 200 Brokers and 1,000 groups for MINUTES=120 under load, poison and restarts by SIGTERM: nothing lost, everything Ready, memory flat
+	$(BIN)/python -m bench.scale.mixed --minutes $(MINUTES)
 
 MESSAGES ?= 5000000
 soak: setup  ## produce and consume MESSAGES events with bounded retention: memory stays flat

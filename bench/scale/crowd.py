@@ -55,9 +55,8 @@ def channel(name: str) -> dict[str, Any]:
 
 @dataclass
 class Crowd:
-    """All subscribers. `status`: what a path answers, 202 if not named. Use it with `async with`."""
+    """All subscribers, each with a path of its own. Use it with `async with`."""
 
-    status: Callable[[str, str], int] = field(default=lambda _path, _id: 202)
     came: dict[str, Counter[str]] = field(default_factory=dict)
     url: str = ""
     _more: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -66,12 +65,16 @@ class Crowd:
     async def _take(self, request: web.Request) -> web.Response:
         await request.read()
         path, id_ = request.match_info["name"], request.headers.get("ce-id", "")
-        status = self.status(path, id_)
-        if status < 300:
+        answer = await self.answer(path, id_)
+        if answer.status < 300:
             self.came.setdefault(path, Counter())[id_] += 1
             async with self._more:
                 self._more.notify_all()
-        return web.Response(status=status)
+        return answer
+
+    async def answer(self, path: str, id_: str) -> web.Response:  # noqa: ARG002  for subclasses
+        """What a subscriber says to one event; a subclass may fail, wait or reply. Counted as taken if it is a success."""
+        return web.Response(status=202)
 
     async def until(self, holds: Callable[[], bool], seconds: float) -> None:
         """Wait until that holds, looked at after each delivery.
