@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz interop scenarios test check format bench sparkbench soak scale mixed connections groups clean
+.PHONY: help setup run demo crash clusters fuzz interop scenarios test check format reconnecting bench sparkbench soak scale mixed connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -69,6 +69,9 @@ sim: setup  ## SEEDS runs of a node with its groups while members die and writes
 CLIENTS ?=
 interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea proton")
 	interop/run.sh $(CLIENTS)
+
+reconnecting: setup  ## other people's AMQP clients go on by themselves after a restart of the node (rhea from npm, Qpid JMS through Maven)
+	INSTALL_CLIENTS=1 $(BIN)/python -m pytest tests/acceptance/test_reconnecting.py -p no:xdist
 
 format: setup  ## rewrite the code in the house's format
 	$(BIN)/ruff format .

@@ -68,6 +68,18 @@ def prepare_login(name: str) -> Command:
     return Command([*made.arguments[:-1], made.arguments[-1].removesuffix(client) + login], made.environment)
 
 
+def prepare_reconnecting(name: str, *, install: bool) -> Command:
+    """The command of the client `name` that reconnects: `reconnect URL LOG`. Without `install`, only if its library is there.
+
+    Raises:
+        MissingError: it cannot be had here, and why.
+    """
+    if not install and not all((BUILD / folder).exists() for folder in _INSTALLED[name]):
+        message = f"the library of {name} is not installed in build/interop: `make reconnecting` does it"
+        raise MissingError(message)
+    return RECONNECTING[name]()
+
+
 def _rhea() -> Command:
     node, npm = _tool("node", "nodejs"), _tool("npm", "npm")
     folder = BUILD / f"rhea-{RHEA}"
@@ -99,10 +111,37 @@ def _protonj2() -> Command:
     return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "InteropClient"])
 
 
+def _rhea_reconnecting() -> Command:
+    made = _rhea()
+    return Command([made.arguments[0], str(HERE / "rhea" / "reconnect.mjs")], made.environment)
+
+
+def _proton_reconnecting() -> Command:
+    return Command([sys.executable, str(HERE / "proton" / "reconnect.py")])
+
+
+def _qpid_jms_reconnecting() -> Command:
+    java, folder = _tool("java", "default-jre"), BUILD / "qpid-jms"
+    if not (folder / "classes" / "ReconnectClient.class").exists() or not (folder / "lib").is_dir():
+        maven = _tool("mvn", "maven")
+        _run([maven, "--quiet", "--batch-mode", f"-Dbuild={folder}", "package"], HERE / "jms", "qpid-jms from Maven")
+    return Command([java, "-cp", f"{folder}/classes:{folder}/lib/*", "ReconnectClient"])
+
+
 # Programs of their own, where logging in is one.
 _LOGINS: Final = {"rhea": ("client.mjs", "login.mjs"), "proton": ("client.py", "login.py"), "protonj2": ("InteropClient", "LoginClient")}
 CLIENTS: Final[Mapping[str, Callable[[], Command]]] = {"proton": _proton, "rhea": _rhea, "go-amqp": _go_amqp, "protonj2": _protonj2}
 
+RECONNECTING: Final[Mapping[str, Callable[[], Command]]] = {
+    "proton": _proton_reconnecting,
+    "rhea": _rhea_reconnecting,
+    "qpid-jms": _qpid_jms_reconnecting,
+}
+_INSTALLED: Final = {
+    "proton": (),
+    "rhea": (f"rhea-{RHEA}/node_modules/rhea",),
+    "qpid-jms": ("qpid-jms/classes/ReconnectClient.class", "qpid-jms/lib"),
+}
 
 BATCHES: Final = frozenset({"rhea"})
 """Those with a command `batches`."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from amqp_streams.client.address import Address
-from amqp_streams.client.errors import AuthenticationError, ClosedError, ConnectError, ConnectionLostError
+from amqp_streams.client.errors import AuthenticationError, ClosedError, ConnectError, ConnectionLostError, EndpointError
 from amqp_streams.client.options import RetryPolicy, SaslOptions, TlsOptions
 from amqp_streams.client.wire import Wire
 from amqp_streams.errors import AmqpStreamsError
@@ -50,6 +50,7 @@ class Connector:
         self._task: asyncio.Task[Wire] | None = None
         self._attempt = 0
         self._give_up_at = 0.0
+        self._lost_by: AmqpStreamsError | None = None
         self._closed = False
         self._elsewhere: dict[Address, Connector] = {}
         self.retry: Final = retry
@@ -153,7 +154,7 @@ class Connector:
     def _lost(self, wire: Wire, error: AmqpStreamsError) -> None:
         if self._wire is not wire:
             return
-        self._wire = None
+        self._wire, self._lost_by = None, error
         if not self._closed:
             _logger.warning("connection_lost address=%s reason=%s", wire.address, error)
         if asyncio.get_running_loop().time() - wire.opened_at >= _STABLE_S:
@@ -189,6 +190,8 @@ class Connector:
                 _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
                 return wire
         self._attempt = 0
+        if last is None and isinstance(self._lost_by, EndpointError):
+            raise ConnectionLostError(self._lost_by.condition, self._lost_by.description)
         raise ConnectionLostError("connection lost", f"gave up: {last}" if last is not None else "it is lost again and again")
 
     async def _open(self) -> Wire:

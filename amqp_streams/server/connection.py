@@ -213,11 +213,14 @@ class AmqpConnection:
             self.tick(self._service.monotonic_ms())
 
     def shut(self, error: PeerError) -> None:
-        """Close the connection, saying why."""
+        """Close the connection, saying why.
+
+        Its links are not closed one by one: a closing detach ends a link for good, and a client that reconnects would not attach it again.
+        """
         if self._engine is not None and self._dispatch is not None:
-            for link in tuple(self._dispatch.links.values()):
-                link.close(PeerError(names.LINK_DETACH_FORCED, error.description))
+            self._dispatch.lost()
             self._engine.close(error)
+            self._service.effects.soon()
             self.flush()
         self._security.end()
         self._channel.close()

@@ -1,7 +1,7 @@
 """Start, run and stop a node: the order in which things come up and go down.
 
 Up: engine checked, admin listener answering (alive, not ready), store opened with its lock held, configured logs made, AMQP listeners
-bound, ready. Down (SIGTERM, SIGINT): not ready, no new connections, links and connections told why, what is pending committed and
+bound, ready. Down (SIGTERM, SIGINT): not ready, no new connections, connections closed with the reason, what is pending committed and
 synced, exit 0.
 """
 

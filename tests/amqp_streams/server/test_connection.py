@@ -244,19 +244,39 @@ def test_a_peer_that_vanishes_leaves_nothing_behind() -> None:
     node.advance(1000)
 
 
-def test_a_stopping_server_tells_its_links_and_its_connections() -> None:
+def test_a_stopping_server_closes_its_connections_and_says_why() -> None:
+    """Not link by link: a closing detach ends a link for good, and clients that reconnect do not attach it again."""
     node = InMemoryNode({"temps": 1})
-    pair, silent = EnginePair(node), ScriptedPeer(node, header=b"")
-    sender, receiver = pair.sender("temps"), pair.receiver("temps")
+    peer, silent = ScriptedPeer(node), ScriptedPeer(node, header=b"")
+    peer.open()
+    peer.attach(0, target="temps")
+    peer.attach(1, source="temps")
     for connection in tuple(node.service.connections):
         connection.shut(PeerError(names.CONNECTION_FORCED, "the server is shutting down"))
     node.run()
-    assert (sender.refused, receiver.refused) == (names.LINK_DETACH_FORCED, names.LINK_DETACH_FORCED)
-    condition = pair.connection.remote_condition
-    assert condition is not None
-    assert (condition.name, condition.description) == (names.CONNECTION_FORCED, "the server is shutting down")
-    assert pair.lost
+    assert peer.take("detach") == []
+    assert peer.take("end") == []
+    (close,) = peer.take("close")
+    error = close.fields["error"]
+    assert isinstance(error, Described)
+    assert error.value == [names.CONNECTION_FORCED, "the server is shutting down"]
+    assert peer.lost
     assert silent.lost
+
+
+def test_a_connection_that_is_being_closed_delivers_nothing_and_leaves_kept_places_where_they_are() -> None:
+    """Its peer would not see the events, and a presettled subscriber would lose them."""
+    node = InMemoryNode({"temps": 1})
+    pair = EnginePair(node, container="app")
+    pair.receiver("temps", durable=True, name="sub", credit=10, settle=(proton.Link.SND_SETTLED, proton.Link.RCV_FIRST))
+    (connection,) = node.service.connections
+    connection.shut(PeerError(names.CONNECTION_FORCED, "the server is shutting down"))
+    node.append("temps", b"a")
+    node.run()
+    again = EnginePair(node, container="app").receiver(
+        "temps", durable=True, name="sub", credit=10, settle=(proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
+    )
+    assert again.bodies == [b"a"]
 
 
 def test_a_peer_that_is_still_logging_in_when_the_server_stops_is_not_listened_to_any_more() -> None:

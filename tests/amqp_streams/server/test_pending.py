@@ -198,13 +198,13 @@ def test_a_connection_that_holds_one_partition_and_waits_for_another_leaves_both
     assert sorted(each.answered[names.PARTITION] for each in patient) == ["0", "1"]
 
 
-def test_a_node_that_stops_refuses_whoever_waits() -> None:
+def test_a_node_that_stops_closes_the_connections_of_those_that_wait() -> None:
     node, _, _ = taken()
     peer = waiting_script(node)
     for connection in tuple(node.service.connections):
         connection.shut(PeerError(names.CONNECTION_FORCED, "stopping"))
     node.run()
-    assert error_of(peer.take("detach")[0])[0] == names.LINK_DETACH_FORCED
+    assert error_of(peer.take("close")[0])[0] == names.CONNECTION_FORCED
     assert peer.lost
 
 
