@@ -1,19 +1,20 @@
 """[io] `spark.read`: ranges are planned when Spark asks for partitions, and read in its workers.
 
 A reader is pickled: it has options and types, and opens nothing before it is asked.
+
+The reader has no `pushFilters`: Spark 4.2 and 4.3 keep one plan for each frame or view, so the conditions of one query would
+also narrow every other query of the same frame (SPARK-58551).
 """
 
-import sys
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_connector import node
 from spark_connector.offsets import Edge, Offsets
-from spark_connector.planning import OffsetRange, beginning, plan
-from spark_connector.pushdown import Bounds, between, bounds_of, narrowed
+from spark_connector.planning import beginning, check_order, plan
 from spark_connector.reading import face, numbers, partitions_of, rows
 from spark_connector.schema import fitting
 from spark_connector.settings import read_options
@@ -22,16 +23,13 @@ from spark_connector.workers import settle
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
-_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
-
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two positions, as it is when the query is planned."""
+    """Reads what lies between two positions. Spark plans a frame or view once, at its first action."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(options, streaming=False)
         self._schema = schema
-        self._bounds = Bounds()
         fitting(schema, self._options.columns)
 
     def partitions(self) -> list[InputPartition]:
@@ -42,38 +40,15 @@ class BatchReader(DataSourceReader):
         start = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         ends = beginning(numbers(options, options.ending, available, Edge.LATEST), available)
         begun = {name: one.next for name, one in start.streams.items()}
+        check_order(start, ends, available)
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
         face(options, planned.losses)
         if options.filter is not None:
             node.check_filter(options.connection, options.streams[0], options.filter)
-        found = partitions_of(options, self._at_times(narrowed(planned.ranges, self._bounds)))
+        found = partitions_of(options, planned.ranges)
         settle()
         return found
 
     def read(self, partition: InputPartition) -> "Iterator[RecordBatch]":
         """The rows of one task."""
         return rows(self._options, self._schema, partition)
-
-    def _at_times(self, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        """What of ranges is within the query's bounds of time."""
-        low_ms, high_ms = self._bounds.low_ms, self._bounds.high_ms
-        for stream in {one.stream for one in ranges} if low_ms is not None or high_ms is not None else ():
-            indexes = sorted({one.partition for one in ranges if one.stream == stream})
-            low = {} if low_ms is None else node.offsets_at(self._options.connection, stream, indexes, low_ms)
-            high = {} if high_ms is None else node.offsets_at(self._options.connection, stream, indexes, max(high_ms, 0))
-            ranges = [between(one, low.get(one.partition), high.get(one.partition)) if one.stream == stream else one for one in ranges]
-        return ranges
-
-
-class PushingReader(BatchReader):
-    """The same where Spark offers conditions; where it does not, having this method at all is an error to it."""
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 (Spark's name)
-        """Take what bounds the ranges. Spark evaluates all of it again."""
-        self._bounds = bounds_of(filters)
-        return filters
-
-
-def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader for one planned query: the pushing one in the worker that Spark starts to ask about conditions."""
-    return (PushingReader if _PUSHING in sys.modules else BatchReader)(options, schema)

@@ -75,6 +75,16 @@ COLUMNS: Final[Mapping[Style, Mapping[str, Wanted]]] = {
 }
 """The columns of both layouts. docs/spark.md has them for people; a test compares the two."""
 
+_ELSEWHERE: Final = {
+    "value": "body",
+    "partitionkey": "key",
+    "partitionid": "partition",
+    "headers": "properties",
+    "contenttype": "content_type",
+    "messageid": "message_id",
+    "correlationid": "correlation_id",
+}
+"""The columns of messages by the names that other sinks have for them."""
 _GIVEN_BY_THE_LOG: Final = ("stream", "offset", "enqueued_time")
 
 
@@ -114,7 +124,9 @@ def _style(names: Sequence[str]) -> Style:
     if not any(ours.values()):
         raise SchemaError(
             f"neither a column body nor columns of CloudEvents among {_listed(names)}",
-            remedy="Select something as body (binary or string), or id, source and type",
+            remedy='Rename it: withColumnRenamed("value", "body")'
+            if "value" in names
+            else "Select something as body (binary or string), or id, source and type",
         )
     return next(style for style, found in ours.items() if found)
 
@@ -134,9 +146,11 @@ def _refuse_unknown(columns: Iterable[Column], style: Style) -> None:
             raise SchemaError(
                 f"column {column.name} is given by the log itself and cannot be written", remedy=f'Leave it out: drop("{column.name}")'
             )
-        near = get_close_matches(name, wanted, 1)
+        if name == "topic":
+            raise SchemaError("column topic cannot be written", remedy="The option 'stream' names the one log of a write: drop(\"topic\")")
+        near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in wanted else get_close_matches(name, wanted, 1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        raise SchemaError(f"column {column.name} is none that {style.value} have", remedy=f"{hint}There are {_listed(wanted)}")
+        raise SchemaError(f"column {column.name} does not exist for {style.value}", remedy=f"{hint}There are {_listed(wanted)}")
 
 
 def _check_type(column: Column, rule: Wanted) -> None:

@@ -66,6 +66,8 @@ FAILURES: Final = (ConnectError, SessionError, LinkError, ManagementError, Conne
 """What may befall the use of a connection."""
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
+_preferred: Final[dict[ConnectionOptions, int]] = {}
+"""By options, the index of the endpoint that was connected last: the next connection tries it first."""
 
 
 def client(options: ConnectionOptions) -> Client:
@@ -73,14 +75,30 @@ def client(options: ConnectionOptions) -> Client:
     key = (os.getpid(), options)  # a fork has its parent's objects, but neither its threads nor its sockets
     found = _clients.get(key)
     if found is None:
-        found = _connect(options)
+        found = _clients[key] = _connected(options)
+    return found
+
+
+def _connected(options: ConnectionOptions) -> Client:
+    """A connection to the first endpoint that answers. Each may take `connectTimeout`, so one that is silent hides no other."""
+    first = _preferred.get(options, 0)
+    failures: list[Exception] = []
+    for step in range(len(options.endpoints)):
+        index = (first + step) % len(options.endpoints)
+        found = _client(options, options.endpoints[index])
         try:
             found.connect()
-        except BaseException:
+        except BaseException as error:
             found.close()
-            raise
-        _clients[key] = found
-    return found
+            if isinstance(error, AuthenticationError) or not isinstance(error, FAILURES):
+                raise
+            failures.append(error)
+        else:
+            _preferred[options] = index
+            return found
+    if len(failures) == 1:
+        raise failures[0]
+    raise ConnectError("; ".join(map(str, failures))) from (None if any(map(passes, failures)) else failures[0])
 
 
 def drop(options: ConnectionOptions) -> None:
@@ -118,7 +136,7 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
     """
     place = f"{where}, node {options}" if where else f"node {options}"
     if not passes(error):
-        raise refusal(error, what, place) from error
+        raise refusal(error, what, place) from None  # its words are in ours: Spark prints every traceback of a chain
     tries = min(options.retries, FAULTS_MAX) if getattr(error, "condition", None) == FAULT else options.retries
     if attempt >= tries:
         raise NodeError(
@@ -126,7 +144,7 @@ def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int,
             place,
             "See whether the node runs and can be reached from this machine; the options retries, retryInterval and operationTimeout say "
             "how long it is tried",
-        ) from error
+        ) from None
     wait_ms = options.wait_ms(attempt)
     _logger.warning("node_retry doing=%r attempt=%d wait_ms=%d error=%r %s", what, attempt + 1, wait_ms, str(error), place)
     drop(options)
@@ -169,7 +187,7 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
     return NodeError(f"{what} failed: {error}", place, "The node refuses it: see its log, and its access rules")
 
 
-def _connect(options: ConnectionOptions) -> Client:
+def _client(options: ConnectionOptions, endpoint: str) -> Client:
     tls = TlsOptions(
         ca_file=_path(options.tls_ca_file, "tlsCaFile"),
         certificate_file=_path(options.tls_certificate_file, "tlsCertificateFile"),
@@ -180,7 +198,7 @@ def _connect(options: ConnectionOptions) -> Client:
     token = options.token if options.token_file is None else _secret(options.token_file, "tokenFile")
     password = options.password if options.password_file is None else _secret(options.password_file, "passwordFile")
     return connect(
-        options.endpoints,
+        endpoint,
         user=options.user,
         password=password,
         tls=tls,

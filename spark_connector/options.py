@@ -50,7 +50,13 @@ _TIME: Final = plain("ms since 1970 UTC, or ISO 8601 with a zone")
 _TIMES: Final = plain("JSON: `{STREAM: {PARTITION: ms}}`")
 
 CONNECTION: Final = (
-    Option("endpoint", ALL, endpoints(), None, "Where the node listens. Of several the next is tried when one does not answer. Required."),
+    Option(
+        "endpoint",
+        ALL,
+        endpoints(),
+        None,
+        "Where the node listens. Of several, the next is tried when one refuses or does not answer within `connectTimeout`. Required.",
+    ),
     Option("user", ALL, _ANY, None, "Who logs in: by SCRAM, or PLAIN over TLS."),
     Option("password", ALL, _ANY, None, "The user's password.", secret=True),
     Option("passwordFile", ALL, _FILE, None, "A file with the password instead, on every machine; read at each connection."),
@@ -67,7 +73,7 @@ CONNECTION: Final = (
     Option("tlsKeyFile", ALL, _FILE, None, "Its key, on every machine."),
     Option("tlsVerify", ALL, FLAG, "true", "`false` trusts anybody: tests only."),
     Option("tlsServerName", ALL, _ANY, None, "The name in the node's certificate where it is not the endpoint's host."),
-    Option("connectTimeout", ALL, duration(100, 3_600_000), "10s", "How long one try to connect may take."),
+    Option("connectTimeout", ALL, duration(100, 3_600_000), "10s", "How long one try to connect to one endpoint may take."),
     Option(
         "operationTimeout",
         ALL,
@@ -125,7 +131,13 @@ READING: Final = (
     Option("maxTriggerDelay", STREAM, duration(0), "15m", "See `minOffsetsPerTrigger`."),
     Option("minPartitions", READ, number(1, 100_000), None, "Split ranges into at least so many tasks, if there are as many offsets."),
     Option("maxPartitions", READ, number(1, 100_000), None, "Read with at most so many tasks."),
-    Option("maxOffsetsPerPartition", READ, number(1), "1000000", "Split larger ranges, as far as `maxPartitions` lets them."),
+    Option(
+        "maxOffsetsPerPartition",
+        READ,
+        number(1),
+        "1000000",
+        "The most offsets that one task reads, unless `maxPartitions` is given, which wins.",
+    ),
     Option("filter", READ, _ANY, None, "SQL condition that the node evaluates: only events of which it is true are sent."),
     Option(
         "columns",
@@ -178,6 +190,8 @@ TABLE: Final = (*CONNECTION, *READING, *WRITING)
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})
 """What Spark passes on of its own."""
 
+_NO_GROUP: Final = "Reading needs no consumer group: leave it out"
+
 ELSEWHERE: Final = {
     "bootstrap.servers": "endpoint",
     "connectionstring": "endpoint",
@@ -198,6 +212,18 @@ ELSEWHERE: Final = {
     "operationtimeout": "operationTimeout",
 }
 """What options of other sources are called here, by the end of their names in lower case."""
+
+NOT_NEEDED: Final = {
+    "group.id": _NO_GROUP,
+    "groupidprefix": _NO_GROUP,
+    "consumergroup": _NO_GROUP,
+    "prefetchcount": "A task reads ahead by itself: leave it out; batchBytes bounds its memory",
+    "subscribepattern": "Patterns are not supported: name the logs in 'stream', separated by commas",
+}
+"""What to do about options of other sources that have no counterpart here, by the end of their names in lower case."""
+
+_CATALOGUE: Final = "option."
+"""Prefix of the options of `CREATE TABLE … USING amqpstreams OPTIONS (…)`, as Spark's catalogue passes them to the source."""
 
 _BY_NAME: Final = {name.lower(): option for option in TABLE for name in (option.name, *option.aliases)}
 
@@ -287,6 +313,13 @@ def parse(given: Mapping[str, str], use: Use) -> Values:
     return Values(values, frozenset(texts))
 
 
+def without_catalogue(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The options of the user, without what Spark's catalogue adds for a table: its provider, owner, comment and properties."""
+    if "provider" not in {name.lower() for name in given}:
+        return given
+    return {name[len(_CATALOGUE) :]: text for name, text in given.items() if name.lower().startswith(_CATALOGUE)}
+
+
 def known(given: Mapping[str, str], use: Use) -> dict[str, str]:
     """Those that count for `use`, before anybody knows what for they were given.
 
@@ -313,6 +346,8 @@ def _value(option: Option, text: str | None) -> object:
 def _unknown(name: str, uses: frozenset[Use]) -> OptionError:
     usable = {known: option.name for known, option in _BY_NAME.items() if uses & option.uses}
     short = name.lower().removeprefix("amqpstreams.").removeprefix("kafka.").removeprefix("eventhubs.").strip()
+    if short in NOT_NEEDED:
+        return OptionError(f"there is no option {name!r}", "", NOT_NEEDED[short])
     meant = ELSEWHERE.get(short)
     near = [meant.lower()] if meant is not None and meant.lower() in usable else get_close_matches(short, usable, n=1, cutoff=0.6)
     remedy = f"Did you mean {usable[near[0]]!r}?" if near else f"There are: {', '.join(sorted(set(usable.values())))}"

@@ -16,6 +16,14 @@ from spark_connector.offsets import Edge, Numbers, Offsets, Positions, StreamOff
 TOGETHER: Final = 10_000
 """Ranges smaller than this share a task: a task costs 7 to 40 ms, and these are decoded in as much."""
 _SHOWN_MAX: Final = 5
+_PLANNED_ONCE: Final = (
+    "A frame or view is planned once, at its first action: call load() again, or create the view anew, to read the events that the log "
+    "has now. "
+)
+_REMEDIES: Final = (
+    "Either set failOnDataLoss to false: reading goes on with what is there, and what is missing is counted in the log; or begin anew: "
+    "a batch with startingOffsets that are there, a streaming query with a new checkpoint and longer retention of the log"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +76,14 @@ class Plan:
     losses: tuple[Loss, ...] = ()
 
 
-def loss_error(losses: Sequence[Loss]) -> DataLossError:
-    """What is raised where `failOnDataLoss` is true: the first of the losses, and both remedies."""
+def loss_error(losses: Sequence[Loss], *, planned_once: bool = False) -> DataLossError:
+    """The error for `failOnDataLoss` true: the first losses and the remedies.
+
+    `planned_once`: a batch, which Spark may have planned long before it reads.
+    """
     shown = "; ".join(str(loss) for loss in losses[:_SHOWN_MAX])
     more = f"; and {len(losses) - _SHOWN_MAX} more partitions" if len(losses) > _SHOWN_MAX else ""
-    return DataLossError(
-        f"events that were to be read are gone: {shown}{more}",
-        "",
-        "Either set failOnDataLoss to false: reading goes on with what is there, and what is missing is counted in the log; or begin anew: "
-        "a batch with startingOffsets that are there, a streaming query with a new checkpoint and longer retention of the log",
-    )
+    return DataLossError(f"events that were to be read are gone: {shown}{more}", "", (_PLANNED_ONCE if planned_once else "") + _REMEDIES)
 
 
 def located(positions: Positions, available: Available, end: Edge) -> Numbers:
@@ -109,6 +115,23 @@ def beginning(numbers: Numbers, available: Available) -> Offsets:
     return Offsets({name: StreamOffsets(state.incarnation, numbers[name]) for name, state in available.items()}, initial=True)
 
 
+def check_order(start: Offsets, end: Offsets, available: Available) -> None:
+    """See that no range ends before it begins, where the log has the events that the start names.
+
+    Raises:
+        OffsetError: the end is before the start.
+    """
+    for stream, state in available.items():
+        for index, held in state.partitions.items():
+            first, last = start.streams[stream].next[index], end.streams[stream].next[index]
+            if last < first and held.earliest < first <= held.next:
+                raise OffsetError(
+                    f"the end, offset {last}, is before the start, offset {first}",
+                    f"stream {stream!r}, partition {index}",
+                    "Swap them, or leave the partition's end out to read to the end of the log",
+                )
+
+
 def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
     """The ranges from `start` to `end`, clamped to what is there."""
     ranges: list[OffsetRange] = []
@@ -134,6 +157,7 @@ def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
 
 
 _ANEW: Final = "the log was deleted and made anew"
+_RETENTION: Final = "retention has removed them"
 
 
 def _replaced(stream: str, before: StreamOffsets, ending: StreamOffsets) -> list[Loss]:
@@ -178,7 +202,8 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
         return Loss(wanted.stream, wanted.partition, asked, held, count, reason)
 
     if wanted.end < wanted.start:
-        reason = "the log ends before the start" if held.next < wanted.start else "the end is before the start"
+        overtaken = wanted.end <= held.earliest
+        reason = "the log ends before the start" if held.next < wanted.start else _RETENTION if overtaken else "the end is before the start"
         return replace(wanted, end=wanted.start), [loss(None, reason)]
     if wanted.start > held.next:
         return replace(wanted, end=wanted.start), [loss(len(wanted), "the log ends before the start")]
@@ -190,7 +215,7 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
     if start < held.earliest:
         missing = min(end, held.earliest) - start
         if missing > 0:
-            lost.append(loss(missing, "retention has removed them"))
+            lost.append(loss(missing, _RETENTION))
         start = min(end, held.earliest)
     return replace(wanted, start=start, end=end), lost
 
@@ -207,7 +232,7 @@ def tasks(ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int |
         pieces += cut(one, min(count, len(one)))
     if at_most is not None and len(pieces) > at_most:
         return _spread(pieces, at_most)
-    return [(piece,) for piece in pieces] if at_least is not None else _packed(pieces)
+    return [(piece,) for piece in pieces] if at_least is not None else _packed(pieces, min(TOGETHER, offsets_max))
 
 
 def cut(one: OffsetRange, count: int) -> list[OffsetRange]:
@@ -217,8 +242,8 @@ def cut(one: OffsetRange, count: int) -> list[OffsetRange]:
     return [replace(one, start=low, end=high) for low, high in pairwise(bounds)]
 
 
-def _packed(pieces: Sequence[OffsetRange]) -> list[Task]:
-    """Small neighbours in one task."""
+def _packed(pieces: Sequence[OffsetRange], size: int) -> list[Task]:
+    """Small neighbours in one task of at most `size` offsets."""
     packed: list[list[OffsetRange]] = []
     room = 0
     for piece in pieces:
@@ -226,7 +251,7 @@ def _packed(pieces: Sequence[OffsetRange]) -> list[Task]:
             packed[-1].append(piece)
         else:
             packed.append([piece])
-            room = TOGETHER
+            room = size
         room -= len(piece)
     return [tuple(task) for task in packed]
 

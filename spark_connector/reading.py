@@ -76,14 +76,14 @@ def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[I
     return [RangesPartition(task) for task in cut]
 
 
-def face(options: ReadOptions, losses: Sequence[Loss]) -> None:
-    """Fail for what is lost, or tell it and go on.
+def face(options: ReadOptions, losses: Sequence[Loss], *, planned_once: bool = False) -> None:
+    """Fail for what is lost, or log it and continue. `planned_once`: a task of a batch found the loss, after planning.
 
     Raises:
         DataLossError: `failOnDataLoss` is true.
     """
     if losses and options.fail_on_data_loss:
-        raise loss_error(losses)
+        raise loss_error(losses, planned_once=planned_once)
     for loss in losses:
         _logger.warning("data_lost %s", loss)
 
@@ -117,26 +117,45 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
         for run in node.read(options.connection, wanted, options.filter):
             if options.filter is None:
                 for low, high in gaps(run, expected):
-                    face(options, [_lost(wanted, low, high, "retention has removed them since this was planned")])
+                    reason = "retention has removed them since this was planned"
+                    _face_at_reading(options, _lost(wanted, low, high, reason, _held(options, wanted)))
             expected = run.offsets[-1] + 1
             yield run
     except StreamNotFoundError as error:
         reason = f"the log was deleted, and perhaps made anew, since this was planned: {error.what}"
-        face(options, [_lost(wanted, expected, wanted.end, reason)])
+        _face_at_reading(options, _lost(wanted, expected, wanted.end, reason))
         return
     if options.filter is not None:
         _check_filtered(options, wanted)
     elif expected < wanted.end:
-        face(options, [_lost(wanted, expected, wanted.end, "the log has no more")])
+        _face_at_reading(options, _ended(options, wanted, expected))
 
 
 def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
     """With a filter offsets have gaps, so what retention took is told by what is left: at most as much was missed."""
-    state = node.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
-    held = None if state is None or state.incarnation != wanted.incarnation else state.partitions.get(wanted.partition)
+    held = _held(options, wanted)
     if held is not None and held.earliest > wanted.start:
         high = min(held.earliest, wanted.end)
-        face(options, [_lost(wanted, wanted.start, high, "retention has removed them, perhaps before all of them were read")])
+        reason = "retention has removed them, perhaps before all of them were read"
+        _face_at_reading(options, _lost(wanted, wanted.start, high, reason, held))
+
+
+def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
+    """The loss of a range whose events ended before its end."""
+    held = _held(options, wanted)
+    overtaken = held is not None and held.earliest >= wanted.end
+    reason = "retention has removed them since this was planned" if overtaken else "the log has no more events in this range"
+    return _lost(wanted, expected, wanted.end, reason, held)
+
+
+def _held(options: ReadOptions, wanted: OffsetRange) -> Held | None:
+    """What the partition has now; None: the log or the partition does not exist any more."""
+    state = node.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
+    return None if state is None or state.incarnation != wanted.incarnation else state.partitions.get(wanted.partition)
+
+
+def _face_at_reading(options: ReadOptions, loss: Loss) -> None:
+    face(options, [loss], planned_once=options.ending is not None)
 
 
 def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
@@ -152,5 +171,5 @@ def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
     return found
 
 
-def _lost(wanted: OffsetRange, low: int, high: int, reason: str) -> Loss:
-    return Loss(wanted.stream, wanted.partition, (wanted.start, wanted.end), None, high - low, f"offsets {low} to {high}: {reason}")
+def _lost(wanted: OffsetRange, low: int, high: int, reason: str, held: Held | None = None) -> Loss:
+    return Loss(wanted.stream, wanted.partition, (wanted.start, wanted.end), held, high - low, f"offsets {low} to {high}: {reason}")

@@ -12,7 +12,14 @@ from spark_connector.options import Use, Values, known, parse
 Where = Positions | Times
 
 RETRY_WAIT_MAX_MS: Final = 10_000
-STREAM_NAME: Final = 'Name the log with .option("stream", "NAME") or .load("NAME")'
+_IN_SQL: Final = "In SQL, a table keeps no options"
+_NAMING: Final = {
+    Use.BATCH_READ: f""" or .load("NAME"). {_IN_SQL}: give them in the query, FROM TABLE WITH (endpoint = 'URL', stream = 'NAME')""",
+    Use.STREAM_READ: ' or .load("NAME")',
+    Use.BATCH_WRITE: f""" or .save("NAME"). {_IN_SQL}: INSERT INTO a temporary view with options""",
+    Use.STREAM_WRITE: "",
+}
+"""How else than by an option the log is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +137,7 @@ def first_look(given: Mapping[str, str]) -> None:
     """
     values = parse(known(given, Use.BATCH_READ), Use.BATCH_READ)
     connection_options(values)
-    if not values.names("stream"):
-        raise OptionError("no stream", "", STREAM_NAME)
+    _streams(values, Use.BATCH_READ)
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -141,10 +147,9 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         OptionError: something is unknown, missing, out of bounds, or in another's way.
         OffsetError: offsets or times cannot be read.
     """
-    values = parse(given, Use.STREAM_READ if streaming else Use.BATCH_READ)
-    streams = values.names("stream")
-    if not streams:
-        raise OptionError("no stream", "", STREAM_NAME)
+    use = Use.STREAM_READ if streaming else Use.BATCH_READ
+    values = parse(given, use)
+    streams = _streams(values, use)
     return ReadOptions(
         connection=connection_options(values),
         streams=streams,
@@ -175,10 +180,9 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     Raises:
         OptionError: something is unknown, missing, out of bounds, or in another's way.
     """
-    values = parse(given, Use.STREAM_WRITE if streaming else Use.BATCH_WRITE)
-    streams = values.names("stream")
-    if not streams:
-        raise OptionError("no stream", "", STREAM_NAME.replace("load", "save") if not streaming else STREAM_NAME.partition(" or ")[0])
+    use = Use.STREAM_WRITE if streaming else Use.BATCH_WRITE
+    values = parse(given, use)
+    streams = _streams(values, use)
     if len(streams) > 1:
         raise OptionError("a write has one stream", f"option 'stream' is {', '.join(streams)!r}", "Write once for each")
     return WriteOptions(
@@ -189,6 +193,13 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
         transaction=None if streaming else values.text("transactionId"),
         sort_rows=values.flag("sortRows"),
     )
+
+
+def _streams(values: Values, use: Use) -> tuple[str, ...]:
+    streams = values.names("stream")
+    if not streams:
+        raise OptionError("no stream", "", f'Name the log with .option("stream", "NAME"){_NAMING[use]}')
+    return streams
 
 
 def _starting(values: Values, streams: tuple[str, ...], *, streaming: bool) -> Where:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
+from zlib import crc32
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -73,7 +74,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """One task's rows."""
-        return _write(self._options, self._layout, iterator, f"write/{self._write_id}")
+        return _write(self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """All tasks are done, and what they wrote is durable already."""
@@ -100,7 +101,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 "Spark does not say which query this is",
                 remedy="Without that nothing can be written exactly once: set deduplicate to false",
             )
-        return _write(self._options, self._layout, iterator, f"query/{query}/{batch}")
+        return _write(self._options, self._layout, iterator, f"query/{query}/{batch}", int(batch or 0))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
         """All tasks are done, and what they wrote is durable already."""
@@ -122,7 +123,8 @@ def _inside(kind: DataType) -> dict[str, str] | None:
     return {field.name: field.dataType.simpleString() for field in kind.fields} if isinstance(kind, StructType) else None
 
 
-def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], write: str) -> Written:
+def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], write: str, number: int) -> Written:
+    """`number`: of the write, the same when it is repeated. It spreads the rows without a key of small writes over the partitions."""
     task = _context().partitionId()
     rows = size = 0
     batches = (batch for batch in batches if len(batch))
@@ -130,7 +132,7 @@ def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBat
     if first is None:  # Spark runs tasks without rows, too: no connection for them
         return Written(task, 0, 0)
     partitions = partition_count(options)
-    encoder = Encoder(layout, partitions, task % partitions)
+    encoder = Encoder(layout, partitions, (task + number) % partitions)
     cutter = Cutter(sort=options.sort_rows)
     with Sending(options, f"{write}/{task}") as sending:
         for chunk in _chunks(encoder, cutter, _chain(first, batches)):

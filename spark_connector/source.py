@@ -30,17 +30,19 @@ class AmqpStreamsDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """The columns that the options choose, for a query without `.schema(…)`."""
+        from spark_connector.options import without_catalogue  # noqa: PLC0415
         from spark_connector.schema import chosen  # noqa: PLC0415
         from spark_connector.settings import first_look  # noqa: PLC0415
 
-        first_look(self.options)
-        return chosen(self.options)
+        options = without_catalogue(self.options)
+        first_look(options)
+        return chosen(options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         """For `spark.read`."""
-        from spark_connector.batch import batch_reader  # noqa: PLC0415
+        from spark_connector.batch import BatchReader  # noqa: PLC0415
 
-        return batch_reader(self.options, schema)
+        return BatchReader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
         """For `spark.readStream`."""

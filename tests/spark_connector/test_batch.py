@@ -3,19 +3,17 @@
 import json
 import logging
 import pickle
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, LessThan
 
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
 from spark_connector import links, register
-from spark_connector.batch import BatchReader, PushingReader, batch_reader
+from spark_connector.batch import BatchReader
 from spark_connector.errors import DataLossError, OffsetError, OptionError, SchemaError, StreamNotFoundError
 from spark_connector.schema import chosen
 from spark_connector.settings import read_options
@@ -95,7 +93,7 @@ def test_tasks_are_as_many_as_asked_for(node: NodeProcess, client: Client) -> No
         ({}, 1),
         ({"minPartitions": 8}, 8),
         ({"minPartitions": 4, "maxPartitions": 2}, 2),
-        ({"maxOffsetsPerPartition": 5}, 1),
+        ({"maxOffsetsPerPartition": 5}, 20),
     ):
         one = reader(node, log, **options)
         assert len(one.partitions()) == count
@@ -106,7 +104,6 @@ def test_tasks_are_as_many_as_asked_for(node: NodeProcess, client: Client) -> No
     ("bounds", "words"),
     [
         (({"0": 50}, {}, 0), "the log ends before the start; wanted offsets 50 to 10, available offsets 0 to 10"),
-        (({"0": 8}, {"0": 5}, 0), "the end is before the start; wanted offsets 8 to 5"),
         (({}, {"0": 50}, 10), "the log ends before the end; wanted offsets 0 to 50, available offsets 0 to 10 .*, 40 events lost"),
     ],
 )
@@ -122,6 +119,15 @@ def test_a_range_that_is_not_there_fails_or_is_told(
     with caplog.at_level(logging.WARNING):
         assert len(read(reader(node, log, **options, failOnDataLoss="false"))) == there
     assert "data_lost" in caplog.text
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_end_before_the_start_is_an_error_and_no_loss(node: NodeProcess, client: Client, fails: str) -> None:
+    log = logs.made(client, 1)
+    logs.send(client, log, [b"x"] * 10)
+    bounds = {"startingOffsets": json.dumps({log: {"0": 8}}), "endingOffsets": json.dumps({log: {"0": 5}})}
+    with pytest.raises(OffsetError, match=r"the end, offset 5, is before the start, offset 8 .*partition 0"):
+        reader(node, log, **bounds, failOnDataLoss=fails).partitions()
 
 
 def test_a_log_that_was_made_anew_fails_at_planning_and_at_reading(
@@ -170,30 +176,6 @@ def test_a_reader_crosses_processes_and_opens_nothing() -> None:
     assert len(pickle.dumps(one)) < 5000
 
 
-def test_conditions_narrow_what_is_read(node: NodeProcess, client: Client) -> None:
-    log = logs.made(client)
-    logs.send(client, log, [b"x"] * 10, partition=0)
-    logs.send(client, log, [b"x"] * 10, partition=1)
-    given = {"endpoint": node.url, "stream": log, "columns": "partition,offset"}
-    conditions = [EqualTo(("partition",), 1), GreaterThanOrEqual(("offset",), 3), LessThan(("offset",), 6)]
-    one = PushingReader(given, chosen(given))
-    assert one.pushFilters(list(conditions)) == conditions
-    assert places(read(one)) == [(1, 3), (1, 4), (1, 5)]
-    later = PushingReader(given, chosen(given))
-    later.pushFilters([GreaterThanOrEqual(("enqueued_time",), datetime.now(UTC) + timedelta(hours=1))])
-    assert later.partitions() == []
-    earlier = PushingReader(given, chosen(given))
-    earlier.pushFilters([LessThan(("enqueued_time",), datetime.now(UTC) + timedelta(hours=1))])
-    assert len(read(earlier)) == 20
-
-
-def test_conditions_are_taken_only_where_spark_offers_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"endpoint": "h", "stream": "t"}
-    assert type(batch_reader(given, chosen({}))) is BatchReader
-    monkeypatch.setitem(sys.modules, "pyspark.sql.worker.data_source_pushdown_filters", sys)
-    assert type(batch_reader(given, chosen({}))) is PushingReader
-
-
 # -- through Spark
 
 
@@ -228,24 +210,93 @@ def test_spark_reads_cloudevents(load: Callable[..., DataFrame], client: Client)
     assert (row.time, bytes(row.data), row.extensions) == (datetime(2026, 1, 31, 12), b"{}", {"site": "roof"})
 
 
-def test_spark_reads_in_tasks_and_hands_conditions_on_where_it_is_told_to(
-    spark: SparkSession, load: Callable[..., DataFrame], client: Client
-) -> None:
+def test_spark_reads_in_tasks(load: Callable[..., DataFrame], client: Client) -> None:
     log = logs.made(client, 3)
     for partition in range(3):
         logs.send(client, log, [b"x"] * 200, partition)
     frame = load(log, minPartitions=6, batchRows=70)
     assert frame.rdd.getNumPartitions() == 6
     assert sorted(tuple(row) for row in frame.groupBy("partition").count().collect()) == [(partition, 200) for partition in range(3)]
-    condition = "partition = 1 and offset >= 195 and enqueued_time > '2020-01-01'"
-    assert load(log, minPartitions=60).where(condition).rdd.getNumPartitions() == 60
+
+
+@pytest.fixture
+def pushdown(spark: SparkSession) -> Iterator[None]:
+    """Spark offers the conditions of queries to sources."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+@pytest.mark.usefixtures("pushdown")
+def test_a_frame_with_one_condition_reads_all_rows_for_the_next(
+    spark: SparkSession, load: Callable[..., DataFrame], client: Client
+) -> None:
+    """One frame or view, used twice. Spark keeps one plan for it, so a source that takes conditions loses rows."""
+    log = logs.made(client, 2)
+    for partition in range(2):
+        logs.send(client, log, [b"x"] * 100, partition)
+
+    def frame() -> DataFrame:
+        return load(log)
+
+    one = frame()
+    assert [one.where("partition = 0").count(), one.count()] == [100, 200]
+    one = frame()
+    assert one.where("partition = 0").union(one.where("partition = 1")).count() == 200
+    one = frame()
+    assert one.where("partition = 0").join(one.where("partition = 1").select("offset"), "offset").count() == 100
+    one = frame().select("partition", "offset")
+    assert one.where("partition = 1").exceptAll(one.where("offset < 5")).count() == 95
+    frame().createOrReplaceTempView("twice")
+    [counts] = spark.sql("select (select count(*) from twice where partition = 0), (select count(*) from twice)").collect()
+    assert tuple(counts) == (100, 200)
+    assert spark.table("twice").count() == 200
+
+
+def test_a_frame_shows_the_log_as_it_was_at_its_first_action(load: Callable[..., DataFrame], client: Client) -> None:
+    log = logs.made(client, 1)
+    logs.send(client, log, [b"x"] * 2)
+    frame = load(log)
+    assert frame.count() == 2
+    logs.send(client, log, [b"x"] * 3)
+    assert [frame.count(), load(log).count()] == [2, 5]
+    logs.made_anew(client, log, 1)
+    logs.send(client, log, [b"new"])
+    with pytest.raises(PySparkException, match=r"planned once, at its first action: call load\(\) again"):
+        frame.collect()
+    assert load(log).count() == 1
+
+
+def test_sql_reads_and_writes_by_views_and_by_tables_with_options(spark: SparkSession, node: NodeProcess, client: Client) -> None:
+    log = logs.made(client, 1)
+    logs.send(client, log, [b"x"] * 3)
+    where = f"(endpoint = '{node.url}', stream = '{log}')"
+    spark.sql(f"create or replace temporary view by_view using amqpstreams options {where}")
+    assert spark.sql("select count(*) from by_view").first() == (3,)
+    spark.sql(f"create or replace temporary view to_write (body string, key string) using amqpstreams options {where}")
+    spark.sql("insert into to_write values ('written', 'k')")
+    assert spark.sql("select count(*) from by_view").first() == (3,)
+    spark.sql("create table by_table (body binary, offset bigint) using amqpstreams comment 'c' tblproperties ('x' = 'y')")
     try:
-        narrow = load(log, minPartitions=60).where(condition)
-        assert narrow.rdd.getNumPartitions() == 5
-        assert load(log).where(condition).where("offset != 197").count() == 4
+        assert spark.sql(f"select max(offset) from by_table with {where}").first() == (3,)
+        with pytest.raises(PySparkException, match=r"no stream.*keeps no options.*WITH \(endpoint"):
+            spark.sql("select * from by_table").collect()
     finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        spark.sql("drop table by_table")
+
+
+def test_a_table_takes_its_columns_from_its_options(spark: SparkSession, node: NodeProcess, client: Client) -> None:
+    """Spark's catalogue hands the options, `provider`, `owner`, the comment and the properties of the table all as options."""
+    log = logs.made(client, 1)
+    register(spark)
+    options = f"options (endpoint '{node.url}', stream '{log}', columns 'body,offset')"
+    spark.sql(f"create table with_options using amqpstreams {options} comment 'c' tblproperties ('x' = 'y')")
+    try:
+        assert spark.table("with_options").columns == ["body", "offset"]
+    finally:
+        spark.sql("drop table with_options")
+    with pytest.raises(PySparkException, match=r"there is no option 'steam'\. Did you mean 'stream'"):
+        spark.sql(f"create table misspelt using amqpstreams options (endpoint '{node.url}', steam '{log}')")
 
 
 def test_spark_shows_errors_and_no_secrets(load: Callable[..., DataFrame], client: Client) -> None:

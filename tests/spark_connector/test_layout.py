@@ -22,7 +22,7 @@ def test_cloudevents_are_told_by_their_columns() -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ([Column("value", "binary")], "neither a column body nor columns of CloudEvents among value"),
+        ([Column("value", "binary")], "neither a column body nor columns of CloudEvents among value.*withColumnRenamed..value., .body"),
         ([Column("key", "string")], r"column body \(binary or string\) is missing"),
         ([Column("body", "bigint")], "column body is bigint. Wanted: binary or string; cast it"),
         (
@@ -31,8 +31,12 @@ def test_cloudevents_are_told_by_their_columns() -> None:
         ),
         (
             [Column("body", "binary"), Column("propertys", "string")],
-            "column propertys is none that messages have. Did you mean properties?",
+            "column propertys does not exist for messages. Did you mean properties?",
         ),
+        ([Column("value", "binary"), Column("key", "string")], "column value does not exist for messages. Did you mean body?"),
+        ([Column("body", "binary"), Column("partitionKey", "string")], r"column partitionKey .*\. Did you mean key\?"),
+        ([Column("body", "binary"), Column("headers", "string")], r"column headers .*\. Did you mean properties\?"),
+        ([Column("body", "binary"), Column("topic", "string")], r"column topic cannot be written\. The option 'stream'"),
         ([Column("body", "binary"), Column("offset", "bigint")], r'column offset is given by the log .* drop\("offset"\)'),
         ([Column("body", "binary"), Column("Body", "string")], "column body is there more than once"),
         ([Column("body", "binary"), Column("properties", "string")], "column properties is string. Wanted: map<string, T> or struct"),

@@ -122,6 +122,34 @@ def test_a_node_that_comes_back_is_asked_again(start_node: Callable[..., NodePro
         links.drop(options)
 
 
+def test_an_endpoint_that_is_silent_hides_no_other_and_the_one_that_answered_is_tried_first(node: NodeProcess) -> None:
+    """A host that swallows what it is sent: powered off, behind a firewall, or hung."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        first = f"amqp://127.0.0.1:{silent.getsockname()[1]}"
+        options = ConnectionOptions((first, node.url), connect_timeout_ms=300, retries=0)
+        try:
+            log = logs.made(links.client(options))
+            assert log in links.retried(options, "asking", lambda client: client.extents([log]))
+            silent.settimeout(60)
+            silent.accept()[0].close()
+            silent.setblocking(False)
+            links.drop(options)
+            assert log in links.client(options).extents([log])
+            with pytest.raises(BlockingIOError):
+                silent.accept()
+        finally:
+            links.drop(options)
+
+
+def test_the_error_of_several_endpoints_names_each(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        ports = silent.getsockname()[1], nobody.getsockname()[1]
+        options = ConnectionOptions(tuple(f"amqp://127.0.0.1:{port}" for port in ports), connect_timeout_ms=200, retries=0)
+        with pytest.raises(NodeError, match=rf"127.0.0.1:{ports[0]}.*127.0.0.1:{ports[1]}"):
+            links.retried(options, "asking", failing())
+
+
 def test_secrets_are_read_from_files_when_connecting(tmp_path: Path) -> None:
     options = ConnectionOptions(("amqp://127.0.0.1:1",), user="me", password_file=str(tmp_path / "none"), retries=0)
     with pytest.raises(NodeError, match="the file of option 'passwordFile' cannot be read"):

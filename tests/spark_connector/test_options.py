@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from spark_connector.errors import OptionError
-from spark_connector.options import TABLE, Use, known, parse
+from spark_connector.options import TABLE, Use, known, parse, without_catalogue
 
 DOC = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 REQUIRED = {"endpoint": "amqp://localhost", "stream": "temps"}
@@ -42,6 +42,29 @@ def test_what_counts_for_another_use_only_is_no_error_before_the_use_is_known() 
 def test_an_option_without_a_neighbour_is_an_error_that_lists_all() -> None:
     with pytest.raises(OptionError, match=r"There are: .*endpoint.*stream"):
         parse({"zzz": "1"}, Use.BATCH_READ)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("kafka.group.id", "needs no consumer group: leave it out"),
+        ("groupIdPrefix", "needs no consumer group: leave it out"),
+        ("eventhubs.consumerGroup", "needs no consumer group: leave it out"),
+        ("eventhubs.prefetchCount", "reads ahead by itself: leave it out"),
+        ("subscribePattern", "Patterns are not supported: name the logs in 'stream'"),
+    ],
+)
+def test_an_option_that_is_not_needed_here_says_what_to_do(name: str, words: str) -> None:
+    with pytest.raises(OptionError, match=f"there is no option '{name}'.*{words}"):
+        parse(REQUIRED | {name: "x"}, Use.STREAM_READ)
+
+
+def test_a_table_of_the_catalogue_has_the_options_of_its_user() -> None:
+    """As Spark 4.3 passes them for CREATE TABLE … USING amqpstreams OPTIONS (…) COMMENT … LOCATION … TBLPROPERTIES (…)."""
+    added = {"provider": "amqpstreams", "owner": "root", "comment": "c", "location": "file:/t", "path": "file:/t", "x": "y"}
+    given = added | REQUIRED | {f"option.{name}": value for name, value in REQUIRED.items()}
+    assert without_catalogue(given) == REQUIRED
+    assert without_catalogue(REQUIRED) == REQUIRED
 
 
 def test_an_option_that_does_not_count_here_says_where_it_does() -> None:

@@ -84,6 +84,13 @@ def test_small_ranges_share_a_task_and_large_ones_do_not() -> None:
     assert len(tasks(small, at_least=8, at_most=None, offsets_max=10**6)) == 8
 
 
+def test_a_small_limit_of_offsets_bounds_every_task() -> None:
+    ranges = [OffsetRange("t", index, 0, 1_030, "i") for index in range(2)]
+    found = tasks(ranges, at_least=None, at_most=None, offsets_max=100)
+    assert len(found) == 22
+    assert max(sum(map(len, task)) for task in found) <= 100
+
+
 def test_few_tasks_have_nearly_as_much_each() -> None:
     given_ranges = [OffsetRange("t", index, 0, 1000 * (index + 1), "i") for index in range(16)]
     found = tasks(given_ranges, at_least=None, at_most=4, offsets_max=10**6)

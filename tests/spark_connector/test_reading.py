@@ -73,7 +73,7 @@ def test_what_is_all_there_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ([run(10, 11), run(19)], (10, 11, 19), "offsets 12 to 19: .* 7 events lost"),
         ([run(10, 11, 18, 19)], (10, 11, 18, 19), "offsets 12 to 18"),
-        ([run(10, 11)], (10, 11), "offsets 12 to 20: the log has no more"),
+        ([run(10, 11)], (10, 11), "offsets 12 to 20: the log has no more events in this range; .* available offsets 0 to 100"),
         ([], (), "offsets 10 to 20: the log has no more"),
         ([run(10), StreamNotFoundError("made anew")], (10,), "offsets 11 to 20: the log was deleted, and perhaps made anew, .*made anew"),
     ],
@@ -88,6 +88,13 @@ def test_what_is_missing_fails_or_is_counted(
         assert read(options(failOnDataLoss="false"), WANTED) == list(there)
     [record] = caplog.records
     assert record.getMessage().startswith("data_lost stream 'temps', partition 3: offsets")
+
+
+def test_a_range_that_retention_has_overtaken_is_told_with_what_the_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    served(monkeypatch, run(10, 11), earliest=50)
+    with pytest.raises(DataLossError, match=r"offsets 12 to 20: retention has removed them .*available offsets 50 to 100") as lost:
+        read(options(), WANTED)
+    assert "planned once, at its first action" in str(lost.value)
 
 
 def test_a_filter_leaves_gaps_that_are_none(monkeypatch: pytest.MonkeyPatch) -> None:

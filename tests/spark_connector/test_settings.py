@@ -135,3 +135,4 @@ def test_a_write_says_how_to_name_its_log() -> None:
         with pytest.raises(OptionError, match="no stream") as refused:
             write_options({"endpoint": "amqp://h"}, streaming=streaming)
         assert (".save(" in str(refused.value)) is not streaming
+        assert ("a table keeps no options" in str(refused.value)) is not streaming

@@ -18,6 +18,7 @@ from examples.node import NodeProcess
 from spark_connector import register
 from spark_connector.chunks import ROWS_MAX
 from spark_connector.source import AmqpStreamsDataSource
+from tests.spark_connector.logs import made
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,16 @@ def test_a_micro_batch_whose_commit_failed_is_stored_once(  # noqa: PLR0917 (fix
     assert first in (["a", "b"], ["b", "c"])
     run(read(spark, tmp_path / "in"), "failing-once", tmp_path / "checkpoint", **options)
     assert bodies(client, log) == sorted(["a", "b", "b", "c", *([] if deduplicate else first)], key=str)
+
+
+def test_rows_without_a_key_of_small_micro_batches_are_spread_over_the_partitions(
+    spark: SparkSession, node: NodeProcess, client: Client, tmp_path: Path
+) -> None:
+    """Each micro-batch has one task."""
+    log = made(client, 3)
+    lines(tmp_path / "in", *([f"{number}a", f"{number}b"] for number in range(3)))
+    run(read(spark, tmp_path / "in"), "amqpstreams", tmp_path / "checkpoint", endpoint=node.url, stream=log)
+    assert [one.next - one.earliest for one in client.extents(log)[log].partitions] == [2, 2, 2]
 
 
 def test_a_task_that_failed_half_way_is_stored_once(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
 from amqp_streams.client.blocking import Client, connect
@@ -273,6 +274,15 @@ def test_a_node_that_restarts_between_batches_is_only_a_pause(start_node: Callab
 # -- through Spark
 
 
+def documented_lag(query: StreamingQuery) -> object:
+    """What the recipe of docs/spark.md finds."""
+    doc = (Path(__file__).parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
+    recipe = doc.partition("# how many events a streaming query is behind")[2].partition("\n\n")[0]
+    names = {"query": query, "json": json}
+    exec(compile(recipe.partition("\n")[2], "docs/spark.md", "exec"), names)
+    return names["behind"]
+
+
 def test_spark_runs_a_query_from_its_checkpoint(spark: SparkSession, node: NodeProcess, client: Client, tmp_path: Path) -> None:
     register(spark)
     log = filled(client, 30, 5)
@@ -281,21 +291,26 @@ def test_spark_runs_a_query_from_its_checkpoint(spark: SparkSession, node: NodeP
     def keep(frame: DataFrame, number: int) -> None:
         seen.append((number, frame.count()))
 
-    def run(**trigger: object) -> str:
+    def run(**trigger: object) -> StreamingQuery:
         stream = (
             spark.readStream.format("amqpstreams").options(endpoint=node.url, startingOffsets="earliest", maxOffsetsPerTrigger=20).load(log)
         )
         query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()  # type: ignore[arg-type]
         assert query.awaitTermination(60)
         assert query.lastProgress is not None
-        return query.lastProgress.json
+        return query
 
-    progress = json.loads(run(availableNow=True))["sources"][0]
+    query = run(availableNow=True)
+    assert query.lastProgress is not None
+    assert documented_lag(query) == {(log, "0"): 0, (log, "1"): 0}
+    progress = json.loads(query.lastProgress.json)["sources"][0]
     assert seen == [(0, 20), (1, 15)]
     assert progress["endOffset"]["streams"][log]["next"] == {"0": 30, "1": 5}
     assert progress["latestOffset"]["streams"][log]["next"] == {"0": 30, "1": 5}
     logs.send(client, log, [b"x"] * 45, 1)
-    again = run(once=True)
+    last = run(once=True).lastProgress
+    assert last is not None
+    again = last.json
     assert seen[2:] in ([(2, 45)], [(2, 20), (3, 20), (4, 5)])
     frame = spark.readStream.format("amqpstreams").options(endpoint=node.url, startingOffsets=again).load(log)
     assert frame.isStreaming
