@@ -154,7 +154,8 @@ class DestinationRules(Settings):
 class SubscriberSettings(Settings):
     """Deliveries. `timeout`: of one request, where its delivery says nothing; `ca`: certificates trusted beside the system's.
 
-    `certificate` and `key` are shown to those who ask for one.
+    `certificate` and `key` are shown to those who ask for one. `connections`: to all subscribers at once, at most; of the limit of open
+    files they get half. `waiting`: events of one subscriber that wait for a retry, at most.
     """
 
     timeout: Seconds = 60.0
@@ -163,8 +164,9 @@ class SubscriberSettings(Settings):
     certificate: Path | None = None
     key: Path | None = None
     verify: bool = True
-    look_ahead: int = Field(default=512, ge=1, le=100_000)
+    look_ahead: int = Field(default=512, ge=1, le=10_000)
     in_flight: int = Field(default=256, ge=1, le=1024)
+    connections: int = Field(default=10_000, ge=1, le=1_000_000)
 
 
 class NamespaceRule(StrEnum):

@@ -38,6 +38,7 @@ from knative_gateway.event_log import AmqpEventLog
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ingress.direct import Door, with_door
 from knative_gateway.listening import HttpServer, serve_http
+from knative_gateway.open_files import raise_open_files
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.sharing import GroupShares
 from knative_gateway.store.opening import open_store, sqlite_url
@@ -357,6 +358,7 @@ def _send_settings(settings: GatewaySettings) -> SendSettings:
         certificate_file=given.certificate,
         key_file=given.key,
         verify=given.verify,
+        connections_max=min(given.connections, max(1, raise_open_files() // 2)),
     )
 
 

@@ -287,7 +287,9 @@ class Courier:
             trace=trace_of(post.event) if trace is None else trace,
         )
         headers = [*message.headers, *extra]
-        answer = await self.outside.sender.post(post.url, headers, message.body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted)
+        answer = await self.outside.sender.post(
+            post.url, headers, message.body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted, owner=self.spec.uid
+        )
         if first:
             self._learn(answer)
             self.figures.retried += post.attempt > 1

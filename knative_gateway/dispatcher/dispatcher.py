@@ -16,6 +16,7 @@ from typing import Final, Self
 import structlog
 
 from knative_gateway.delivery import End
+from knative_gateway.dispatcher.connecting import Connections
 from knative_gateway.dispatcher.courier import Courier, Outside
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
@@ -133,9 +134,9 @@ class Dispatcher:
                 yield worker.wanted.name, courier
 
     @property
-    def resent(self) -> int:
-        """Requests to anybody that were sent once more, since a connection that was kept alive had been closed; they are no attempts."""
-        return self._outside.sender.resent
+    def connections(self) -> Connections:
+        """All connections to subscribers."""
+        return self._outside.sender.connections
 
     def lag(self, uid: str) -> Lag:
         """How far a subscriber is behind."""

@@ -55,7 +55,7 @@ class Flight:
             assert event is not None
             fields += lines(trace_of(event))
         self._connection = self._courier.outside.sender.begin(
-            spec.subscriber_url, fields, body, timeout_ms=spec.delivery.timeout_ms, reply_wanted=True, to=self
+            spec.subscriber_url, fields, body, timeout_ms=spec.delivery.timeout_ms, reply_wanted=True, to=self, owner=spec.uid
         )
         return self._connection is not None
 

@@ -58,8 +58,20 @@ class DispatcherMetrics(Collector):
             request.add_metric(labels, _buckets(figures.request), figures.request.total_ms / 1000)
             whole.add_metric(labels, _buckets(figures.end_to_end), figures.end_to_end.total_ms / 1000)
         yield from (*counters.values(), *gauges.values(), events, seconds, request, whole, self._partitions())
+        yield from self._connections()
+
+    def _connections(self) -> Iterator[Metric]:
+        """Of all subscribers together."""
+        connections = self._dispatcher.connections
+        slots, prefix = connections.slots, "knative_gateway_connections"
+        yield GaugeMetricFamily(prefix, "Connections to subscribers, idle ones among them.", slots.used + connections.idle)
+        yield GaugeMetricFamily(f"{prefix}_max", "Connections to subscribers at once, at most.", slots.max)
+        yield GaugeMetricFamily(f"{prefix}_waiting", "Requests that wait for a connection, since too many are in use.", slots.waiting)
+        yield GaugeMetricFamily("knative_gateway_lookups", "Host names that are being looked up.", connections.names.looking_up)
+        words = "Connections that could not be opened because this machine had run out of descriptors, ports, memory or threads."
+        yield CounterMetricFamily("knative_gateway_local_errors", words, connections.opener.local_errors)
         words = "Requests that were sent once more because the connection that was kept alive for them had been closed."
-        yield CounterMetricFamily("knative_gateway_resent", words, self._dispatcher.resent)
+        yield CounterMetricFamily("knative_gateway_resent", words, connections.resent)
 
     def _partitions(self) -> Metric:
         words = "Partitions of a Broker's or Channel's log whose events this gateway delivers; of replicas each has some."

@@ -20,8 +20,12 @@ from knative_gateway.cloudevents.http import from_http, mode_of_http
 from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX
 from knative_gateway.delivery.outcome import OK, Answer, succeeded
 from knative_gateway.destinations import Destinations
-from knative_gateway.dispatcher.connecting import Connections, DeniedError, Resolve, Target
+from knative_gateway.dispatcher.connecting import Connections
 from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, Response
+from knative_gateway.dispatcher.opening import DeniedError
+from knative_gateway.dispatcher.resolving import Resolve
+from knative_gateway.dispatcher.slots import CONNECTIONS_MAX
+from knative_gateway.dispatcher.target import Target
 from knative_gateway.errors import GatewayError
 
 log = structlog.get_logger(__name__)
@@ -44,6 +48,7 @@ class SendSettings:
     certificate_file: Path | None = None
     key_file: Path | None = None
     verify: bool = True
+    connections_max: int = CONNECTIONS_MAX
 
 
 class Told(Protocol):
@@ -75,22 +80,30 @@ class Sender:
         self._resolve: Final = resolve
         self._now_ms: Final = now_ms
         self._target: Final = lru_cache(4096)(self._looked_at)
-        self._connections: Connections
+        self.connections: Connections
 
     async def __aenter__(self) -> Self:
         settings = self.settings
-        self._connections = Connections(self._destinations, tls_context(settings), settings.connect_timeout_ms / 1000, self._resolve)
+        self.connections = Connections(
+            self._destinations,
+            tls_context(settings),
+            settings.connect_timeout_ms / 1000,
+            self._resolve,
+            connections_max=settings.connections_max,
+        )
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._connections.close()
+        self.connections.close()
 
     @property
     def resent(self) -> int:
         """Requests that met the end of a connection that was kept alive for them, and were sent once more."""
-        return self._connections.resent
+        return self.connections.resent
 
-    def begin(self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Told) -> Connection | None:
+    def begin(
+        self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Told, owner: str = ""
+    ) -> Connection | None:
         """Send it once without waiting, if a connection is there and nothing is to be said against the URL; `fields` are `lines`.
 
         `to` is told once, later. To give up waiting: `abort` the connection.
@@ -117,17 +130,24 @@ class Sender:
                     answer = self._failed(error, began, limit_ms)
                 to.answered(answer)
             elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
-                self._connections.resend(target)
+                self.connections.resend(target)
                 to.missed()
             else:
                 to.answered(self._failed(outcome, began, limit_ms))
 
-        return self._connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, told=told)
+        return self.connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, told=told, owner=owner)
 
     async def post(
-        self, url: str, headers: Iterable[tuple[str, str]], body: bytes, *, timeout_ms: int | None = None, reply_wanted: bool = False
+        self,
+        url: str,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        *,
+        timeout_ms: int | None = None,
+        reply_wanted: bool = False,
+        owner: str = "",
     ) -> Answer:
-        """Send it once. `reply_wanted`: an event in a 200 is read."""
+        """Send it once. `reply_wanted`: an event in a 200 is read. `owner`: the subscriber, which has a share of all connections."""
         limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
         limit_of = self._of_reply if reply_wanted else _of_record
         began = time.monotonic()
@@ -136,7 +156,7 @@ class Sender:
             return Answer(None, self._now_ms(), f"destination denied: {target}", final=True)
         try:
             fields = lines(headers)
-            response = await self._connections.post(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of)
+            response = await self.connections.post(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, owner=owner)
         except (OSError, ValueError) as error:
             return self._failed(error, began, limit_ms)
         status, received, kept = response

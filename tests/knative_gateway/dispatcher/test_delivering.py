@@ -349,4 +349,5 @@ async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
         await sink.wait(20)
     figures = rig.dispatcher.figures("u")
     assert (figures["failedAttempts"], figures["retried"]) == (20, 0)
+    await until(lambda: "u" in rig.checkpoints.failures)
     assert all("denied" in failure.reason for failure in rig.checkpoints.failures["u"])

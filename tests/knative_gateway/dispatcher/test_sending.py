@@ -159,7 +159,7 @@ async def test_allowed_destinations_are_the_only_ones(server: SubscriberServer) 
 async def test_connections_are_used_again(server: SubscriberServer, sender: Sender) -> None:
     for _ in range(5):
         await sender.post(server.url(), *to_binary(EVENT))
-    [[connection]] = sender._connections._idle.values()
+    [[connection]] = sender.connections._idle.values()
     assert connection.served == 5
 
 

@@ -1,0 +1,79 @@
+"""[io] Who may open a connection to a subscriber: a bound for all, with a share for each.
+
+Laws: at most `max` slots are used at once; a subscriber may use another one only while more slots are free than it uses. So one
+subscriber that never answers gets at most half of the slots, and n of them leave 1/(n+1) of the slots free for everybody else.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Final
+
+CONNECTIONS_MAX: Final = 10_000
+
+
+class Slots:
+    """`max`: slots that there are; `used`: those in use. An owner is a subscriber."""
+
+    def __init__(self, slots_max: int) -> None:
+        self.max: Final = slots_max
+        self.used = 0
+        self._used_by: Final[Counter[str]] = Counter()
+        self._waiting: Final[dict[str, dict[asyncio.Future[None], None]]] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a slot."""
+        return sum(map(len, self._waiting.values()))
+
+    def take(self, owner: str) -> None:
+        """Use a slot for a connection that is open already."""
+        self.used += 1
+        self._used_by[owner] += 1
+
+    async def acquire(self, owner: str) -> None:
+        """Wait for a slot, and use it."""
+        while not self._may_use(owner):
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault(owner, {})[turn] = None
+            try:
+                await turn
+            except BaseException:
+                if turn.done() and not turn.cancelled():
+                    self._wake()  # it was this one's turn: let another have it
+                else:
+                    self._leave(owner, turn)
+                raise
+        self.take(owner)
+
+    def release(self, owner: str) -> None:
+        """A slot of this owner is free again."""
+        self.used -= 1
+        if self._used_by[owner] > 1:
+            self._used_by[owner] -= 1
+        else:
+            del self._used_by[owner]
+        if self._waiting:
+            self._wake()
+
+    def _may_use(self, owner: str) -> bool:
+        return self._used_by[owner] < self.max - self.used
+
+    def _wake(self) -> None:
+        """Wake one request of the first owner that may use a slot; owners take turns."""
+        for owner in list(self._waiting):
+            if self._may_use(owner):
+                turns = self._waiting.pop(owner)
+                turn = next((turn for turn in turns if not turn.done()), None)
+                if turn is None:
+                    continue
+                del turns[turn]
+                if turns:
+                    self._waiting[owner] = turns
+                turn.set_result(None)
+                return
+
+    def _leave(self, owner: str, turn: "asyncio.Future[None]") -> None:
+        turns = self._waiting.get(owner, {})
+        turns.pop(turn, None)
+        if not turns:
+            self._waiting.pop(owner, None)
