@@ -44,11 +44,12 @@ def retry_after_ms(value: str, at_ms: int) -> int | None:
         return int(value[:12]) * 1000
     try:
         date = parsedate_to_datetime(value)
-    except ValueError:
+        if date.tzinfo is None:
+            date = date.replace(tzinfo=UTC)
+        return max(0, round(date.timestamp() * 1000) - at_ms)
+    except (ValueError, OverflowError, TypeError):
+        # The parser raises each of these for dates of strangers, such as a zone of 20 digits.
         return None
-    if date.tzinfo is None:
-        date = date.replace(tzinfo=UTC)
-    return max(0, round(date.timestamp() * 1000) - at_ms)
 
 
 def wait_ms(delivery: Delivery, retry: int, answer: Answer, *, jitter: float = 0.0, chance: float = 0.0) -> int:

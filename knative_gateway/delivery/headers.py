@@ -16,32 +16,67 @@ Header = tuple[str, str]
 
 PREFER_REPLY: Final[Header] = ("Prefer", "reply")
 NAMESPACE: Final = "Kn-Namespace"
-FORWARDED: Final = frozenset((b"x-request-id", b"retry-after"))
+FORWARDED: Final = frozenset((b"x-request-id",))
+FORWARDED_OF_REPLY: Final = FORWARDED | {b"retry-after"}
+"""When to come again is said by an answer: with a request it means nothing."""
 FORWARDED_PREFIXES: Final = (b"knative-", b"x-b3-")
 FORWARDED_MAX: Final = 32
-"""Headers that are passed on from one answer, at most."""
+"""Headers that are passed on from one request or answer, at most."""
+FORWARDED_BYTES_MAX: Final = 1200
+"""Bytes of a header that is passed on, name and value; a longer one is not."""
 TRACE_STATE_MAX: Final = 512
 """Characters of a `tracestate` that is passed on, as W3C Trace Context has it."""
 
 _TRACE_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _VISIBLE: Final = re.compile(r"[ -~]*", re.ASCII)
+_FIELD_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+# Spec: RFC 9110, 5.5: visible characters, spaces and tabs.
+_FIELD_VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 
 
-def forwarded(headers: Received) -> list[Header]:
-    """Those that are passed on from a request or an answer, names in lower case, all values kept."""
+def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
+    """Those that are passed on from a request, or from the answer that is a reply; names in lower case, all values kept.
+
+    Whoever wrote the message into the log chose these headers: one that is not a header field, or is too long, is dropped.
+    """
+    wanted = FORWARDED_OF_REPLY if of_reply else FORWARDED
     lowered = ((name.lower(), value) for name, value in headers)
-    kept = [(name, value) for name, value in lowered if name in FORWARDED or name.startswith(FORWARDED_PREFIXES)]
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in kept[:FORWARDED_MAX]]
+    kept = [
+        (name, value)
+        for name, value in lowered
+        if (name in wanted or name.startswith(FORWARDED_PREFIXES)) and len(name) + len(value) <= FORWARDED_BYTES_MAX
+    ]
+    return [
+        (name.decode("latin-1"), value.decode("latin-1"))
+        for name, value in kept[:FORWARDED_MAX]
+        if _FIELD_NAME.fullmatch(name) and _FIELD_VALUE.fullmatch(value)
+    ]
 
 
-def delivery_headers(*, reply_wanted: bool, namespace: str, passed_on: Received = (), trace: Sequence[Header] = ()) -> list[Header]:
-    """The headers of one POST less the event's. `passed_on`: all of the headers of what caused it; only those on the list are taken.
+def stored_with_reply(headers: Received) -> dict[str, str]:
+    """The headers of an answer that go with its event into the log, and with the event to its subscribers.
 
+    Several fields of one name are one with commas. Spec: RFC 9110, 5.3.
+    """
+    found: dict[str, str] = {}
+    for name, value in forwarded(headers):
+        if value.isascii():
+            found[name] = f"{found[name]}, {value}" if name in found else value
+    return found
+
+
+def delivery_headers(
+    *, reply_wanted: bool = False, namespace: str | None = None, passed_on: Sequence[Header] = (), trace: Sequence[Header] = ()
+) -> list[Header]:
+    """The headers of one POST less the event's.
+
+    `passed_on`: as `forwarded` gives them; `namespace`: of the Trigger or Subscription, for those who are to know it.
     `reply_wanted`: Brokers and Channels MUST say so to subscribers; never to reply and dead letter destinations.
     """
-    headers = [*forwarded(passed_on), *trace]
+    headers = [*passed_on, *trace]
     if reply_wanted:
         headers.append(PREFER_REPLY)
+    if namespace is not None:
         headers.append((NAMESPACE, namespace))
     return headers
 

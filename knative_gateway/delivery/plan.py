@@ -47,7 +47,7 @@ class End(StrEnum):
 class Post:
     """POST the event. `attempt`: of this destination, from 1. `reply_wanted`: with `Prefer: reply`, and an answer's event counts.
 
-    `passed_on`: headers of the answer that brought the reply, for `headers.delivery_headers`. `timeout_ms`: for this one request.
+    `passed_on`: headers of the answer that brought the reply, for `headers.forwarded`. `timeout_ms`: for this one request.
     `structured`: in that content mode, wherever it goes.
     """
 
@@ -63,11 +63,12 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append the reply to the Broker's log; durable before it counts."""
+    """Append the reply to the Broker's log; durable before it counts. `passed_on`: headers of the answer that brought it."""
 
     log: str
     event: CloudEvent
     attempt: int
+    passed_on: tuple[tuple[bytes, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ class Plan:
             if stored is None:
                 self._reply_expired = True
                 return self._done(End.COMPLETED)
-            return self._then(Store(self.subscriber.reply_log, stored, self._count(To.REPLY)))
+            return self._then(Store(self.subscriber.reply_log, stored, self._count(To.REPLY), tuple(answer.headers)))
         if self.subscriber.reply_url is not None:
             return self._post(To.REPLY, self.subscriber.reply_url, reply, passed_on=tuple(answer.headers))
         return self._done(End.COMPLETED)

@@ -6,6 +6,7 @@ from typing import Final
 import structlog
 
 from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, identity, passed_on
+from knative_gateway.cloudevents.attributes import text_of
 from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import HttpMessage, to_http
 from knative_gateway.delivery.ttl import departing
@@ -23,17 +24,17 @@ class Arrival:
     """One stored event. `before`: the position just before it.
 
     `attributes` None: what is stored is not a CloudEvent, and `problem` says why.
-    `identity`: id and source of what is not a CloudEvent, as far as they can be read.
+    `identity`: id and source, as far as they can be read.
     `passed_on`: headers of the request that brought it, which go with it. `plain`: the event as it goes over the wire, if it is laid out
     as nearly all are.
     """
 
     __slots__ = (
         "_event",
+        "_identity",
         "_requests",
         "attributes",
         "before",
-        "identity",
         "offset",
         "partition",
         "passed_on",
@@ -54,14 +55,14 @@ class Arrival:
         self.attributes: Mapping[str, Value] | None = None
         self.passed_on: tuple[tuple[bytes, bytes], ...] = ()
         self.problem = ""
-        self.identity = ("", "")
+        self._identity = ("", "")
         self._event: CloudEvent | None = None
         self._requests: dict[tuple[bool, bool], HttpMessage] | None = None
         try:
             self._read(message)
         except InvalidEventError as error:
             self.problem = str(error)
-            self.identity = identity(message)
+            self._identity = identity(message)
         except Exception as error:
             # A fault of ours. It costs this event only: those behind it must not wait for it.
             log.exception("event_not_read", partition=stored.partition, offset=stored.offset)
@@ -82,6 +83,12 @@ class Arrival:
         if self._event is None and self.plain is not None:
             self._event = CloudEvent(self.plain.attributes, self.plain.data)
         return self._event
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        if self.attributes is None:
+            return self._identity
+        return text_of(self.attributes["id"]), text_of(self.attributes["source"])
 
     @property
     def key(self) -> Hashable | None:

@@ -12,23 +12,20 @@ from typing import Final, cast
 
 import structlog
 
-from knative_gateway import amqp_binding
-from knative_gateway.cloudevents.http import to_http
-from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Unstored, Wait, overloaded
+from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Wait, overloaded
 from knative_gateway.delivery.backoff import spread_ms
 from knative_gateway.delivery.congestion import LIMIT_MAX
-from knative_gateway.delivery.headers import delivery_headers
 from knative_gateway.delivery.rate import PER_SECOND_MAX
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
-from knative_gateway.dispatcher.flight import Flight, trace_of
+from knative_gateway.dispatcher.flight import Flight
 from knative_gateway.dispatcher.history import History
 from knative_gateway.dispatcher.redriving import Again
+from knative_gateway.dispatcher.seams import REASON_MAX, fault, judged, rendered, stored
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.dispatcher.turns import Turns
-from knative_gateway.errors import GatewayError, TooLargeError
 from knative_gateway.filters import compile_filters
 from knative_gateway.ports import EventLog, Subscriber
 
@@ -166,6 +163,17 @@ class Courier:
         self.figures.skipped += 1
         self._history.skip(self.outside.now_ms(), arrival)
 
+    def wants_it(self, arrival: Arrival) -> bool:
+        """Whether its filters take the event. If they fail by a fault of ours, the event is skipped, and the history says so."""
+        assert arrival.attributes is not None
+        try:
+            return self.wants is None or self.wants(arrival.attributes)
+        except Exception as error:
+            log.exception("filter_fault", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset)
+            self.figures.skipped += 1
+            self._history.skip(self.outside.now_ms(), arrival, f"the filters failed: internal error: {error!r}"[:REASON_MAX])
+            return False
+
     def redrive(self, arrivals: Sequence[Arrival]) -> None:
         """Deliver these, whatever became of them before."""
         for arrival in arrivals:
@@ -253,12 +261,14 @@ class Courier:
         action = plan.start()
         if answer is not None:
             self._learn(answer)
-            action = self._after(plan.answered(answer, self._clock_ms()), plan, arrival)
+            action = self._after(judged(plan, answer, self._clock_ms()), plan, arrival)
         while not isinstance(action, Done):
             if isinstance(action, Post):
-                action = plan.answered(await self._post(action, arrival), self._clock_ms())
+                action = judged(plan, await self._posted(action, arrival), self._clock_ms())
             elif isinstance(action, Store):
-                action = plan.stored(await self._store(action), self._clock_ms())
+                problem = await stored(action, self.outside.log, self.outside.now_ms)
+                self.figures.replied += problem is None
+                action = plan.stored(problem, self._clock_ms())
             else:
                 await self._wait(action)
                 if _errand(self.spec) != _errand(plan.subscriber):
@@ -269,6 +279,14 @@ class Courier:
             action = self._after(action, plan, arrival)
         return action
 
+    async def _posted(self, post: Post, arrival: Arrival) -> Answer:
+        """The answer; a fault of ours is an attempt that failed, so that retries and the dead letter sink follow."""
+        try:
+            return await self._post(post, arrival)
+        except Exception as error:
+            log.exception("delivery_fault", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset)
+            return fault(error, self.outside.now_ms())
+
     def _after(self, action: Action, plan: Plan, arrival: Arrival) -> Action:
         """What is next; if the last thing failed it is noted."""
         if plan.failure is not None:
@@ -277,20 +295,11 @@ class Courier:
         return action
 
     async def _post(self, post: Post, arrival: Arrival, trace: Sequence[tuple[str, str]] | None = None) -> Answer:
-        first = post.to is To.SUBSCRIBER
-        departs, structured = self.spec.departs(post.url), post.structured
-        message = arrival.request(departs=departs, structured=structured) if first else to_http(post.event, structured=structured)
-        extra = delivery_headers(
-            reply_wanted=post.reply_wanted,
-            namespace=self.spec.namespace,
-            passed_on=post.passed_on if post.to is To.REPLY else arrival.passed_on,
-            trace=trace_of(post.event) if trace is None else trace,
-        )
-        headers = [*message.headers, *extra]
+        headers, body = rendered(post, arrival, self.spec, trace)
         answer = await self.outside.sender.post(
-            post.url, headers, message.body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted, owner=self.spec.uid
+            post.url, headers, body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted, owner=self.spec.uid
         )
-        if first:
+        if post.to is To.SUBSCRIBER:
             self._learn(answer)
             self.figures.retried += post.attempt > 1
         return answer
@@ -302,14 +311,6 @@ class Courier:
             self._congestion.overloaded(self._clock_ms())
         else:
             self._congestion.succeeded(answer.elapsed_ms, self.figures.in_flight)
-
-    async def _store(self, store: Store) -> Unstored | None:
-        try:
-            await self.outside.log.append(store.log, amqp_binding.encode(store.event))
-        except GatewayError as error:
-            return Unstored(f"the reply was not stored: {error}", self.outside.now_ms(), retryable=not isinstance(error, TooLargeError))
-        self.figures.replied += 1
-        return None
 
     async def _wait(self, wait: Wait) -> None:
         """Without a slot, so that others go on; then in front of those that have not begun."""

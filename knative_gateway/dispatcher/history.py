@@ -41,10 +41,10 @@ class History:
             )
         )
 
-    def skip(self, now_ms: int, arrival: Arrival) -> None:
-        """What is in the log there is no event."""
+    def skip(self, now_ms: int, arrival: Arrival, reason: str = "") -> None:
+        """The event is passed over; without a reason because it is not a CloudEvent."""
         where = (arrival.partition, arrival.offset)
-        reason = f"no CloudEvent: {arrival.problem}"
+        reason = reason or f"no CloudEvent: {arrival.problem}"
         self._failures.append(Failure(now_ms, *arrival.identity, *where, 0, None, reason, "", "skipped"))
 
     async def keep(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:

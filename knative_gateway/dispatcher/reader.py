@@ -123,13 +123,22 @@ class PartitionReader:
             if arrival.attributes is None:
                 self._skip(arrival)
             else:
-                for uid in self._matching(arrival.attributes):
+                for uid in self._wanted_by(arrival):
                     track = self.members.get(uid)
                     if track is not None and not track.offer(arrival):
                         await self._without_room(track, arrival)
             self.passed = stored.offset
             if count % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+
+    def _wanted_by(self, arrival: Arrival) -> Sequence[str]:
+        """The subscribers that the event goes to. A filter that fails by a fault of ours costs its subscriber this event only."""
+        assert arrival.attributes is not None
+        try:
+            return self._matching(arrival.attributes)
+        except Exception:
+            log_.exception("filter_fault", log=self.log, partition=arrival.partition, offset=arrival.offset)
+            return [uid for uid, track in list(self.members.items()) if track.courier.wants_it(arrival)]
 
     async def _without_room(self, track: Track, arrival: Arrival) -> None:
         if len(self.members) > 1:

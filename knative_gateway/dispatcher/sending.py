@@ -188,6 +188,9 @@ class Sender:
             event, reason = from_http(headers, body), ""
         except GatewayError as error:
             event, reason = None, f"what was answered is no event: {error}"
+        except Exception as error:
+            log.exception("reply_not_read")
+            return Answer(None, at_ms, f"the reply could not be read: internal error: {error!r}"[:_REASON_MAX], elapsed_ms=elapsed_ms)
         return Answer(status, at_ms, reason, body[:_KEPT_BYTES], headers, event, elapsed_ms)
 
     def _failed(self, error: Exception, began: float, limit_ms: int) -> Answer:

@@ -161,7 +161,7 @@ class Track:
             arrival = Arrival(stored, self.passed)
             if arrival.attributes is None:
                 courier.skip(arrival)
-            elif courier.wants is None or courier.wants(arrival.attributes):
+            elif courier.wants_it(arrival):
                 while not self.offer(arrival):
                     if not await self._more_room(courier.outside.settings.patience_s):
                         return False

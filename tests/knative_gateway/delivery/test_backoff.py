@@ -108,6 +108,10 @@ def test_whatever_retry_after_says_it_is_a_time_or_nothing(value: str) -> None:
         (503, None, b"999999999999999999999", RETRY_AFTER_MAX_MS),
         (503, 10**12, b"999999999999999999999", WAIT_MAX_MS),
         (503, None, b"Fri, 15 Jan 2027 08:00:10 GMT", 10_000),
+        (503, None, b"Mon, 01 Jan 2024 00:00:00 +99999999999999999999", 1000),
+        (503, None, b"Mon, 01 Jan 99999999999999999999 00:00:00 GMT", 1000),
+        (503, None, b"Mon, 01 Jan 0001 00:00:00 +2359", 1000),
+        (503, None, b"Fri, 31 Dec 9999 23:59:59 -2359", RETRY_AFTER_MAX_MS),
     ],
 )
 def test_retry_after_counts_with_429_and_503_up_to_its_cap(status: int, retry_after_max_ms: int | None, value: bytes, wait: int) -> None:

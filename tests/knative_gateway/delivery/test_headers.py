@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.delivery.headers import FORWARDED_MAX, delivery_headers, forwarded, trace_headers
+from knative_gateway import amqp_binding
+from knative_gateway.delivery.headers import (
+    FORWARDED_BYTES_MAX,
+    FORWARDED_MAX,
+    delivery_headers,
+    forwarded,
+    stored_with_reply,
+    trace_headers,
+)
+from knative_gateway.dispatcher.sending import lines
 from tests.knative_gateway.delivery.made import event
 
 TRACE, SPAN, CHILD = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "b7ad6b7169203331"
@@ -17,7 +26,46 @@ def test_subscribers_are_told_that_replies_are_processed() -> None:
 
 def test_reply_and_dead_letter_destinations_are_told_nothing_of_replies() -> None:
     """If a sender will process a reply it MUST include the header: and if it will not, it does not."""
-    assert delivery_headers(reply_wanted=False, namespace="default") == []
+    assert delivery_headers() == []
+
+
+def test_a_dead_letter_says_its_namespace_and_asks_for_no_reply() -> None:
+    assert delivery_headers(namespace="default") == [("Kn-Namespace", "default")]
+
+
+def test_when_to_come_again_goes_with_a_reply_only() -> None:
+    """A sender's Retry-After means nothing to subscribers."""
+    headers = [(b"Retry-After", b"5"), (b"knative-x", b"1")]
+    assert forwarded(headers) == [("knative-x", "1")]
+    assert forwarded(headers, of_reply=True) == [("retry-after", "5"), ("knative-x", "1")]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        (b"x-request-id", b"a\r\nb: c"),
+        (b"x-request-id", b"a\nb"),
+        (b"x-request-id", b"a\x00"),
+        (b"knative-a b", b"x"),
+        (b"knative-a\r\nx", b"x"),
+        (b"knative-\xc3\xa9", b"x"),
+        (b"knative-x", b"x" * FORWARDED_BYTES_MAX),
+    ],
+)
+def test_what_is_not_a_header_field_is_dropped_and_the_others_are_kept(field: tuple[bytes, bytes]) -> None:
+    """Whoever writes into a log over AMQP chooses these headers: the event must be delivered all the same."""
+    assert forwarded([field, (b"knative-y", b"1"), field]) == [("knative-y", "1")]
+
+
+@given(st.lists(st.tuples(st.binary(max_size=9).map(b"knative-".__add__), st.binary(max_size=9))))
+def test_whatever_is_passed_on_can_be_sent(headers: list[tuple[bytes, bytes]]) -> None:
+    lines(forwarded(headers))
+    amqp_binding.encode(event(), stored_with_reply(headers))
+
+
+def test_headers_of_a_reply_that_go_into_the_log_are_one_each() -> None:
+    headers = [(b"Knative-A", b"1"), (b"knative-a", b"2"), (b"X-Request-Id", b"r"), (b"retry-after", b"5"), (b"knative-b", b"\xe9")]
+    assert stored_with_reply(headers) == {"knative-a": "1, 2", "x-request-id": "r"}
 
 
 def test_only_headers_on_the_list_are_passed_on() -> None:
@@ -37,7 +85,7 @@ def test_only_headers_on_the_list_are_passed_on() -> None:
     ]
     kept = [("x-request-id", "1"), ("knative-one", "a"), ("knative-one", "b"), ("x-b3-traceid", "2")]
     assert forwarded(headers) == kept
-    assert delivery_headers(reply_wanted=False, namespace="x", passed_on=headers) == kept
+    assert delivery_headers(passed_on=kept) == kept
 
 
 def test_no_more_headers_are_passed_on_than_the_limit() -> None:

@@ -147,6 +147,7 @@ async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(rig: Rig, s
     assert attributes["knativeerrordest"] == server.url()
     assert attributes["deadlettersubscriberuri"] == server.url()
     assert "prefer" not in dead.headers
+    assert dead.headers["kn-namespace"] == "default"
     assert rig.dispatcher.figures("u")["deadLettered"] == 1
     assert rig.checkpoints.failures["u"][-1].end == "dead-lettered"
 
@@ -198,6 +199,18 @@ async def test_a_reply_to_a_trigger_goes_through_the_broker(rig: Rig, server: Su
     await completed(rig, "all", 2)
     assert sorted((got.path, got.id) for got in server.got) == [("/all", "1"), ("/all", "answer"), ("/only", "answer")]
     assert {got.body for got in server.got if got.id == "answer"} == {b"yes"}
+
+
+async def test_headers_of_a_reply_follow_it_through_the_broker(rig: Rig, server: SubscriberServer) -> None:
+    """As those of a POST to the Broker's URL do; when to come again is not for those who get the reply."""
+    answer = to_binary(event("answer", "answered"))
+    passed_on = {"X-Request-Id": "r1", "Knative-Bar": "k1", "X-B3-Bar": "b1"}
+    server.answers = [web.Response(headers={**dict(answer.headers), **passed_on, "Retry-After": "5", "Set-Cookie": "c"})]
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(1))
+    _, got = await server.wait(2)
+    assert {name: got.headers.get(name.lower()) for name in passed_on} == passed_on
+    assert not {"retry-after", "set-cookie", "cookie"} & got.headers.keys()
 
 
 async def test_a_202_is_never_a_reply(rig: Rig, server: SubscriberServer) -> None:
