@@ -113,11 +113,13 @@ class Committer:
         """The partitions whose records go straight to their segments."""
         tuning = self._tuning
         total = sum([_pending_bytes(partition) for partition in able])
+        large = {partition for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes}
+        unfit = {partition for partition in able if not partition.fits_one_batch}
         if len(able) <= tuning.direct_partitions_max and total >= tuning.direct_bytes_min:
             if total > self._journal.record_bytes_max or not any(partition.busy for partition in able):
                 return set(able)
-            return set()
-        direct = {partition for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes}
+            return unfit
+        direct = large | unfit
         total -= sum([_pending_bytes(partition) for partition in direct])
         for partition in sorted(able, key=_pending_bytes, reverse=True) if total > self._journal.record_bytes_max // 2 else ():
             if total <= self._journal.record_bytes_max // 2:
@@ -147,26 +149,32 @@ class Committer:
                 commit.failures[partition] = error
                 partition.give_up_pending()
         works: list[Work] = []
-        if journaled:
-            works.append(self._journal_work(commit, journaled))
+        if journaled and (work := self._journal_work(commit, journaled)):
+            works.append(work)
         works += filter(None, [self._direct_work(commit, partition) for partition in direct])
         self._outstanding.submit(self._writer, works, partial(self._ended, commit))
 
-    def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work:
+    def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work | None:
         buffers: list[bytes] = [b""]
         entries: list[tuple[int, int, int]] = []
         batches_bytes = 0
         for partition in partitions:
             size = partition.pending_bytes
             chunk = partition.take()
-            head, body = record.encode(chunk, partition.segments.seed)
+            try:
+                head, body = record.encode(chunk, partition.segments.seed)
+            except Exception as error:  # noqa: BLE001  # a fault of ours costs these records, not all commits of the node
+                self._give_up(commit, partition, error)
+                continue
             buffers += (head, body)
             length = len(head) + len(body)
             entries.append((partition.uid, partition.index, length))
             batches_bytes += length
             commit.parts.append(_Part(partition, chunk, size))
+        if not entries:
+            return None
         slot, buffers[0], position = self._journal.place(entries, batches_bytes)
-        commit.slot, commit.journaled, commit.record_bytes = slot, len(partitions), len(buffers[0]) + batches_bytes
+        commit.slot, commit.journaled, commit.record_bytes = slot, len(entries), len(buffers[0]) + batches_bytes
         write = Write(slot.file, buffers, position)
         return Work([write, SyncFile(slot.file)]) if self._always else Work([write], lazy=[slot.file])
 
@@ -178,6 +186,9 @@ class Committer:
             staged = partition.segments.stage(chunks, size + partition.unflushed_bytes, partition.settings, sync=self._always)
         except OSError as error:
             self._fail(commit, partition, error, undone=True)
+            return None
+        except Exception as error:  # noqa: BLE001  # a fault of ours costs these records, not all commits of the node
+            self._give_up(commit, partition, error)
             return None
         partition.busy = True
         commit.parts.append(_Part(partition, chunk, size, staged))
@@ -234,6 +245,11 @@ class Committer:
         else:
             staged.closed = partition.flushed(staged, synced=self._always)
             partition.accept(part.chunk, part.size, on_segment=True)
+
+    def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
+        """These records cannot be written, and nothing was: their producers are told so, and the partition goes on."""
+        words = f"log {partition.log} partition {partition.index}: events cannot be stored ({type(error).__name__}: {error})"
+        commit.failures[partition] = commit.lost[partition] = StorageError(words)
 
     def _fail(self, commit: _Commit, partition: PartitionLog, error: OSError, *, undone: bool) -> None:
         if partition.failure is None and undone and error.errno in FULL:

@@ -6,6 +6,7 @@ segment; a failed sync is never repeated: the partition stops, and its journal f
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from errno import EIO
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -145,6 +146,9 @@ class Flusher:
             staged = partition.segments.stage(chunks, partition.unflushed_bytes, partition.settings, sync=False)
         except OSError as error:
             self._not_flushed(partition, error, again=True)
+            return
+        except Exception as error:  # noqa: BLE001  # a fault of ours stops this partition, not the commits of all
+            self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
             return
         partition.busy = True
         self._outstanding.submit(self._writer, [Work(staged.steps)], partial(self._flush_ended, partition, staged))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import producers
+from amqp_streams.storage import producers, record
 from amqp_streams.storage.catalog import LogRecord
 from amqp_streams.storage.chunks import cut, join
 from amqp_streams.storage.ports import Chunk, Mark, Numbers, PartitionFacts
@@ -60,6 +60,12 @@ class PartitionLog:
         self._admit: Final = admit
 
     # -- appending
+
+    @property
+    def fits_one_batch(self) -> bool:
+        """Whether all that is pending can be encoded as one batch: the clock may have jumped by months between two appends."""
+        pending = self._pending
+        return self.pending_count <= record.RECORDS_MAX and (not pending or pending[-1][0] - pending[0][0] <= record.SPAN_MS_MAX)
 
     def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
         """See `Partition.append`."""

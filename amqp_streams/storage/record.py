@@ -40,6 +40,8 @@ BATCH_BYTES_MAX: Final = 1 << 20
 MESSAGE_BYTES_MAX: Final = 256 << 20
 RECORDS_MAX: Final = 1 << 20
 """Records in a batch: bounds the tables."""
+SPAN_MS_MAX: Final = (1 << 32) - 1
+"""Between the first and the last timestamp of a batch: about 49.7 days."""
 LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + 9 * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
 
 _ONE_TIMESTAMP: Final = 1
@@ -50,7 +52,6 @@ _FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH | _NUMBERED
 _START: Final = Struct("<4sII")
 _REST: Final = Struct("<IQqII")
 _HEAD: Final = Struct("<4sIIIQqII")
-_DELTA_MS_MAX: Final = (1 << 32) - 1
 _OFFSET_MAX: Final = 10**16 - 1
 _TIMESTAMP_MAX: Final = 1 << 62
 _SWAP: Final = sys.byteorder == "big"
@@ -86,7 +87,7 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
     assert len(headers) == len(stamps) == count, "each record has a timestamp and a header size"
     assert 0 < count <= RECORDS_MAX, "a batch has records, and not too many"
     first_ms = stamps[0]
-    assert 0 <= stamps[-1] - first_ms <= _DELTA_MS_MAX, "timestamps never decrease, and a batch spans less than 50 days"
+    assert 0 <= stamps[-1] - first_ms <= SPAN_MS_MAX, "timestamps never decrease, and a batch spans less than 50 days"
     lengths = array("I", map(len, messages))
     body = b"".join(messages)
     flags, tables = 0, []
@@ -113,13 +114,13 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
 
 def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
     """Cut a run of `size` bytes into pieces that may each be encoded: about a megabyte, and less than 50 days."""
-    if size <= BATCH_BYTES_MAX and chunk.timestamps[-1] - chunk.timestamps[0] <= _DELTA_MS_MAX and len(chunk) <= RECORDS_MAX:
+    if size <= BATCH_BYTES_MAX and chunk.timestamps[-1] - chunk.timestamps[0] <= SPAN_MS_MAX and len(chunk) <= RECORDS_MAX:
         yield chunk
         return
     while True:
         count = min(count_within(chunk.messages, BATCH_BYTES_MAX), RECORDS_MAX)
-        if chunk.timestamps[count - 1] - chunk.timestamps[0] > _DELTA_MS_MAX:
-            count = bisect_right(chunk.timestamps, chunk.timestamps[0] + _DELTA_MS_MAX)
+        if chunk.timestamps[count - 1] - chunk.timestamps[0] > SPAN_MS_MAX:
+            count = bisect_right(chunk.timestamps, chunk.timestamps[0] + SPAN_MS_MAX)
         if count == len(chunk):
             yield chunk
             return

@@ -9,9 +9,9 @@ import pytest
 
 from amqp_streams.config import LogSettings, Sync
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, DiskFullError, StorageError
-from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage import DirectoryStore, record
 from amqp_streams.storage.files import RealFiles
-from amqp_streams.storage.ports import Partition
+from amqp_streams.storage.ports import Chunk, Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, Hand, open_inline, open_real, read_all
 
@@ -240,6 +240,24 @@ def test_a_stopped_partition_keeps_nothing_of_the_appends_that_it_refuses() -> N
             first.append([b"y"], b"\0", NOW)
         depths.append(len(refused.traceback))
     assert len(set(depths)) == 1
+
+
+@pytest.mark.parametrize("size", [10, 9000], ids=["journal", "segments"])
+def test_events_that_cannot_be_encoded_fail_alone_and_commits_go_on(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    hand = open_inline(FaultyFiles())
+    first, second, third, _ = _four(hand)
+    encode = record.encode
+
+    def faulty(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
+        assert b"poison" not in chunk.messages[0]
+        return encode(chunk, seed)
+
+    monkeypatch.setattr(record, "encode", faulty)
+    failures = _failures(hand, (first, b"poison" * size), (second, b"well" * size), (third, b"well" * size))
+    assert list(failures) == [first]
+    assert "cannot be stored" in str(failures[first])
+    for partition, end in ((first, 0), (second, 1)):
+        assert hand.write(partition, b"goes on" * size) == end
 
 
 def test_a_failed_sync_is_never_tried_again() -> None:

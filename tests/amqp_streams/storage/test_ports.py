@@ -75,6 +75,19 @@ def test_timestamps_never_decrease_though_the_clock_does(hand: Hand, partition: 
     assert stamps == [NOW, NOW, NOW + 7, NOW + 7]
 
 
+def test_a_clock_that_jumps_by_months_within_a_commit_stops_nothing(hand: Hand, partition: Partition) -> None:
+    """A batch spans less than 50 days: whatever the clock did, commits go on."""
+    days = 24 * 3600 * 1000
+    for day in (0, 60, -400, 120):
+        partition.append([b"%d" % day], b"\0", NOW + day * days)
+    done = hand.commit()
+    assert done is not None
+    assert not done.failures
+    assert hand.write(partition, b"later") == 4
+    assert read_all(partition) == [b"0", b"60", b"-400", b"120", b"later"]
+    assert partition.seek_timestamp(NOW) == 1
+
+
 def test_seeking_a_timestamp_gives_the_first_record_after_it(hand: Hand, partition: Partition) -> None:
     rng = random.Random(5)
     stamps: list[int] = []
