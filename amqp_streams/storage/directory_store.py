@@ -24,7 +24,7 @@ from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.partition_log import PartitionLog
 from amqp_streams.storage.ports import CommitDone, Partition, StoredLog
 from amqp_streams.storage.restore import Restored
-from amqp_streams.storage.retention import expired
+from amqp_streams.storage.retaining import retain
 from amqp_streams.storage.segments import Segment, Segments, segment_path
 from amqp_streams.storage.work import (
     Call,
@@ -250,7 +250,7 @@ class DirectoryStore:
                 continue
             for partition in self._partitions(name):
                 before = partition.start
-                removals = self._retain(partition, now_ms)
+                removals = retain(partition, self._flusher, now_ms)
                 if removals:
                     moved.append((partition, before))
                     gone += removals
@@ -258,31 +258,6 @@ class DirectoryStore:
             # The checkpoint knows the new starts before the files go: what is missing below them is not missed.
             self._submit_checkpoint(gone)
         return moved
-
-    def _retain(self, partition: PartitionLog, now_ms: int) -> list[Path]:
-        """Let go of what is past retention; the files that are to be removed."""
-        segments, settings = partition.segments, partition.settings
-        if partition.failure or partition.busy:
-            return []
-        oldest = next(iter(partition.unflushed()), None)
-        if oldest and now_ms - oldest.timestamps[0] >= settings.segment_ms:
-            self._flusher.flush(partition)
-        elif segments.active.bytes and now_ms - segments.active.first_timestamp_ms >= settings.segment_ms:
-            self._flusher.seal(partition)
-        count = expired(
-            segments.closed(),
-            active_bytes=segments.active.bytes,
-            now_ms=now_ms,
-            retention_ms=settings.retention_ms,
-            retention_bytes=settings.retention_bytes,
-        )
-        count = self._flusher.spare_producers(partition, count)
-        if not count:
-            return []
-        dropped = segments.drop(count)
-        partition.start = segments.row[0].base
-        self._flusher.forget(partition, partition.start)
-        return [path for segment in dropped for path in (segment.path, segment.index_path)]
 
     # -- closing
 

@@ -5,7 +5,7 @@ So after a crash only the last segment can be torn.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from amqp_streams.storage.ports import Chunk
 from amqp_streams.storage.producers import Table
 from amqp_streams.storage.reading import Reading
 from amqp_streams.storage.recovery import Damage
-from amqp_streams.storage.retention import ClosedSegment, must_roll
+from amqp_streams.storage.retention import ClosedSegment, aging_from, must_roll, notice
 from amqp_streams.storage.work import Replace, Step, SyncFile, SyncFolder, Write
 
 _CHUNK_PARTS_MAX: Final = 64
@@ -45,6 +45,8 @@ class Segment:
     index: Index | None = None
     saved: bool = False
     producers: Table | None = None
+    noticed_ms: int | None = None
+    """When it was noticed that its timestamps lie in the future; None: they do not."""
 
     @property
     def index_path(self) -> Path:
@@ -159,6 +161,7 @@ class Segments:
         current = self.active
         self._closed_file = None
         for segment in staged.opened:
+            self.active.noticed_ms = None  # that was about its first record; its age as a closed one is that of its last
             closed.append(self.active)
             self.row.append(segment)
         for placed in staged.placed:
@@ -211,13 +214,25 @@ class Segments:
         closed, opened = self.active, Segment(segment_path(self.folder, end), end, end, exists=True)
         self._reading.file(opened.path, create=True)
         self.row.append(opened)
-        closed.producers = self.producers.copy()
+        closed.producers, closed.noticed_ms = self.producers.copy(), None
         self._closed_file = closed_file
         return closed
 
-    def closed(self) -> list[ClosedSegment]:
-        """What retention may take."""
-        return [ClosedSegment(part.base, part.end, part.bytes, part.last_timestamp_ms) for part in self.row[:-1]]
+    def closed(self, now_ms: int) -> Iterator[ClosedSegment]:
+        """What retention may take, from the oldest on."""
+        closed = self.row[:-1]
+        notice(closed, now_ms)
+        for part in closed:
+            last_ms, part.noticed_ms = aging_from(part.last_timestamp_ms, part.noticed_ms, now_ms)
+            yield ClosedSegment(part.base, part.end, part.bytes, last_ms)
+
+    def active_is_due(self, now_ms: int, segment_ms: int) -> bool:
+        """Whether the active segment has records and is old enough to be closed."""
+        active = self.active
+        if not active.bytes:
+            return False
+        first_ms, active.noticed_ms = aging_from(active.first_timestamp_ms, active.noticed_ms, now_ms)
+        return now_ms - first_ms >= segment_ms
 
     def drop(self, count: int) -> list[Segment]:
         """Forget the first `count` segments; their files are the caller's to remove."""

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,7 +11,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage import producers
 from amqp_streams.storage.chunks import cut
 from amqp_streams.storage.ports import Chunk, CommitDone, Numbers, Partition, PartitionFacts, StoredLog
-from amqp_streams.storage.retention import ClosedSegment, expired, must_roll
+from amqp_streams.storage.retention import ClosedSegment, aging_from, expired, must_roll, notice
 from amqp_streams.testing.memory_states import MemoryStates
 
 
@@ -20,10 +20,15 @@ class _MemorySegment:
     base: int
     chunks: list[Chunk] = field(default_factory=list)
     bytes: int = 0
+    noticed_ms: int | None = None
 
     @property
     def end(self) -> int:
         return self.chunks[-1].base + len(self.chunks[-1]) if self.chunks else self.base
+
+    @property
+    def last_timestamp_ms(self) -> int:
+        return self.chunks[-1].timestamps[-1]
 
 
 class MemoryPartition:
@@ -111,12 +116,14 @@ class MemoryPartition:
     def retain(self, now_ms: int) -> bool:
         """Drop what retention lets go; whether `start` moved."""
         active, settings = self._segments[-1], self.settings
-        if active.chunks and now_ms - active.chunks[0].timestamps[0] >= settings.segment_ms:
-            self._segments.append(_MemorySegment(self.end))
-        closed = [ClosedSegment(part.base, part.end, part.bytes, part.chunks[-1].timestamps[-1]) for part in self._segments[:-1]]
+        if active.chunks:
+            first_ms, active.noticed_ms = aging_from(active.chunks[0].timestamps[0], active.noticed_ms, now_ms)
+            if now_ms - first_ms >= settings.segment_ms:
+                active.noticed_ms = None
+                self._segments.append(_MemorySegment(self.end))
         count = expired(
-            closed,
-            active_bytes=self._segments[-1].bytes,
+            self._closed(now_ms),
+            total_bytes=sum(segment.bytes for segment in self._segments),
             now_ms=now_ms,
             retention_ms=settings.retention_ms,
             retention_bytes=settings.retention_bytes,
@@ -124,6 +131,13 @@ class MemoryPartition:
         del self._segments[:count]
         self.start = self._segments[0].base
         return count > 0
+
+    def _closed(self, now_ms: int) -> Iterator[ClosedSegment]:
+        closed = self._segments[:-1]
+        notice(closed, now_ms)
+        for part in closed:
+            last_ms, part.noticed_ms = aging_from(part.last_timestamp_ms, part.noticed_ms, now_ms)
+            yield ClosedSegment(part.base, part.end, part.bytes, last_ms)
 
 
 class MemoryStore:

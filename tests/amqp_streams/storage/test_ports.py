@@ -223,6 +223,23 @@ def test_retention_by_age_drops_even_the_last_record_and_numbers_go_on(hand: Han
     assert read_all(partition) == [b"c"]
 
 
+def test_retention_by_age_goes_on_after_a_clock_was_wrong_once(hand: Hand) -> None:
+    settings = LogSettings(retention_ms=10_000, segment_ms=5000)
+    partition = hand.store.create("short", settings, incarnation="i").partitions[0]
+    years = 9 * 365 * 24 * 3600 * 1000
+    hand.write(partition, b"wrong", now_ms=NOW + years)
+    for second in range(60):
+        now_ms = NOW + second * 1000
+        hand.write(partition, b"%d" % second, now_ms=now_ms)
+        hand.store.apply_retention(now_ms)
+        hand.loop.run_ready()
+    kept = read_all(partition)
+    assert b"59" in kept
+    assert b"50" in kept, "nothing younger than the retention is removed"
+    assert b"30" not in kept
+    assert b"wrong" not in kept
+
+
 def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest(hand: Hand) -> None:
     settings = LogSettings(retention_bytes=1 << 20, segment_bytes=64 << 10)
     partition = hand.store.create("log", settings, incarnation="i").partitions[0]

@@ -1,0 +1,39 @@
+"""[io] Retention carried out in one partition: what is old enough is written to a segment, closed, and let go of, in this order."""
+
+from pathlib import Path
+
+from amqp_streams.storage.flushing import Flusher
+from amqp_streams.storage.partition_log import PartitionLog
+from amqp_streams.storage.retention import AHEAD_MS, expired
+
+
+def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]:
+    """Let go of what is past retention; returns the files that are to be removed."""
+    segments, settings = partition.segments, partition.settings
+    if partition.failure or partition.busy:
+        return []
+    if segments.active_is_due(now_ms, settings.segment_ms):
+        flusher.seal(partition)
+    else:
+        _flush_aged(partition, flusher, now_ms)
+    count = expired(
+        segments.closed(now_ms),
+        total_bytes=segments.bytes,
+        now_ms=now_ms,
+        retention_ms=settings.retention_ms,
+        retention_bytes=settings.retention_bytes,
+    )
+    count = flusher.spare_producers(partition, count)
+    if not count:
+        return []
+    dropped = segments.drop(count)
+    partition.start = segments.row[0].base
+    flusher.forget(partition, partition.start)
+    return [path for segment in dropped for path in (segment.path, segment.index_path)]
+
+
+def _flush_aged(partition: PartitionLog, flusher: Flusher, now_ms: int) -> None:
+    """Write what has been in memory for as long as a segment lasts, or tells no age because its timestamp lies in the future."""
+    oldest = next(iter(partition.unflushed()), None)
+    if oldest and not -AHEAD_MS <= now_ms - oldest.timestamps[0] < partition.settings.segment_ms:
+        flusher.flush(partition)
