@@ -6,8 +6,12 @@ Durations are read from numbers of milliseconds or text such as `7d`, sizes from
 import re
 from typing import Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+MILLISECONDS_MAX: Final = 1000 * 365 * 86_400_000
+"""Of a duration: a thousand years."""
+BYTES_MAX: Final = 1 << 60
+"""Of a size."""
 _DURATION_UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _SIZE_UNITS: Final[dict[str, int]] = {"": 1, "b": 1} | {
@@ -35,7 +39,11 @@ def duration_ms(text: str) -> int:
     if not parts or "".join(part[0] for part in parts) != text:
         message = f"{text!r} is no duration: a number with a unit (ms, s, m, h, d, w), such as 500ms, 30m, 12h, 7d or 1h30m"
         raise ValueError(message)
-    return round(sum(float(part[1]) * _DURATION_UNITS[part[2]] for part in parts))
+    milliseconds = sum(float(part[1]) * _DURATION_UNITS[part[2]] for part in parts)
+    if milliseconds > MILLISECONDS_MAX:
+        message = f"{text[:32]!r} is longer than the longest duration, 1000 years"
+        raise ValueError(message)
+    return round(milliseconds)
 
 
 def byte_count(text: str) -> int:
@@ -49,7 +57,12 @@ def byte_count(text: str) -> int:
     if found is None or unit is None:
         message = f"{text!r} is no size: a number of bytes or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as 512MiB"
         raise ValueError(message)
-    return round(float(found[1]) * unit) if "." in found[1] else int(found[1]) * unit
+    if "." not in found[1]:
+        return int(found[1]) * unit
+    if (size := float(found[1]) * unit) > BYTES_MAX:
+        message = f"{text[:32]!r} is more than the largest size, {BYTES_MAX} bytes"
+        raise ValueError(message)
+    return round(size)
 
 
 def _duration_or_number(value: object) -> object:
@@ -61,5 +74,5 @@ def _size_or_number(value: object) -> object:
     return byte_count(str(value)) if isinstance(value, str | bool) else value
 
 
-Milliseconds = Annotated[int, BeforeValidator(_duration_or_number)]
-Bytes = Annotated[int, BeforeValidator(_size_or_number)]
+Milliseconds = Annotated[int, BeforeValidator(_duration_or_number), Field(le=MILLISECONDS_MAX)]
+Bytes = Annotated[int, BeforeValidator(_size_or_number), Field(le=BYTES_MAX)]

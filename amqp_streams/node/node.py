@@ -139,9 +139,7 @@ class Node:
             if log is not None:
                 return Informing(log)
             if request.no_source:
-                kept = self._consumers.places.of_link(request, self._store.logs.values())
-                permissions.require(Right.RECEIVE, kept[0][0].name)
-                return Kept(request, kept[0][0].name)
+                return self._kept(request, permissions)
             raise PeerError(names.INVALID_FIELD, "a receiver needs a source address: the name of a log", {"field": "source"})
         if log is None:
             if names.PRODUCER_ID in request.properties:
@@ -156,6 +154,15 @@ class Node:
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
         return Producing(log, partition, elsewhere=elsewhere, numbered=numbered)
+
+    def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
+        """The place that is kept under the link's name, shown to a receiver without a source."""
+        kept = self._consumers.places.of_link(request, self._store.logs.values())
+        if not kept:
+            description = f"no source is kept under the name {request.link[:64]!r} of container {request.container[:64]!r}"
+            raise PeerError(names.NOT_FOUND, description)
+        permissions.require(Right.RECEIVE, kept[0][0].name)
+        return Kept(request, kept[0][0].name)
 
     def _numbered(self, request: AttachRequest, log: StoredLog, partition: Partition | None) -> Numbered | None:
         given = request.properties.get(names.PRODUCER_ID)

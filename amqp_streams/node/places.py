@@ -162,20 +162,13 @@ class Places:
         return self._cursors.find(key)
 
     def of_link(self, request: AttachRequest, logs: Iterable[StoredLog]) -> Sequence[tuple[StoredLog, Cursor]]:
-        """What this user keeps under a link's name. What others keep under it is as if it were not there.
-
-        Raises:
-            PeerError: there is nothing.
-        """
+        """What this user keeps under a link's name; may be nothing. What others keep under it is as if it were not there."""
         found = []
         for log in logs:
             key = link_key(log.incarnation, request.container, request.link)
             cursor = self._cursors.find(key)
             if cursor is not None and cursor.user == request.user:
                 found.append((log, cursor))
-        if not found:
-            description = f"no source is kept under the name {request.link[:64]!r} of container {request.container[:64]!r}"
-            raise PeerError(names.NOT_FOUND, description)
         return found
 
     def followers(self, cursor: Cursor) -> Collection[Consuming]:

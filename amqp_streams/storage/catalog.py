@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from amqp_streams.config import LOG_NAME, LogSettings
 from amqp_streams.errors import DirectoryLockedError, StorageError
+from amqp_streams.quantities import BYTES_MAX, MILLISECONDS_MAX
 from amqp_streams.storage import record
 from amqp_streams.storage.files import Files, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
@@ -30,6 +31,12 @@ LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
 LOG_FILE: Final = "log.json"
 _AGAIN: Final = "opening the store writes it again from the checkpoint"
+
+
+def _bounded(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as earlier programs may have stored them, without an upper bound: brought within the bounds of this one."""
+    bounds = {"retention_ms": MILLISECONDS_MAX, "segment_ms": MILLISECONDS_MAX, "retention_bytes": BYTES_MAX}
+    return {name: min(value, bounds[name]) if name in bounds and isinstance(value, int) else value for name, value in settings.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +62,7 @@ class LogRecord:
         """Raises ValueError, KeyError or TypeError if it is no such thing."""
         if not LOG_NAME.fullmatch(value["name"]):
             raise ValueError(value["name"])
-        return cls(value["name"], int(value["uid"], 16), value["incarnation"], LogSettings.model_validate(value["settings"]))
+        return cls(value["name"], int(value["uid"], 16), value["incarnation"], LogSettings.model_validate(_bounded(value["settings"])))
 
 
 @dataclass(frozen=True, slots=True)

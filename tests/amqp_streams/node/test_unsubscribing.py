@@ -53,3 +53,13 @@ def test_a_receiver_without_a_source_and_without_a_place_is_refused(bench: Bench
     assert bench.refusal(attach(None, consumer=True, no_source=True, container="")).condition == names.INVALID_FIELD
     bench.consume(member(durable=True, partition=0, link="s"))
     assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND, "a group's place is the group's"
+
+
+def test_closing_a_receiver_without_a_source_is_well_when_its_place_was_removed_meanwhile(bench: Bench) -> None:
+    bench.detach(bench.consume(durable()))
+    kept = bench.attach(unsubscribe())
+    log = bench.store.logs["temps"]
+    places = bench.node._consumers.places
+    places.remove(places.of_log(log))
+    bench.detach(kept, closed=True)
+    assert bench.refusal(unsubscribe()).condition == names.NOT_FOUND

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.config import LogSettings
+from amqp_streams.quantities import BYTES_MAX, MILLISECONDS_MAX
 from amqp_streams.storage.catalog import CHECKPOINT_FILE, Checkpoint, LogRecord, read_checkpoint, seal, unseal
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.testing import FaultyFiles
@@ -25,6 +26,15 @@ def _read(data: bytes) -> tuple[Checkpoint | None, list[Finding]]:
 
 def test_a_checkpoint_is_read_as_it_was_written() -> None:
     assert _read(CHECKPOINT.encode()) == (CHECKPOINT, [])
+
+
+def test_settings_that_an_earlier_program_stored_without_bound_are_brought_within_it() -> None:
+    """Such a log could not be described, and with it no list of logs; its name and events are worth more than the number."""
+    content = CHECKPOINT.logs["log"].as_json()
+    content["settings"] |= {"retention_ms": 1 << 63, "retention_bytes": 1 << 70, "segment_ms": 1 << 65}
+    settings = LogRecord.from_json(content).settings
+    assert (settings.retention_ms, settings.segment_ms) == (MILLISECONDS_MAX, MILLISECONDS_MAX)
+    assert settings.retention_bytes == BYTES_MAX
 
 
 @given(st.data())
