@@ -20,6 +20,8 @@ from amqp_streams.wire.types import Described, Value
 
 _LIMITS: Final = Limits()
 _NAME_SHOWN: Final = 64
+NEEDLE_MESSAGE_MAX: Final = 32 << 10
+"""Bytes of a message that is searched for needles: of a larger one, a field is found faster than a needle is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +58,38 @@ class Compiled:
         """Of consecutive stored records, the first of number `base`, the indices of those to deliver, ascending; from `start` to `end`.
 
         `latest`: the partition's end when the link attached, which `@latest` means. `now_ms`: the time for UTC(); NULL without it.
-        Takes up to `weight` microseconds for each of them: pass few at a time if others wait.
         """
-        low, high = self.bounds.indices(base, timestamps, start, len(messages) if end is None else end, latest)
+        until = len(messages) if end is None else end
+        return self.judge(
+            messages, base, timestamps, partition=partition, latest=latest, now_ms=now_ms, start=start, end=until, work_max=None
+        )[0]
+
+    def judge(
+        self,
+        messages: Sequence[bytes],
+        base: int,
+        timestamps: Sequence[int],
+        *,
+        partition: str,
+        latest: int,
+        now_ms: int | None,
+        start: int,
+        end: int,
+        work_max: int | None,
+    ) -> tuple[list[int], int]:
+        """As `select`, and the index up to which records were judged: `end`, or less when they took more than `work_max` steps.
+
+        Takes up to `weight` microseconds for each of them beside the steps (see `record.WORK_MAX`): pass few at a time if others wait.
+        """
+        low, high = self.bounds.indices(base, timestamps, start, end, latest)
         candidates: Sequence[int] = range(low, high)
         for clause in self.needles:
             candidates = _having(clause, candidates, messages)
         if not self.conditions:
-            return list(candidates)
+            return list(candidates), end
         record = Record(partition=partition, latest=latest, now_ms=now_ms)
         chosen: list[int] = []
+        work = 0
         for index in candidates:
             record.turn_to(messages[index], base + index, timestamps[index])
             for condition in self.conditions:
@@ -73,7 +97,10 @@ class Compiled:
                     break
             else:
                 chosen.append(index)
-        return chosen
+            work += record.work
+            if work_max is not None and work > work_max:
+                return chosen, index + 1
+        return chosen, end
 
     def matches(self, message: bytes, *, number: int, timestamp_ms: int, partition: str, latest: int, now_ms: int | None = None) -> bool:
         """Whether one stored record is to be delivered; see `select`."""
@@ -105,10 +132,12 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
 
 
 def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:
+    """The candidates that have one of the needles, and those that are cheaper to decode than to search."""
     if len(clause) == 1:
         (needle,) = clause
-        return [index for index in candidates if needle in messages[index]]
-    return sorted({index for needle in clause for index in candidates if needle in messages[index]})
+        return [index for index in candidates if len(messages[index]) > NEEDLE_MESSAGE_MAX or needle in messages[index]]
+    large = (index for index in candidates if len(messages[index]) > NEEDLE_MESSAGE_MAX)
+    return sorted({*large, *(index for needle in clause for index in candidates if needle in messages[index])})
 
 
 def _refused(name: str, error: FilterError) -> PeerError:

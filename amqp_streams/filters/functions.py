@@ -13,6 +13,8 @@ from amqp_streams.wire.types import LONG_MAX, LONG_MIN, Timestamp
 
 Function = Callable[[Sequence[Outcome]], Outcome]
 
+_LANGUAGE_MAX: Final = 64
+"""Characters of a language that are looked at."""
 _DOTTED_I: Final = frozenset(("tr", "az"))
 """Languages whose dotted and dotless i are different letters."""
 
@@ -49,7 +51,7 @@ def _text_and_language(arguments: Sequence[Outcome]) -> tuple[str | None, bool]:
     texts = [_text(argument) for argument in arguments]
     if None in texts or len(texts[0] or "") > TEXT_MAX:
         return None, False
-    return texts[0], (texts[1] or "").lower().split("-")[0] in _DOTTED_I if len(texts) > 1 else False
+    return texts[0], (texts[1] or "")[:_LANGUAGE_MAX].lower().split("-")[0] in _DOTTED_I if len(texts) > 1 else False
 
 
 def _left(arguments: Sequence[Outcome]) -> Outcome:

@@ -36,6 +36,8 @@ from amqp_streams.wire.layout import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANN
 _MAPS: Final = frozenset((MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER))
 _STORED: Final = _MAPS | {PROPERTIES}
 CLAUSES_MAX: Final = 4
+NEEDLE_BYTES_MAX: Final = 64
+"""Of a needle, what is searched: in short messages a search takes the product of both lengths at worst."""
 ALTERNATIVES_MAX: Final = 8
 """More of them than this cost more than the decoding that they save."""
 
@@ -63,7 +65,8 @@ class Required:
     def most_telling(self) -> tuple[Clause, ...]:
         """The best clauses, long values first, each once."""
         ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
-        return tuple(dict.fromkeys(clause for clause in ordered if all(clause)))[:CLAUSES_MAX]
+        cut = (tuple(dict.fromkeys(needle[:NEEDLE_BYTES_MAX] for needle in clause)) for clause in ordered if all(clause))
+        return tuple(dict.fromkeys(cut))[:CLAUSES_MAX]
 
 
 NOTHING_REQUIRED: Final = Required()

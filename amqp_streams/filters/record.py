@@ -1,7 +1,8 @@
 """One record under the eyes of a filter: its fields, found without decoding what is not asked for. Spec: AMQP 3.2; FILTEX 4.
 
 Laws: bytes that are no AMQP make a field FAILED and nothing else; of equal keys in one map the last counts, as in the codec. The delivery
-annotations are those that this node writes at delivery, whatever the producer sent.
+annotations are those that this node writes at delivery, whatever the producer sent. The work of all filters of a source on one record is
+bounded: text and messages come from two strangers, and their sizes multiply.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from amqp_streams.errors import WireError
 from amqp_streams.filters.fields import DEFAULTS, POSITIONS
 from amqp_streams.filters.values import FAILED, MISSING, Failed, Missing
 from amqp_streams.wire.decoder import decode, skip
-from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS, find_section
+from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS, section_at
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, Timestamp, Value
 
@@ -23,16 +24,30 @@ COMPOUND_BYTES_MAX: Final = 64 << 10
 VALUE_BYTES_MAX: Final = 1 << 20
 """Of any value that is decoded. Beyond these the field is FAILED: a producer must not choose what a filter costs its readers."""
 
+SECTIONS_MAX: Final = 64
+"""Sections of a message that are passed over on the way to a footer."""
+WORK_MAX: Final = 1 << 23
+"""Steps of some nanoseconds, a character compared for example, that the filters of one source may take for one record. Beyond, what they
+still ask for is FAILED. It is enough for one list or map of COMPOUND_BYTES_MAX."""
+COMPOUND_STEPS: Final = 100
+"""Steps that a byte of a list, map, array or described value takes to decode, at worst."""
+_SEARCH_STEPS: Final = 16
+"""Bytes that are compared in a step when a key is searched."""
+_CHEAP_SEARCH: Final = 1 << 14
+"""Bytes times bytes of the key. Searching backwards takes their product at worst; so few are not counted."""
+_BACKWARDS_MAX: Final = 1 << 20
+"""The same, for which searching forwards, which takes no product, is better."""
+
 Found: TypeAlias = "Value | Missing | Failed"
 
 
 class Record:
     """A record, one after another in the same object. `latest`: the partition's end when the link attached, as `@latest` means it.
 
-    `seen`: fields that were found already, by section and name.
+    `seen`: fields that were found already, by section and name. `work`: steps that the filters have taken for this record.
     """
 
-    __slots__ = ("latest", "message", "now_ms", "number", "partition", "seen", "timestamp_ms")
+    __slots__ = ("latest", "message", "now_ms", "number", "partition", "seen", "timestamp_ms", "work")
 
     def __init__(self, *, partition: str, latest: int, now_ms: int | None) -> None:
         self.partition: Final = partition
@@ -42,6 +57,7 @@ class Record:
         self.number = 0
         self.timestamp_ms = 0
         self.seen: dict[str, Found] = {}
+        self.work = 0
 
     def turn_to(self, message: bytes, number: int, timestamp_ms: int) -> None:
         """Be another record from now on."""
@@ -49,6 +65,12 @@ class Record:
         self.number = number
         self.timestamp_ms = timestamp_ms
         self.seen.clear()
+        self.work = 0
+
+    def spend(self, steps: int) -> bool:
+        """Count work before it is done; False: it is too much for this record, leave it."""
+        self.work += steps
+        return self.work <= WORK_MAX
 
 
 Getter = Callable[[Record], Found]
@@ -64,36 +86,46 @@ def getter(section: int, name: str) -> Getter:
 
 
 def with_default(section: int, name: str) -> Getter:
-    """As `getter`, but a field that is missing and has a default has that; found once however often it is asked for."""
+    """As `once`, but a field that is missing and has a default has that."""
+    get = once(section, name)
+    default = DEFAULTS.get(name) if section in POSITIONS else None
+    if default is None:
+        return get
+    return lambda record: default if (value := get(record)) is MISSING else value
+
+
+def once(section: int, name: str) -> Getter:
+    """As `getter`, but looked for once a record."""
     get = getter(section, name)
     if section == DELIVERY_ANNOTATIONS:
         return get
-    default = DEFAULTS.get(name) if section in POSITIONS else None
     place = f"{section} {name}"
 
     def found(record: Record) -> Found:
         seen = record.seen
         if place in seen:
             return seen[place]
-        value = get(record)
-        if value is MISSING and default is not None:
-            value = default
-        seen[place] = value
+        seen[place] = value = get(record)
         return value
 
     return found
 
 
 def whole_map(section: int) -> Getter:
-    """What decodes all of a section that is a map; an absent one is empty."""
+    """What decodes all of a section that is a map; an absent one is empty. Decoded once however often it is asked for."""
+    place = f"{section}"
 
     def found(record: Record) -> Found:
+        seen = record.seen
+        if place in seen:
+            return seen[place]
         try:
             start = _start(record.message, section)
-            value = {} if start is None else _decoded(record.message, start)
+            value: Found = {} if start is None else _decoded(record, start)
         except (WireError, IndexError):
-            return FAILED
-        return {} if value is None else value
+            value = FAILED
+        seen[place] = value = {} if value is None else value
+        return value
 
     return found
 
@@ -126,7 +158,7 @@ def _listed(section: int, place: int) -> Getter:
             at += 9 if wide else 3
             for _ in range(place):
                 at = skip(message, at)
-            value = _decoded(message, at)
+            value = _decoded(record, at)
         except (WireError, IndexError):
             return FAILED
         if at >= end:
@@ -139,6 +171,7 @@ def _listed(section: int, place: int) -> Getter:
 def _mapped(section: int, name: str) -> Getter:
     key = name.encode()
     needle = bytes((len(key) & 0xFF,)) + key
+    width = len(needle)
 
     def found(record: Record) -> Found:
         message = record.message
@@ -152,9 +185,10 @@ def _mapped(section: int, name: str) -> Getter:
                 end, at = start + 5 + int.from_bytes(message[start + 1 : start + 5]), start + 9
             else:
                 return FAILED
-            last = message.rfind(needle, at, end)
+            cheap = (end - at) * width <= _CHEAP_SEARCH
+            last = message.rfind(needle, at, end) if cheap else _last(record, needle, at, end)
             value_at = _entry(message, at, last, key) if last >= 0 else None
-            return MISSING if value_at is None else _decoded(message, value_at)
+            return MISSING if value_at is None else _decoded(record, value_at)
         except (WireError, IndexError):
             return FAILED
 
@@ -162,17 +196,20 @@ def _mapped(section: int, name: str) -> Getter:
 
 
 _WIDE_TEXTS: Final = frozenset((0xB0, 0xB1, 0xB3))
-_WIDE_COMPOUNDS: Final = frozenset((0xD0, 0xD1, 0xF0))
+_LARGE: Final = _WIDE_TEXTS | {0, 0xC0, 0xC1, 0xE0, 0xD0, 0xD1, 0xF0}
+"""Constructors of texts, and of values with others inside, that may be large."""
 
 
-def _decoded(message: bytes, at: int) -> Value:
+def _decoded(record: Record, at: int) -> Value:
     """The value at byte `at`. Raises WireError if it is none or too large to be looked at for each record."""
+    message = record.message
     code = message[at]
-    if code in _WIDE_TEXTS or code in _WIDE_COMPOUNDS or code == 0:
+    if code in _LARGE:
         size = skip(message, at) - at
-        if size > (VALUE_BYTES_MAX if code in _WIDE_TEXTS else COMPOUND_BYTES_MAX):
-            text = f"the value at byte {at} has {size} bytes"
-            raise WireError(text)
+        text = code in _WIDE_TEXTS
+        if size > (VALUE_BYTES_MAX if text else COMPOUND_BYTES_MAX) or not record.spend(size if text else size * COMPOUND_STEPS):
+            reason = f"the value at byte {at} has {size} bytes"
+            raise WireError(reason)
     return decode(message, at)[0]
 
 
@@ -209,10 +246,26 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
     return found
 
 
+def _last(record: Record, needle: bytes, at: int, end: int) -> int:
+    """Where the last key of a large map may be, at most; -1: it is not there. Raises WireError if that is too much work for the record."""
+    message, product = record.message, (end - at) * len(needle)
+    backwards = product <= _BACKWARDS_MAX
+    if not record.spend((product if backwards else end - at) // _SEARCH_STEPS):
+        text = "too much work for one record"
+        raise WireError(text)
+    if backwards:
+        return message.rfind(needle, at, end)
+    return min(end, len(message)) if message.find(needle, at, end) >= 0 else -1
+
+
 def _start(message: bytes, wanted: int) -> int | None:
-    """Where the value of a section begins, None without it: what `find_section` says, faster for sections in their usual forms."""
-    at, size = 0, len(message)
+    """Where the value of a section begins, None without it; fast for sections in their usual forms. Raises WireError if it cannot be."""
+    at, size, passed = 0, len(message), 0
     while at + 4 < size and message[at] == 0 and message[at + 1] == 0x53:
+        passed += 1
+        if passed > SECTIONS_MAX:
+            text = f"more than {SECTIONS_MAX} sections"
+            raise WireError(text)
         code, constructor = message[at + 2], message[at + 3]
         if code == wanted:
             return at + 3
@@ -226,7 +279,12 @@ def _start(message: bytes, wanted: int) -> int | None:
             at += 4
         else:
             break
-    if at == size:
-        return None
-    found = find_section(message[at:] if at else message, wanted)
-    return None if found is None else at + found.start
+    while at < size:
+        passed += 1
+        if passed > SECTIONS_MAX:
+            text = f"more than {SECTIONS_MAX} sections"
+            raise WireError(text)
+        code, start, at = section_at(message, at)
+        if code >= wanted:
+            return start if code == wanted else None
+    return None

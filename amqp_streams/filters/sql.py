@@ -10,9 +10,9 @@ from typing import Final, TypeAlias, assert_never
 from amqp_streams import names
 from amqp_streams.filters.access import Evaluation, field_value, resolved
 from amqp_streams.filters.arithmetic import calculate, negative, positive
-from amqp_streams.filters.functions import function
-from amqp_streams.filters.like import PATTERN_MAX, Matcher, matcher
-from amqp_streams.filters.record import Record, getter
+from amqp_streams.filters.functions import Function, function
+from amqp_streams.filters.like import COMPILE_STEPS, PATTERN_MAX, Matcher, matcher
+from amqp_streams.filters.record import Record, once
 from amqp_streams.filters.syntax import (
     And,
     Call,
@@ -29,6 +29,7 @@ from amqp_streams.filters.syntax import (
     Negative,
     Not,
     Operation,
+    Operator,
     Or,
     Positive,
     Predicate,
@@ -97,18 +98,40 @@ def evaluation(node: Expression) -> Evaluation:  # noqa: PLR0911 - a row a node
             inner = evaluation(operand)
             return lambda record: positive(inner(record))
         case Operation(operator=sign, left=left, right=right):
-            one, other = evaluation(left), evaluation(right)
-            return lambda record: calculate(sign, one(record), other(record))
+            return _calculation(sign, evaluation(left), evaluation(right))
         case Call(name="UTC"):
             return lambda record: None if record.now_ms is None else Timestamp(record.now_ms)
         case Call(name=name, arguments=arguments):
             called = function(name)
             if called is None:
                 return lambda _record: None
-            known, values = called, [evaluation(argument) for argument in arguments]
-            return lambda record: known([value(record) for value in values])
+            return _called(called, [evaluation(argument) for argument in arguments])
         case _:
             assert_never(node)
+
+
+def _calculation(sign: Operator, one: Evaluation, other: Evaluation) -> Evaluation:
+    if sign != "+":
+        return lambda record: calculate(sign, one(record), other(record))
+
+    def total(record: Record) -> Outcome:
+        left, right = one(record), other(record)
+        return calculate(sign, left, right) if _affordable(record, left, right) else FAILED
+
+    return total
+
+
+def _called(known: Function, values: list[Evaluation]) -> Evaluation:
+    def result(record: Record) -> Outcome:
+        arguments = [value(record) for value in values]
+        return known(arguments) if _affordable(record, *arguments) else FAILED
+
+    return result
+
+
+def _affordable(record: Record, *values: Outcome) -> bool:
+    """Whether there is work left to look at all of these texts."""
+    return record.spend(sum(len(value) for value in values if isinstance(value, str | bytes)))
 
 
 def _all(conditions: list[Condition]) -> Condition:
@@ -161,7 +184,12 @@ def _comparison(node: Compare, unlike: Truth) -> Condition:
     if isinstance(right, Constant) and type(right.value) is int:
         return _with_integer(sign, evaluation(left), right.value, unlike)
     test, one, other = TESTS[sign], evaluation(left), evaluation(right)
-    return lambda record: compare(test, one(record), other(record), unlike)
+
+    def holds(record: Record) -> Truth:
+        found, wanted = one(record), other(record)
+        return compare(test, found, wanted, unlike) if _affordable(record, found, wanted) else FAILED
+
+    return holds
 
 
 def is_annotation(node: Expression, name: str) -> bool:
@@ -221,6 +249,8 @@ def _membership(node: In, unlike: Truth) -> Condition:
         found = value(record)
         result: Truth = False
         for member in members:
+            if not _affordable(record, found):
+                return FAILED
             result = disjunction(result, compare(operator.eq, found, member(record), unlike))
             if result is True:
                 return True
@@ -248,7 +278,7 @@ def _likeness(node: Like) -> Condition:
         assert isinstance(node.pattern.value, str)
         fixed = matcher(node.pattern.value, str(escape) or None)
         assert fixed is not None, "checked with the text"
-        return lambda record: _matches(value(record), fixed)
+        return lambda record: _matches(record, value(record), fixed)
     pattern, escaping = evaluation(node.pattern), evaluation(node.escape) if node.escape else None
 
     def holds(record: Record) -> Truth:
@@ -260,17 +290,18 @@ def _likeness(node: Like) -> Condition:
         if any(KINDS.get(type(part)) is not Kind.TEXT for part in given):
             return FAILED
         written, escape = str(given[0]), str(given[1])
-        if len(written) > PATTERN_MAX or (escaping and len(escape) != 1):
+        if len(written) > PATTERN_MAX or (escaping and len(escape) != 1) or not record.spend(len(written) * COMPILE_STEPS):
             return FAILED
         made = matcher(written, escape or None)
-        return FAILED if made is None else _matches(value(record), made)
+        return FAILED if made is None else _matches(record, value(record), made)
 
     return holds
 
 
-def _matches(found: Outcome, fixed: Matcher) -> Truth:
+def _matches(record: Record, found: Outcome, fixed: Matcher) -> Truth:
     if KINDS.get(type(found)) is Kind.TEXT:
-        return fixed(str(found))
+        text = str(found)
+        return fixed.matches(text) if record.spend(fixed.steps(text)) else FAILED
     return None if found is None else FAILED
 
 
@@ -283,5 +314,5 @@ def _nullness(node: IsNull) -> Condition:
 
 
 def _existence(of: Field) -> Condition:
-    raw = resolved(of, evaluation) if of.path else getter(of.section, of.name)
+    raw = resolved(of, evaluation) if of.path else once(of.section, of.name)
     return lambda record: FAILED if (found := raw(record)) is FAILED else found is not MISSING

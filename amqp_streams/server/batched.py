@@ -6,6 +6,7 @@ holds beside the engine is one read of the store.
 
 from array import array
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Final
 
 from cproton_ffi import lib
@@ -13,7 +14,7 @@ from cproton_ffi import lib
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.server import transfers
-from amqp_streams.server.consumer import SESSION_BYTES_MAX, ConsumerLink
+from amqp_streams.server.consumer import SESSION_BYTES_MAX, TURN_S, ConsumerLink
 from amqp_streams.server.engine import Pointer
 from amqp_streams.server.links import Owner, Service
 from amqp_streams.streams.attach import Consuming
@@ -70,7 +71,7 @@ class BatchedLink(ConsumerLink):
         """Records that the filters passed over since the last delivery."""
 
     def _pump(self) -> None:
-        pointer, budget = self.pointer, TURN_EVENTS
+        pointer, budget, until = self.pointer, TURN_EVENTS, perf_counter() + TURN_S
         self.used = True
         while lib.pn_link_credit(pointer) > 0:
             if lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked():
@@ -85,8 +86,8 @@ class BatchedLink(ConsumerLink):
             if budget <= 0:
                 self.service.pump_later(self)
                 return
-            draft, cost = self._fill(room, budget)
-            budget -= cost
+            draft, cost = self._fill(room, budget, until)
+            budget = 0 if perf_counter() > until else budget - cost
             if draft is not None and (draft.messages or self._passed >= PROGRESS_EVENTS):
                 self._deliver(draft)
             elif not cost:
@@ -108,7 +109,7 @@ class BatchedLink(ConsumerLink):
             return room
         return min(room, max(BYTES_MIN, throttle.rate)) if throttle.deliveries(self) else 0
 
-    def _fill(self, bytes_max: int, budget: int) -> tuple[_Draft | None, int]:
+    def _fill(self, bytes_max: int, budget: int, until: float) -> tuple[_Draft | None, int]:
         """The next batch and what finding it counts in a turn; nothing and 0: the log has no more."""
         node, now_ms, partitions = self.service.node, self.service.now_ms(), self.grant.partitions
         single = len(partitions) == 1
@@ -130,7 +131,7 @@ class BatchedLink(ConsumerLink):
                     break
                 cost += PASSED_COST
                 self._passed += picked.count
-                if single and self._passed >= PROGRESS_EVENTS:
+                if (single and self._passed >= PROGRESS_EVENTS) or perf_counter() > until:
                     break
                 continue
             if draft is None:
@@ -139,7 +140,7 @@ class BatchedLink(ConsumerLink):
             events -= len(picked.offsets)
             room -= picked.bytes
             cost += max(len(picked.offsets), PASSED_COST if picked.weighed else 0)
-            if not single:
+            if not single or (picked.weighed and perf_counter() > until):
                 break
         if single and draft is not None and not draft.messages:
             draft.after = self.grant.reader.positions[draft.partition]

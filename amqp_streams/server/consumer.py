@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Final
 
 from cproton_ffi import lib
@@ -30,6 +31,8 @@ TURN_EVENTS: Final = 1000
 """Sent on one link before other connections get their turn."""
 PASSED_COST: Final = TURN_EVENTS // 5
 """What a stretch that the filters passed over counts in a turn: they may take about as long as sending so many."""
+TURN_S: Final = 0.005
+"""The longest turn of a link, but for one stretch: what filters cost depends on what is in the events."""
 SESSION_BYTES_MAX: Final = 1 << 20
 """Handed to the engine and not yet taken by the peer's session window."""
 
@@ -108,7 +111,7 @@ class ConsumerLink(Link[Consuming]):
 
     def _pump(self) -> None:
         pointer, node = self.pointer, self.service.node
-        budget = TURN_EVENTS
+        budget, until = TURN_EVENTS, perf_counter() + TURN_S
         unsettled_max = self.service.limits.unsettled
         self.used = True
         while (credit := lib.pn_link_credit(pointer)) > 0:
@@ -136,12 +139,14 @@ class ConsumerLink(Link[Consuming]):
                 budget -= PASSED_COST
                 if self.keeps:
                     self.service.cursors_moved()
+                if perf_counter() > until:
+                    budget = 0
                 continue
             if run is None:
                 if lib.pn_link_get_drain(pointer):
                     lib.pn_link_drained(pointer)
                 return
-            budget -= run.count
+            budget = 0 if perf_counter() > until else budget - run.count
             self._send(run)
 
     def go_on(self) -> None:

@@ -11,6 +11,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Final, Protocol
 
 import structlog
@@ -37,6 +38,8 @@ TICK_S: Final = 0.5
 RETENTION_EVERY_TICKS: Final = 10
 PUMPS_A_TURN: Final = 64
 """Consumer links served before the loop looks at its sockets again."""
+PUMP_TURN_S: Final = 0.02
+"""How long they are served before it does, but for the turn of one link."""
 CURSORS_A_TURN: Final = 250
 """Links whose places are written before it does."""
 
@@ -238,12 +241,15 @@ class EventService:
 
     def _pump(self) -> None:
         """Serve the links that were waiting when this turn began; those that have more come again in the next."""
+        until = perf_counter() + PUMP_TURN_S
         for _ in range(min(len(self._pumps), PUMPS_A_TURN)):
             link = self._pumps.popleft()
             link.scheduled = False
             if link.alive:
                 link.pump()
                 link.owner.flush()
+            if perf_counter() > until:
+                break
         if self._pumps and not self._pump_scheduled:
             self._pump_scheduled = True
             self._loop.call_soon(self._pump_turn)

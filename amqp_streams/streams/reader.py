@@ -24,6 +24,8 @@ TURN_EVENTS: Final = 256
 """Events of one partition before the next gets its turn."""
 STRETCH_US: Final = 500
 """Time, roughly, that a filter may take before it is told what was passed over."""
+STRETCH_STEPS: Final = 1 << 17
+"""The same in steps of a filter's work, which depend on what is in the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +195,18 @@ class _Cursor:
         """Let the filters choose among the next records of the chunk; returns how many were looked at."""
         stretch = max(1, STRETCH_US // max(1, filters.weight)) if filters.content else len(chunk)
         end = min(len(chunk), start + stretch)
-        self.chosen.extend(
-            filters.select(
-                chunk.messages,
-                chunk.base,
-                chunk.timestamps,
-                partition=str(self.partition.index),
-                latest=self.latest,
-                now_ms=now_ms,
-                start=start,
-                end=end,
-            )
+        chosen, end = filters.judge(
+            chunk.messages,
+            chunk.base,
+            chunk.timestamps,
+            partition=str(self.partition.index),
+            latest=self.latest,
+            now_ms=now_ms,
+            start=start,
+            end=end,
+            work_max=STRETCH_STEPS,
         )
+        self.chosen.extend(chosen)
         self.judged = chunk.base + end
         bounds = filters.bounds
         if bounds.done(self.judged - 1, chunk.timestamps[end - 1], self.latest):

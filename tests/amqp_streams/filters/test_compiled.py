@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.filters import Bounds, Limits, compile_filters
+from amqp_streams.filters.compiled import NEEDLE_MESSAGE_MAX
 from amqp_streams.filters.kinds import CODES
+from amqp_streams.filters.record import WORK_MAX
 from amqp_streams.wire.offsets import Earliest, Latest
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
 from tests.amqp_streams.filters import naive
@@ -280,3 +282,34 @@ def test_any_filter_set_is_compiled_or_refused(filters):
         return
     assert refusal.condition == names.INVALID_FIELD
     assert refusal.info["filter"] in filters
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind NOT LIKE '%_" + "a" * 3000 + "b%'",
+        "NOT (kind LIKE '%_" + "a" * 3000 + "b%')",
+        " AND ".join(["kind + kind IS NOT NULL"] * 70),
+        " AND ".join(["UPPER(kind) <> LOWER(kind)"] * 50),
+        " AND ".join([f"k{n} = kind" for n in range(100)]),
+        " AND ".join(["kind NOT LIKE pattern"] * 80),
+        " AND ".join([f"EXISTS (list{n})" for n in range(50)]),
+    ],
+)
+def test_the_work_on_one_record_is_bounded_whatever_text_and_message_are(text):
+    """The size of the text times that of the message, both at their limits, would be minutes of the node's loop."""
+    properties = {"kind": "a" * 20_000, "pattern": "_a" * 128} | {f"k{n}": "a" * 20_000 for n in range(100)}
+    properties |= {f"list{n}": ["x"] * 10_000 for n in range(50)}
+    message = Sample(application_properties=properties).encoded()
+    compiled = compile_filters({f"f{n}": described("amqp:sql-filter", text) for n in range(8)})
+    conditions = len(compiled.conditions)
+    chosen, end = compiled.judge([message] * 3, 0, [0] * 3, partition="0", latest=3, now_ms=None, start=0, end=3, work_max=WORK_MAX)
+    assert (chosen, end) == ([], 1)
+    assert conditions >= 8
+
+
+def test_a_message_that_is_large_is_looked_into_instead_of_searched():
+    compiled = compile_filters({"f": described("amqp:sql-filter", "kind = 'right'")})
+    large = Sample(application_properties={"kind": "right"}).encoded() + b"x" * NEEDLE_MESSAGE_MAX
+    other = Sample(application_properties={"kind": "wrong", "right": "right"}).encoded() + b"x" * NEEDLE_MESSAGE_MAX
+    assert compiled.select([large, other, large], 0, [0] * 3, partition="0", latest=3) == [0, 2]

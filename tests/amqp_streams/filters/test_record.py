@@ -3,7 +3,17 @@
 import pytest
 from hypothesis import given
 
-from amqp_streams.filters.record import COMPOUND_BYTES_MAX, ENTRIES_MAX, VALUE_BYTES_MAX, getter, whole_map, with_default
+from amqp_streams.filters.record import (
+    COMPOUND_BYTES_MAX,
+    ENTRIES_MAX,
+    SECTIONS_MAX,
+    VALUE_BYTES_MAX,
+    WORK_MAX,
+    getter,
+    once,
+    whole_map,
+    with_default,
+)
 from amqp_streams.filters.values import FAILED, MISSING, TEXT_MAX
 from amqp_streams.wire.types import Described, Symbol, Timestamp
 from tests.amqp_streams.filters.messages import Sample, truth
@@ -129,3 +139,42 @@ def test_sections_that_a_filter_does_not_name_are_not_decoded():
     assert raw(message, "n") is True
     for section, name in ((0x70, "priority"), (0x72, "k"), (PROPERTIES, "message-id"), (0x78, "k")):
         assert raw(message, name, section) is FAILED
+
+
+def test_a_key_of_the_message_does_not_make_the_search_slow():
+    """Searching backwards takes the product of both lengths: a second for each MiB that a producer fills with the filter's key."""
+    name = "b" + "a" * (97 + 15 * 256 - 1)
+    large = Sample(application_properties={"other": "a" * (1 << 20), "x": 1})
+    record = large.record()
+    assert getter(APPLICATION, name)(record) is MISSING
+    assert record.work <= 1 << 20
+    assert found(Sample(application_properties={"other": "a" * (1 << 20), name: "here", "last": 1}), name) == "here"
+
+
+def test_all_fields_of_a_record_share_its_work():
+    """A filter names hundreds of fields, and a producer makes each of them large."""
+    texts = {f"k{n}": "x" * (VALUE_BYTES_MAX - 100) for n in range(15)}
+    record = Sample(application_properties=texts).record()
+    values = [once(APPLICATION, name)(record) for name in texts]
+    assert values[0] == texts["k0"]
+    assert values[-1] is FAILED
+    assert once(APPLICATION, "k0")(record) == texts["k0"]
+    record.turn_to(Sample(application_properties={"k0": "next"}).encoded(), 8, 1000)
+    assert once(APPLICATION, "k0")(record) == "next"
+
+
+def test_a_large_compound_is_decoded_once_however_often_it_is_asked_for():
+    items = ["x"] * 10_000
+    record = Sample(application_properties={"kind": items}).record()
+    for get in (once(APPLICATION, "kind"), with_default(APPLICATION, "kind"), once(APPLICATION, "kind")):
+        assert get(record) == items
+    assert record.work < WORK_MAX // 2
+    record = Sample(message_annotations={Symbol("kind"): items}).record()
+    assert whole_map(0x72)(record) is whole_map(0x72)(record)
+
+
+@pytest.mark.parametrize("data", [b"\x00\x53\x75\xa0\x00", b"\x00\x80" + bytes(7) + b"\x75\xa0\x00"])
+def test_many_sections_before_the_footer_fail(data):
+    footer = b"\x00\x53\x78\xc1\x08\x02\xa1\x04kind\x41"
+    assert raw(data * (SECTIONS_MAX - 1) + footer, section=0x78) is True
+    assert raw(data * SECTIONS_MAX + footer, section=0x78) is FAILED

@@ -1,7 +1,9 @@
 """The service joins store, node and connections: one commit a turn, short turns, and a true picture of the moment."""
 
 import asyncio
+import itertools
 from pathlib import Path
+from typing import Any
 
 import proton
 import pytest
@@ -12,6 +14,7 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
 from amqp_streams.storage.ports import CommitDone
+from amqp_streams.streams.reader import Reader
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of
 
@@ -257,3 +260,27 @@ def test_the_status_counts_what_groups_are_doing() -> None:
     node.advance(2000)
     (group,) = node.service.status().groups
     assert (group.members, group.waiting, group.moves) == (2, 0, 1)
+
+
+def test_a_filter_that_is_slow_ends_its_links_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What looking at an event takes is seen when it was looked at: others have their turn then."""
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", *[b"x"] * 5000)
+    pair = EnginePair(node)
+    times = itertools.count(step=1.0)
+    monkeypatch.setattr("amqp_streams.server.consumer.perf_counter", lambda: next(times))
+    stretches: list[int] = []
+    taken = Reader.take
+
+    def counted(reader: Reader, *arguments: Any) -> Any:
+        stretches.append(1)
+        return taken(reader, *arguments)
+
+    monkeypatch.setattr(Reader, "take", counted)
+    filters = {"f": proton.Described(proton.symbol("amqp:sql-filter"), "kind = 'none'")}
+    receiver = pair.receiver("temps", filters=filters, credit=0)
+    receiver.link.flow(10)
+    node._wires[0].exchange()
+    assert len(stretches) <= 1
+    node.run()
+    assert len(stretches) > 5, "it goes on"

@@ -419,3 +419,27 @@ def test_what_is_picked_is_what_would_be_taken_one_by_one(
             reader.forget_chunks()
     assert sorted(got) == sorted(read(from_start(log, filters), 7))
     assert [place for place in got if place[0] == 0] == sorted(place for place in got if place[0] == 0)
+
+
+def test_a_stretch_ends_by_the_work_that_its_records_take(store: MemoryStore, log: StoredLog) -> None:
+    """What a filter costs depends on what is in a record, which its text does not tell."""
+    slow = with_kind("a" * 20_000)
+    log.partitions[0].append([slow] * 20, bytes(20), NOW)
+    store.commit()
+    reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) LIKE '%_AAAAAAAB%'"))
+    passed: list[int] = []
+    while run := reader.take(10):
+        assert isinstance(run, Passed)
+        passed.append(run.count)
+    assert passed == [1] * 20
+
+
+def test_where_the_work_ends_a_stretch_nothing_is_passed_over(store: MemoryStore, log: StoredLog) -> None:
+    slow, good = with_kind("a" * 20_000), with_kind("xaaaaaaab")
+    log.partitions[0].append([slow, good, slow, slow, good, good] * 3, bytes(18), NOW)
+    store.commit()
+    reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) LIKE '%_AAAAAAAB%'"))
+    found = []
+    while run := reader.take(1):
+        found += places(run) if isinstance(run, Run) else []
+    assert [number for _, number in found] == [index for index in range(18) if index % 6 in {1, 4, 5}]
