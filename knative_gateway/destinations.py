@@ -32,6 +32,10 @@ DENIED: Final = (
 """What is denied unless a list of one's own replaces this one."""
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
+# RFC 8215: the prefix of a network's own NAT64 is within this one, and has 48, 56, 64 or 96 bits.
+_NAT64_LOCAL: Final = IPv6Network("64:ff9b:1::/48")
+# RFC 4291, 2.5.5.1: deprecated, and understood by some systems.
+_IPV4_COMPATIBLE: Final = IPv6Network("::/96")
 _SCHEMES: Final = frozenset(("http", "https"))
 
 
@@ -70,7 +74,7 @@ class Destinations:
             return None
         if any(fnmatchcase(name, pattern) for pattern in self.allowed_hosts):
             return None
-        if any(found[-1] in network for network in self.allowed_networks):
+        if all(any(each in network for network in self.allowed_networks) for each in found[1:] or found):
             return None
         return f"{host} at {address} is not allowed"
 
@@ -115,16 +119,29 @@ def _numeric(host: str) -> bool:
 
 
 def _spellings(address: str) -> Sequence[Address]:
-    """The address, and the IPv4 address inside of it: the last one is where packets end."""
+    """The address, and the IPv4 addresses inside of it that packets may end at."""
     outer = ip_address(address.partition("%")[0])
     if isinstance(outer, IPv4Address):
         return (outer,)
     inner = outer.ipv4_mapped or outer.sixtofour
-    if inner is None and outer in _NAT64:
+    if outer in _NAT64_LOCAL:
+        return (outer, *_local_nat64(int(outer)))
+    if inner is None and (outer in _NAT64 or (outer in _IPV4_COMPATIBLE and int(outer) > 1)):
         inner = IPv4Address(int(outer) & 0xFFFF_FFFF)
     if inner is None and outer.teredo is not None:
         inner = outer.teredo[1]
     return (outer,) if inner is None else (outer, inner)
+
+
+def _local_nat64(address: int) -> Sequence[IPv4Address]:
+    """The IPv4 address for each length that the prefix may have, but those that no host has (0.0.0.0/8).
+
+    Spec: RFC 6052, 2.2: bits 64 to 71 are no part of it.
+    """
+    without_u = (address >> 64 << 56) | (address & ((1 << 56) - 1))
+    shifted = [without_u >> shift & 0xFFFF_FFFF for shift in (40, 32, 24)]
+    found = {number for number in (*shifted, address & 0xFFFF_FFFF) if number >> 24}
+    return [IPv4Address(number) for number in sorted(found)]
 
 
 def _split(entries: Iterable[str]) -> tuple[Sequence[Network], Sequence[str]]:

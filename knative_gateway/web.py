@@ -16,6 +16,8 @@ from knative_gateway.listening import App
 
 EVENTS: Final = ("/broker/", "/channel/")
 
+_NOT_ONE_HOST: Final = PlainTextResponse("a request of HTTP/1.1 has one Host header\n", status_code=400)
+
 Ready = Callable[[], str | None]
 """None when all is well, else what is not, in words."""
 
@@ -32,8 +34,10 @@ class Web:
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
-        if scope["path"].startswith(EVENTS):
+        """One request. Without a Host, or with several, no two readers agree on where it goes. Spec: RFC 9112, 3.2."""
+        if scope["http_version"] == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
+            await _NOT_ONE_HOST(scope, receive, send)
+        elif scope["path"].startswith(EVENTS):
             await self._ingress(scope, receive, send)
         else:
             await self._rest(scope, receive, send)

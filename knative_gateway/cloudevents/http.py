@@ -15,6 +15,10 @@ from knative_gateway.errors import InvalidEventError
 BATCH_EVENTS_MAX: Final = 10_000
 """Events in one batch unless a caller says otherwise."""
 
+HEADER_BYTES_MAX: Final = 16 << 10
+"""Bytes of an event's header fields in binary mode, beyond which it is sent in structured mode."""
+
+_FIELD_OVERHEAD: Final = len(": \r\n")
 _PREFIX: Final = "ce-"
 _CONTENT_TYPE: Final = "content-type"
 _OTHER: Final = ""
@@ -93,8 +97,15 @@ def to_binary(event: CloudEvent) -> HttpMessage:
 
 
 def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
-    """The message in the mode that is asked for; in structured mode also if binary mode cannot carry the event."""
-    return to_structured(event) if structured or not fits_binary(event) else to_binary(event)
+    """The message in the mode that is asked for; in structured mode also if binary mode cannot carry the event.
+
+    Headers of more than `HEADER_BYTES_MAX` are too many for common servers. Every receiver reads structured mode. Spec: HTTP binding 3.
+    """
+    if structured or not fits_binary(event):
+        return to_structured(event)
+    message = to_binary(event)
+    size = sum(len(name) + len(value) + _FIELD_OVERHEAD for name, value in message.headers)
+    return message if size <= HEADER_BYTES_MAX else to_structured(event)
 
 
 def to_structured(event: CloudEvent) -> HttpMessage:

@@ -13,6 +13,7 @@ from amqp_streams.client.raw import decode as decode_value
 from knative_gateway.amqp_binding import PREFIXES
 from knative_gateway.cloudevents.attributes import INTEGER_MAX, INTEGER_MIN, check_value, text_of
 from knative_gateway.cloudevents.event import Value
+from knative_gateway.cloudevents.http import HEADER_BYTES_MAX
 from knative_gateway.cloudevents.media import announces_event
 from knative_gateway.cloudevents.percent import encoded
 from knative_gateway.delivery.ttl import TTL
@@ -107,7 +108,8 @@ def _outgoing(message: bytes) -> Outgoing | None:
         return None
     if content_type is not None:
         attributes[_CONTENT_TYPE] = content_type.value
-    return Outgoing(attributes, data, b"".join(lines), own)
+    fields = b"".join(lines)
+    return Outgoing(attributes, data, fields, own) if len(fields) + len(own) <= HEADER_BYTES_MAX else None
 
 
 def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:

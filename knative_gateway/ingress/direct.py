@@ -91,7 +91,7 @@ class Door:
             request = Request(headers)
         except (InvalidEventError, UnsupportedMediaError):
             return None
-        return None if request.batch else request
+        return None if request.batch or request.hosts != 1 else request
 
     def take(self, exchange: Exchange, answered: Callable[[Exchange, Answer], None]) -> None:
         """All of it is here: store it; `answered` is called once, now or later."""

@@ -27,6 +27,7 @@ class _Kind(IntEnum):
     TRACE = 4
     PASSED_ON = 5
     TYPE = 6
+    HOST = 7
 
 
 _FIXED: Final = {
@@ -34,6 +35,7 @@ _FIXED: Final = {
     b"content-length": _Kind.LENGTH,
     b"content-encoding": _Kind.ENCODING,
     b"content-type": _Kind.TYPE,
+    b"host": _Kind.HOST,
     b"traceparent": _Kind.TRACE,
     b"tracestate": _Kind.TRACE,
 }
@@ -43,18 +45,19 @@ _kinds: dict[bytes, _Kind] = {}
 class Request:
     """What the headers say. `trace`: traceparent and tracestate; `passed_on`: those that go with the event to its subscribers.
 
-    `batch`: it brings one, or none at all.
+    `batch`: it brings one, or none at all. `hosts`: how many Host fields there are.
     """
 
-    __slots__ = ("authorization", "batch", "length", "passed_on", "trace")
+    __slots__ = ("authorization", "batch", "hosts", "length", "passed_on", "trace")
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Names are in lower case, as ASGI has them.
 
         Raises:
             UnsupportedMediaError: the body is compressed.
-            InvalidEventError: Content-Length is no number.
+            InvalidEventError: Content-Length is no number, or there are two Authorization fields: others might heed the other one.
         """
+        self.hosts = 0
         self.authorization: str | None = None
         self.batch = False
         self.length: int | None = None
@@ -77,7 +80,11 @@ class Request:
         elif kind is _Kind.ENCODING:
             if value.lower() != b"identity":
                 raise UnsupportedMediaError("Content-Encoding: events are taken as they are, not compressed")
+        elif kind is _Kind.HOST:
+            self.hosts += 1
         elif kind is _Kind.AUTHORIZATION:
+            if self.authorization is not None:
+                raise InvalidEventError("Authorization is there twice")
             self.authorization = value.decode("latin-1")
         elif len(value) <= _VALUE_MAX and value.isascii():
             if kind is _Kind.TRACE:

@@ -32,12 +32,13 @@ _NOTHING: Final = 0
 _STRANGE: Final = 1 << 0
 _LENGTH: Final = 1 << 1
 _TYPE: Final = 1 << 2
-_KEY: Final = 1 << 3
+_HOST: Final = 1 << 3
+_KEY: Final = 1 << 4
 _ATTRIBUTES: Final[Mapping[str, int]] = {
-    name: 1 << (4 + number) for number, name in enumerate(("specversion", "id", "source", "type", "time", "subject", "dataschema"))
+    name: 1 << (5 + number) for number, name in enumerate(("specversion", "id", "source", "type", "time", "subject", "dataschema"))
 } | {KEY_ATTRIBUTE: _KEY}
 _OTHER: Final = 1 << 20
-_REQUIRED: Final = sum(_ATTRIBUTES[name] for name in ("specversion", "id", "source", "type"))
+_REQUIRED: Final = _HOST | sum(_ATTRIBUTES[name] for name in ("specversion", "id", "source", "type"))
 # What a Broker changes, what has rules of its own, and what is no header in binary mode.
 _LEFT_ALONE: Final = frozenset({TTL, ARRIVAL, "datacontenttype", "datacontentencoding", "schemaurl", "traceparent", "tracestate"})
 _REPEATING: Final = frozenset(
@@ -96,7 +97,7 @@ def head(headers: Sequence[tuple[bytes, bytes]], arrival: str | None) -> Head | 
         else:
             seen |= which
         if which < _KEY:
-            # Of these two there is one each, so neither overwrites anything.
+            # Of each of these there is one, so none overwrites anything; a Host adds nothing.
             length, front = (known.number, front) if which == _LENGTH else (length, front + known.piece)
             continue
         pieces.append(known.piece)
@@ -149,6 +150,8 @@ def _named(name: bytes) -> _Known:
 
 
 def _other(name: bytes, value: bytes) -> _Known:
+    if name == b"host":
+        return _A_HOST
     if name == b"content-length":
         return _Known(_LENGTH, number=int(value)) if value.isdigit() and len(value) < 16 else _STRANGER
     if name == b"content-type":
@@ -165,4 +168,5 @@ def _other(name: bytes, value: bytes) -> _Known:
 
 _STRANGER: Final = _Known(_STRANGE)
 _NO_MATTER: Final = _Known(_NOTHING)
+_A_HOST: Final = _Known(_HOST)
 assert SPEC_VERSIONS == ("1.0", "0.3"), "both have the same rules for the attributes that are taken here"

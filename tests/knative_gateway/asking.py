@@ -55,6 +55,7 @@ async def ask(
 
     scope = {
         "type": "http",
+        "http_version": "1.1",
         "method": method,
         "path": path,
         "headers": [(name.lower().encode(), value.encode()) for name, value in headers],

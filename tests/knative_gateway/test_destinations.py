@@ -18,6 +18,11 @@ DEFAULT = Destinations.parse()
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "2002:a9fe:a9fe::1",
+        "64:ff9b:1::a9fe:a9fe",
+        "64:ff9b:1:a9fe:a9:fe00::",
+        "64:ff9b:1:ffa9:fe:a9fe::",
+        "64:ff9b:1:ffff:a9:fea9:fe00::",
+        "::169.254.169.254",
         "fe80::1",
         "fe80::1%eth0",
         "fd00:ec2::254",
@@ -33,7 +38,9 @@ def test_link_local_and_metadata_addresses_are_denied_by_default_in_every_spelli
     assert DEFAULT.refusal("innocent.example.com", address) is not None
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "93.184.216.34", "2606:2800:220:1::1"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "::1", "10.1.2.3", "192.168.0.1", "93.184.216.34", "2606:2800:220:1::1", "64:ff9b:1::5db8:d822"]
+)
 def test_what_nobody_denies_is_allowed(address: str) -> None:
     assert DEFAULT.refusal("example.com", address) is None
 
@@ -52,6 +59,8 @@ def test_with_allowed_ones_nothing_else_is() -> None:
     assert rules.refusal("whatever.net", "93.184.216.34") is not None
     assert rules.refusal("whatever.net", "::ffff:10.0.0.1") is None
     assert "not allowed" in str(rules.refusal("::1", "::1"))
+    assert rules.refusal("whatever.net", "64:ff9b:1::10.0.0.1") is None
+    assert rules.refusal("whatever.net", "64:ff9b:1:5db8:d8:2200:10.0.0.1") is not None
 
 
 def test_deny_wins_over_allow() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from prometheus_client import CollectorRegistry, Counter
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -25,7 +26,7 @@ def web(missing: list[str]) -> Web:
 
 
 async def got(app: Web, path: str, method: str = "GET") -> tuple[int, str]:
-    answered = await ask(app, path, (), b"", method=method)
+    answered = await ask(app, path, [("host", "x")], b"", method=method)
     assert answered is not None
     return answered.status, answered.body.decode()
 
@@ -38,6 +39,16 @@ async def test_events_go_to_the_ingress_and_the_rest_elsewhere() -> None:
     assert (await got(app, "/nothing"))[0] == 404
     assert await got(app, "/healthz") == (200, "alive\n")
     assert "things_total 3.0" in (await got(app, "/metrics"))[1]
+
+
+@pytest.mark.parametrize("path", ["/broker/a/b", "/apis"])
+@pytest.mark.parametrize("hosts", [0, 2])
+async def test_a_request_of_http_1_1_has_one_host(path: str, hosts: int) -> None:
+    """RFC 9112, 3.2: otherwise a server MUST answer 400."""
+    app = web([])
+    answered = await ask(app, path, [("host", "x")] * hosts, b"", method="POST")
+    assert answered is not None
+    assert answered.status == 400
 
 
 async def test_ready_says_what_is_missing() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from amqp_streams.client import Event
 from knative_gateway.amqp_binding import encode
 from knative_gateway.cloudevents.attributes import text_of
-from knative_gateway.cloudevents.event import CloudEvent
+from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import events_from_http, from_http
 from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.arrival import Arrival
@@ -118,6 +118,22 @@ def test_what_the_ingress_admits_a_subscriber_reads(found: list[dict[str, object
 def as_read(event: CloudEvent) -> tuple[Mapping[str, object], bytes]:
     """Binary mode has texts only, and does not tell data that is empty from none."""
     return {name: text_of(value) for name, value in event.attributes.items()}, event.data or b""
+
+
+@pytest.mark.parametrize("attributes", [{"big": "x" * 20_000}, {"big": "€" * 5_000}, {f"n{each}": "" for each in range(2_000)}])
+def test_more_headers_than_servers_take_go_in_structured_mode(attributes: dict[str, Value]) -> None:
+    """CloudEvents 1.0, size limits: 64 kB are to be carried; a server that answers 431 is not tried again."""
+    stored = event(1, data=b"x", **attributes)
+    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(stored)), "")
+    assert arrival.plain is None
+    headers, body = arrival.request(departs=False, structured=False)
+    assert headers == [("content-type", "application/cloudevents+json; charset=utf-8")]
+    assert from_http([(b"content-type", b"application/cloudevents+json")], body) == stored
+
+
+def test_as_many_headers_as_servers_take_go_in_binary_mode() -> None:
+    arrival = Arrival(Stored(0, "0000000000000001", 5, encode(event(1, big="x" * 16_000))), "")
+    assert dict(arrival.request(departs=False, structured=False).headers)["ce-big"] == "x" * 16_000
 
 
 def test_a_request_is_made_once_for_all() -> None:

@@ -74,7 +74,7 @@ def test_garbage_is_left_alone(message: bytes) -> None:
         {"time": "2024-05-01T12:00:00.123Z", "subject": "a b%", "dataschema": "urn:x"},
         {"partitionkey": "kitchen", TTL: 255, "knativearrivaltime": "2026-01-02T03:04:05.000678Z"},
         {"n": -5, "big": 1 << 30, "yes": True, "no": False, TTL: 3},
-        {f"x{number}": "v" * 250 for number in range(150)},
+        {f"x{number}": "v" * 250 for number in range(60)},
     ],
 )
 @pytest.mark.parametrize("body", [None, b"", b"1234", b"x" * 255, b"x" * 256, b"x" * 70_000])
@@ -86,7 +86,7 @@ def test_what_nearly_every_event_is_is_read_here(more: dict[str, str | int], bod
 
 def test_what_the_ingress_writes_is_read_here() -> None:
     headers = [(b"ce-" + name.encode(), value.encode()) for name, value in REQUIRED.items()]
-    begun = head([*headers, (b"content-type", b"text/plain"), (b"content-length", b"4")], "2026-01-02T03:04:05.000678Z")
+    begun = head([(b"host", b"h"), *headers, (b"content-type", b"text/plain"), (b"content-length", b"4")], "2026-01-02T03:04:05.000678Z")
     assert begun is not None
     assert check(begun.message(b"data"))
 

@@ -100,6 +100,16 @@ async def test_an_event_is_stored_and_answered(client: Client, log: MemoryEventL
     assert (app.long, figures.events, figures.bytes, figures.in_flight, dict(figures.requests)) == (0, 1, 10, 0, {202: 1})
 
 
+@pytest.mark.parametrize("headers", [BINARY, (("content-type", "application/cloudevents+json"),)])
+@pytest.mark.parametrize("hosts", [b"", b"host: x\r\nhost: y\r\n"])
+async def test_a_request_without_one_host_goes_the_long_way(
+    client: Client, app: Counting, headers: tuple[tuple[str, str], ...], hosts: bytes
+) -> None:
+    client[1].write(request(EVENT, headers).replace(b"host: x\r\n", hosts))
+    await response(client)
+    assert app.long == 1
+
+
 async def test_structured_events_come_this_way_too(client: Client, log: MemoryEventLog, app: Counting) -> None:
     client[1].write(request(EVENT, (("content-type", "application/cloudevents+json"),)))
     assert (await response(client))[0] == 202

@@ -38,6 +38,12 @@ def test_what_is_kept_is_bounded() -> None:
     assert found.trace is None
 
 
+def test_two_authorizations_are_refused() -> None:
+    """A proxy that looks at one of them and a server that heeds the other would be deceived."""
+    with pytest.raises(InvalidEventError, match="Authorization is there twice"):
+        Request([(b"authorization", b"Bearer a"), (b"host", b"h"), (b"authorization", b"Bearer a")])
+
+
 @pytest.mark.parametrize(
     ("header", "error"),
     [

@@ -98,7 +98,7 @@ def check(headers: Headers, body: bytes, arrival: str | None) -> bool:
 @given(events(values=TEXTS), st.sampled_from([NOW, None]))
 def test_any_event_becomes_what_the_long_way_makes_of_it(event: CloudEvent, arrival: str | None) -> None:
     message = to_binary(event)
-    headers = [(name.encode(), value.encode()) for name, value in message.headers]
+    headers = [PLAIN[0], *((name.encode(), value.encode()) for name, value in message.headers)]
     check([*headers, (b"content-length", str(len(message.body)).encode())], message.body, arrival)
 
 
@@ -151,13 +151,19 @@ def test_what_nearly_every_request_is_is_made_here(more: Headers, body: bytes) -
 
 
 def test_0_3_is_taken_as_it_is() -> None:
-    headers = [*PLAIN[2:], (b"ce-specversion", b"0.3"), LENGTH]
+    headers = [PLAIN[0], *PLAIN[2:], (b"ce-specversion", b"0.3"), LENGTH]
     assert check(headers, BODY, NOW)
 
 
 @pytest.mark.parametrize("missing", range(1, 5))
 def test_an_attribute_that_is_missing_is_the_long_way_s_affair(missing: int) -> None:
     assert head([*PLAIN[:missing], *PLAIN[missing + 1 :], LENGTH], None) is None
+
+
+def test_a_request_without_one_host_is_left_alone() -> None:
+    """RFC 9112, 3.2: it is refused, in words."""
+    assert head([*PLAIN[1:], LENGTH], None) is None
+    assert head([*PLAIN, PLAIN[0], LENGTH], None) is None
 
 
 def test_a_request_without_a_length_or_data_is_left_alone() -> None:
