@@ -4,6 +4,7 @@ Law: it answers from the first moment (a node that recovers is alive and not rea
 """
 
 import asyncio
+from collections import Counter
 from enum import StrEnum
 from typing import Any, Final, cast
 
@@ -14,25 +15,35 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.frames import Frame
 
 from amqp_streams.config import Limits, Listener
 from amqp_streams.server.channel import ConnectionFactory
 from amqp_streams.server.listener import LINGER_S
+from amqp_streams.server.logins import network_of
 from amqp_streams.server.metrics import CONTENT_TYPE, Metrics
-from amqp_streams.server.sockets import Acceptor, Admission, BoundAddress, bind
+from amqp_streams.server.sockets import Acceptor, Admission, BoundAddress, Seldom, bind
 from amqp_streams.server.tls import TlsContext
 from amqp_streams.server.websocket import SUBPROTOCOLS, WebSocketChannel, chosen_subprotocol, refuse
 
 # HTTP connections beside the AMQP connections that WebSockets are: probes and scrapers must get through when those are all taken.
 HTTP_CONNECTIONS_MAX: Final = 256
-# How long a stranger may take for a first request.
-FIRST_REQUEST_S: Final = 10.0
+# How long a stranger may take for its request, and how long its connection may last if it does not become a WebSocket.
+REQUEST_S: Final = 10.0
+ANSWER_S: Final = 30.0
 # One WebSocket message from a peer; two of the largest AMQP frames fit.
 MESSAGE_BYTES_MIN: Final = 1 << 20
+# Pings and empty frames that a peer may send in a second.
+EMPTY_FRAMES_MAX: Final = 1000
+# Parsed at once: all frames in it are, and the smallest have 6 bytes.
+PARSED_BYTES: Final = 16 << 10
+# What may wait to be sent when a ping is answered. Beyond the WebSocket's own queue at most one message and a little more waits.
+PONG_BYTES_MAX: Final = 256 << 10
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket")
 
 _TRANSPORT: Final = "transport"
@@ -60,10 +71,13 @@ class AdminServer:
         self._admission: Final = admission
         self._limits: Final = limits
         self._linger_s: Final = linger_s
+        self._crowded: Final = Seldom("http_crowded")
         self._acceptors: Final[list[Acceptor]] = []
+        self._guests: dict[asyncio.BaseProtocol, str] = {}
+        """HTTP connections by their addresses, the oldest first; those that ended are taken out when there are many."""
         self._state: Final = ServerState()
         self._config: Final = uvicorn.Config(
-            self._app(),
+            _one_request(self._app()),
             http=_Http,
             ws=_WebSocket,
             ws_max_size=max(MESSAGE_BYTES_MIN, 2 * limits.frame_bytes),
@@ -94,7 +108,7 @@ class AdminServer:
                 sock,
                 self._http,
                 enter=self._enter,
-                leave=lambda _: None,
+                leave=self._forget,
                 tls=tls.current if listener.tls and tls else None,
                 handshake_s=self._limits.unauthenticated_ms / 1000,
             )
@@ -125,12 +139,30 @@ class AdminServer:
     def _http(self) -> asyncio.BaseProtocol:
         return self._config.http_protocol_class(config=self._config, server_state=self._state, app_state={})  # type: ignore[call-arg]  # uvicorn's own protocols take these
 
-    def _enter(self, _protocol: asyncio.BaseProtocol, peer: str) -> bool:
-        here = len(self._state.connections) - len(self.channels) + sum(len(acceptor.opening) for acceptor in self._acceptors)
-        if here < HTTP_CONNECTIONS_MAX:
-            return True
-        log.debug("admin_connection_refused", peer=peer, limit=HTTP_CONNECTIONS_MAX)
-        return False
+    def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
+        """Everybody is let in; where there are too many, the oldest connection of the address that has most goes: probes get through."""
+        if len(self._guests) >= HTTP_CONNECTIONS_MAX:
+            self._guests = {guest: host for guest, host in self._guests.items() if self._is_here(guest)}
+        if len(self._guests) >= HTTP_CONNECTIONS_MAX:
+            crowd, _ = Counter(self._guests.values()).most_common(1)[0]
+            oldest = next(guest for guest, host in self._guests.items() if host == crowd)
+            del self._guests[oldest]
+            self._send_away(oldest)
+            self._crowded.warning(address=crowd, limit=HTTP_CONNECTIONS_MAX)
+        self._guests[protocol] = network_of(peer)
+        return True
+
+    def _forget(self, guest: asyncio.BaseProtocol) -> None:
+        self._guests.pop(guest, None)
+
+    def _is_here(self, guest: asyncio.BaseProtocol) -> bool:
+        return guest in self._state.connections or any(guest in acceptor.opening for acceptor in self._acceptors)
+
+    def _send_away(self, guest: asyncio.BaseProtocol) -> None:
+        for acceptor in self._acceptors:
+            acceptor.give_up(guest)
+        if isinstance(guest, _Http) and guest in self._state.connections:
+            guest.transport.abort()
 
     def _app(self) -> Starlette:
         return Starlette(
@@ -209,21 +241,86 @@ async def _in_words(request: Request, error: HTTPException) -> Response:
     return PlainTextResponse(words + "\n", status_code=error.status_code, headers=error.headers)
 
 
+def _one_request(app: ASGIApp) -> ASGIApp:
+    """Answer one request on each connection: one that is kept for the next is a place that a probe may want."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def closing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
+            await send(message)
+
+        await app(scope, receive, closing if scope["type"] == "http" else send)
+
+    return answer
+
+
 class _Http(H11Protocol):
-    """uvicorn's HTTP/1.1 with a bound on the time to the first request."""
+    """uvicorn's HTTP/1.1 with a bound on the time to the request, and on that to the end."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]  # asyncio's signature; it is a Transport
-        self.loop.call_later(FIRST_REQUEST_S, self._give_up)
+        self._timer = self.loop.call_later(REQUEST_S, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._timer.cancel()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        self._timer.cancel()
+        super().handle_websocket_upgrade(event)
 
     def _give_up(self) -> None:
-        asked = cast("object | None", self.cycle) is not None or self not in self.connections  # an upgrade takes it out of the connections
-        if not asked:
+        if cast("object | None", self.cycle) is None:
             self.transport.abort()
+        else:
+            self._timer = self.loop.call_later(max(0.0, ANSWER_S - REQUEST_S), self.transport.abort)
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket that lets the application see its transport: how much waits in it, whose certificate it has, to cut it off."""
+    """uvicorn's WebSocket that lets the application see its transport: how much waits in it, whose certificate it has, to cut it off.
+
+    Frames that carry nothing cost more than they are: pongs that the peer does not read, and empty messages, end the connection.
+    """
 
     def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], **more: Any) -> None:
         super().__init__(config, server_state, {**app_state, _TRANSPORT: lambda: self.transport}, **more)
+        self._empty = 0
+        self._second_ends = 0.0
+
+    def data_received(self, data: bytes) -> None:
+        for at in range(0, len(data), PARSED_BYTES):
+            if self.transport.is_closing():
+                return
+            super().data_received(data[at : at + PARSED_BYTES])
+
+    def handle_ping(self) -> None:
+        self._count_empty()
+        if self.transport.get_write_buffer_size() > PONG_BYTES_MAX:
+            self.transport.abort()
+        if self.transport.is_closing():
+            self.conn.data_to_send()  # dropped
+        else:
+            super().handle_ping()
+
+    def handle_bytes(self, event: Frame) -> None:
+        if event.data:
+            super().handle_bytes(event)
+            return
+        self._count_empty()
+        if not event.fin:
+            super().handle_bytes(event)  # what follows belongs to it
+
+    def handle_cont(self, event: Frame) -> None:
+        if not event.data:
+            self._count_empty()
+        if event.data or event.fin:
+            super().handle_cont(event)
+
+    def _count_empty(self) -> None:
+        now = self.loop.time()
+        if now >= self._second_ends:
+            self._empty, self._second_ends = 0, now + 1
+        self._empty += 1
+        if self._empty > EMPTY_FRAMES_MAX:
+            self.transport.abort()

@@ -176,7 +176,7 @@ class Acceptor:
     ) -> None:
         host, port = sock.getsockname()[:2]
         self.address: Final = BoundAddress(host, port, tls is not None)
-        self.opening: Final[set[asyncio.Task[None]]] = set()
+        self.opening: Final[dict[asyncio.BaseProtocol, asyncio.Task[None]]] = {}
         self._sock: Final = sock
         self._make: Final = make
         self._enter: Final = enter
@@ -200,8 +200,14 @@ class Acceptor:
         self._loop.remove_reader(self._sock)
         self._sock.close()
         if self._tls is not None:  # without, they are open within a turn of the loop, and some already are
-            for task in self.opening:
+            for task in self.opening.values():
                 task.cancel()
+
+    def give_up(self, protocol: asyncio.BaseProtocol) -> None:
+        """End a handshake under way; nothing happens if there is none."""
+        task = self.opening.get(protocol)
+        if task is not None:
+            task.cancel()
 
     def _accept(self) -> None:
         for _ in range(ACCEPTS_A_TURN):
@@ -230,7 +236,7 @@ class Acceptor:
             sock.close()
             return
         task = self._loop.create_task(self._open(sock, protocol))
-        self.opening.add(task)
+        self.opening[protocol] = task
         task.add_done_callback(partial(self._opened, sock, protocol, peer))
 
     async def _open(self, sock: socket.socket, protocol: asyncio.BaseProtocol) -> None:
@@ -246,7 +252,7 @@ class Acceptor:
 
     def _opened(self, sock: socket.socket, protocol: asyncio.BaseProtocol, peer: str, task: asyncio.Task[None]) -> None:
         # Here and not in _open: a task cancelled before its first step never enters it.
-        self.opening.discard(task)
+        del self.opening[protocol]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is None:
             return

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
+import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_streams.config import Limits, Listener
@@ -143,17 +146,77 @@ async def test_noise_does_not_end_the_server(start: Start, noise: bytes) -> None
 
 
 async def test_a_stranger_that_asks_nothing_is_sent_away(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_module, "FIRST_REQUEST_S", 0.01)
+    monkeypatch.setattr(admin_module, "REQUEST_S", 0.01)
     server = await start()
     with contextlib.suppress(ConnectionResetError):
         assert await ask(server, b"GET /hea") == (0, "", b"")
 
 
-async def test_connections_beyond_the_bound_are_closed(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin_module, "HTTP_CONNECTIONS_MAX", 0)
-    server = await start()
+async def stranger(server: AdminServer, *, source: str = "127.0.0.1", request: bytes = b"GET /hea") -> socket.socket:
+    """A connection that is here and whose request does not end."""
+    address, before = server.addresses[0], len(server._guests)
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.bind((source, 0))
+    sock.connect((address.host, address.port))
+    sock.sendall(request)
+    sock.setblocking(False)
+    while len(server._guests) == before:  # noqa: ASYNC110  nothing tells us
+        await asyncio.sleep(0.001)
+    return sock
+
+
+async def ended(sock: socket.socket) -> bool:
     with contextlib.suppress(ConnectionResetError):
-        assert await ask(server, "GET /healthz") == (0, "", b"")
+        while await asyncio.get_running_loop().sock_recv(sock, 1 << 16):
+            pass
+    return True
+
+
+async def test_half_requests_give_way_to_probes_the_oldest_of_the_largest_crowd_first(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a few hundred of them keep the liveness probe out, and the orchestrator kills the node."""
+    monkeypatch.setattr(admin_module, "HTTP_CONNECTIONS_MAX", 4)
+    server = await start()
+    with contextlib.ExitStack() as stack, structlog.testing.capture_logs() as lines:
+        other = stack.enter_context(await stranger(server, source="127.0.0.2"))
+        first, *rest = [stack.enter_context(await stranger(server)) for _ in range(3)]
+        assert (await ask(server, "GET /healthz"))[::2] == (200, b"alive\n")
+        async with asyncio.timeout(5):
+            assert await ended(first)
+        for sock in (other, *rest):
+            with pytest.raises(BlockingIOError):
+                sock.recv(1)
+        assert {line["event"] for line in lines} == {"http_crowded"}
+
+
+async def test_silent_handshakes_give_way_to_probes_too(start: Start, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_module, "HTTP_CONNECTIONS_MAX", 2)
+    server = await start(Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(authority.issue("admin")))
+    with contextlib.ExitStack() as stack:
+        first, _second = [stack.enter_context(await stranger(server, request=b"")) for _ in range(2)]
+        assert (await ask(server, "GET /healthz", tls=authority.client_context()))[0] == 200
+        async with asyncio.timeout(5):
+            assert await ended(first)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/nowhere"])
+async def test_a_connection_is_for_one_request(start: Start, path: str) -> None:
+    status, head, _ = await ask(await start(), f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert status
+    assert head.count("connection: close") == 1
+
+
+async def test_a_peer_that_does_not_take_its_answer_is_cut_off(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_module, "REQUEST_S", 0.01)
+    monkeypatch.setattr(admin_module, "ANSWER_S", 0.02)
+    server = await start()
+    monkeypatch.setattr(server.metrics, "text", AsyncMock(return_value=bytes(32 << 20)))
+    with await stranger(server, request=b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"):
+        async with asyncio.timeout(5):
+            while server._state.connections:  # noqa: ASYNC110  nothing tells us
+                await asyncio.sleep(0.01)
 
 
 async def test_tls_if_the_listener_says_so(start: Start, authority: Authority) -> None:

@@ -11,6 +11,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.typing import Subprotocol
 
 from amqp_streams.config import Limits, Listener
+from amqp_streams.server import admin as admin_module
 from amqp_streams.server.admin import WEBSOCKET_PATHS, AdminServer, Phase, serve_admin
 from amqp_streams.server.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
 from amqp_streams.server.metrics import Metrics
@@ -305,3 +306,40 @@ async def test_closing_the_server_says_goodbye_to_each(start: Start, dial: Open,
     await closing
     assert echoes.made[0].calls == ["lost"]
     assert not server.channels
+
+
+async def test_a_peer_that_pings_and_reads_no_pong_is_cut_off(
+    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pongs wait below what a connection's own bound sees."""
+    monkeypatch.setattr(admin_module, "PONG_BYTES_MAX", 4096)
+    monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 1 << 30)
+    client = await dial(await start(echoes))
+    await echoes.number(0)
+    client.transport.pause_reading()
+    ping = b"\x89\xfd" + bytes(4) + bytes(125)
+    with contextlib.suppress(OSError):
+        while not client.transport.is_closing() and not echoes.made[0].gone.is_set():
+            client.transport.write(ping * 1000)
+            await asyncio.sleep(0)
+    await echoes.made[0].gone.wait()
+
+
+@pytest.mark.parametrize("frame", [b"\x82\x80" + bytes(4), b"\x89\x80" + bytes(4), b"\x02\x80" + bytes(4) + b"\x00\x80" + bytes(4)])
+async def test_a_flood_of_empty_frames_ends_the_connection(
+    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch, frame: bytes
+) -> None:
+    monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 100)
+    client = await dial(await start(echoes))
+    await echoes.number(0)
+    first, rest = (frame[:6], frame[6:]) if len(frame) > 6 else (b"", frame)
+    client.transport.write(first + rest * 200)
+    await echoes.made[0].gone.wait()
+
+
+async def test_single_empty_messages_and_pings_do_no_harm(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    for data in (b"", [b"", b""], [b"a", b"", b"b"], [b"", b"c"], b"d"):
+        await client.send(data)
+        await (await client.ping())
+    assert await take(client, 4) == b"abcd"
