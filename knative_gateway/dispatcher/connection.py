@@ -5,7 +5,10 @@ which anything went otherwise than it should is not used again.
 """
 
 import asyncio
+import socket
 import ssl
+import struct
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, cast
 
@@ -14,6 +17,10 @@ import httptools
 HEAD_BYTES_MAX: Final = 256 << 10
 """Status line and headers of an answer, at most; and of what else there may be between two pieces of a body, or behind it."""
 _JOINED_MAX: Final = 64 << 10
+UNSEEN_S: Final = 1.0
+"""A request that a connection carried for longer than this has been seen by the other side."""
+_TCP_INFO: Final = struct.Struct("=120xQ72xQQ")
+"""`struct tcp_info` of Linux: bytes acknowledged (the SYN is one), sent, sent again."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 LimitOf = Callable[[int, Headers], int]
@@ -41,7 +48,8 @@ class BadResponseError(ConnectionError):
 class Connection(asyncio.Protocol):
     """Made by the loop. `usable`: another request may go over it; `idle_since`: on the loop's clock.
 
-    `is_stale`: it was used before, and nothing was heard since the last request: the other side may not have seen that one.
+    `is_stale`: it was used before, it was closed soon after the last request, nothing was heard since, and the other side did not
+    acknowledge all of that request: it closed the connection before it could read the request.
     `deadline_s`: when whoever looks after it should call `expire`, on the loop's clock.
     """
 
@@ -57,6 +65,8 @@ class Connection(asyncio.Protocol):
         self._limit_of: LimitOf
         self._limit: int | None = None
         self._heard = False
+        self._began_s = 0.0
+        self._acknowledged: bool | None = None
         self._status = 0
         self._headers: list[tuple[bytes, bytes]] = []
         self._body = bytearray()
@@ -69,6 +79,8 @@ class Connection(asyncio.Protocol):
         self._limit_of = limit_of
         self._forget()
         self._heard = False
+        self._acknowledged = None
+        self._began_s = time.monotonic()
         if len(body) > _JOINED_MAX:
             self._transport.write(head)
             self._transport.write(body)
@@ -78,7 +90,8 @@ class Connection(asyncio.Protocol):
     @property
     def is_stale(self) -> bool:
         """See above."""
-        return self.served > 1 and not self._heard
+        soon = time.monotonic() - self._began_s < UNSEEN_S
+        return self.served > 1 and not self._heard and not self._acknowledged and soon
 
     def expire(self) -> None:
         """No answer came in time."""
@@ -114,9 +127,14 @@ class Connection(asyncio.Protocol):
         # Not before all that came is looked at: what follows an answer is none to the next request.
         self._tell()
 
+    def eof_received(self) -> None:
+        """The other side closed the connection: what it had acknowledged until then is known now, and over TLS not later."""
+        self._ask_acknowledged()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """An answer without a length ends here; any other never will."""
         self.usable = False
+        self._ask_acknowledged()
         if self._limit is not None and exc is None and self._is_open_ended():
             self._complete()
         else:
@@ -183,6 +201,10 @@ class Connection(asyncio.Protocol):
             self.served += 1
             told(self, self._outcome)
 
+    def _ask_acknowledged(self) -> None:
+        if self._acknowledged is None and self._told is not None and self.served and not self._heard:
+            self._acknowledged = _all_acknowledged(self._transport.get_extra_info("socket"))
+
     def _is_open_ended(self) -> bool:
         return not any(name.lower() in {b"content-length", b"transfer-encoding"} for name, _ in self._headers)
 
@@ -192,3 +214,18 @@ async def connect(address: str, port: int, tls: ssl.SSLContext | None, host: str
     loop = asyncio.get_running_loop()
     _, made = await loop.create_connection(Connection, address, port, ssl=tls, server_hostname=host if tls is not None else None)
     return made
+
+
+def _all_acknowledged(connected: "socket.socket | None") -> bool | None:
+    """Whether the other side has acknowledged all that was sent; None: the system does not say."""
+    option = getattr(socket, "TCP_INFO", None)
+    if connected is None or option is None:
+        return None
+    try:
+        info = connected.getsockopt(socket.IPPROTO_TCP, option, 256)
+    except OSError:
+        return None
+    if len(info) < _TCP_INFO.size:
+        return None
+    acknowledged, sent, sent_again = _TCP_INFO.unpack_from(info)
+    return bool(sent - sent_again < acknowledged)

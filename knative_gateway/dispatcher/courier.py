@@ -168,11 +168,15 @@ class Courier:
         assert arrival.attributes is not None
         try:
             return self.wants is None or self.wants(arrival.attributes)
-        except Exception as error:
-            log.exception("filter_fault", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset)
-            self.figures.skipped += 1
-            self._history.skip(self.outside.now_ms(), arrival, f"the filters failed: internal error: {error!r}"[:REASON_MAX])
+        except Exception as error:  # noqa: BLE001  it is logged and recorded
+            self.faulty(arrival, error, "the filters failed")
             return False
+
+    def faulty(self, arrival: Arrival, error: Exception, what: str) -> None:
+        """A fault of ours while an event was filtered or taken in: this subscriber does not get it, and the history says so."""
+        log.error("event_not_taken", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset, exc_info=error)
+        self.figures.skipped += 1
+        self._history.skip(self.outside.now_ms(), arrival, f"{what}: internal error: {error!r}"[:REASON_MAX])
 
     def redrive(self, arrivals: Sequence[Arrival]) -> None:
         """Deliver these, whatever became of them before."""

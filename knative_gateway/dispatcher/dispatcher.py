@@ -220,7 +220,8 @@ class Dispatcher:
             for track, position in moved.values():
                 track.saved = position
             for uid, courier in self._couriers():
-                await courier.keep_history(partial(self._checkpoints.record, uid))
+                with _told("history_not_kept"):  # what cannot be kept of one subscriber must not keep back that of others
+                    await courier.keep_history(partial(self._checkpoints.record, uid))
 
     async def _flush_always(self) -> None:
         every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)

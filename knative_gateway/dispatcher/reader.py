@@ -114,6 +114,10 @@ class PartitionReader:
             except GatewayError as error:
                 log_.warning("reading_failed", log=self.log, partition=self.partition, reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
+            except Exception:
+                # A fault of ours: all members wait for this task, so it goes on.
+                log_.exception("reading_fault", log=self.log, partition=self.partition)
+                await asyncio.sleep(_AGAIN_S)
 
     async def _take(self, batch: Sequence[Stored]) -> None:
         for count, stored in enumerate(batch, 1):
@@ -125,7 +129,7 @@ class PartitionReader:
             else:
                 for uid in self._wanted_by(arrival):
                     track = self.members.get(uid)
-                    if track is not None and not track.offer(arrival):
+                    if track is not None and not self._offer(track, arrival):
                         await self._without_room(track, arrival)
             self.passed = stored.offset
             if count % _AT_ONCE == 0:
@@ -140,6 +144,14 @@ class PartitionReader:
             log_.exception("filter_fault", log=self.log, partition=arrival.partition, offset=arrival.offset)
             return [uid for uid, track in list(self.members.items()) if track.courier.wants_it(arrival)]
 
+    def _offer(self, track: Track, arrival: Arrival) -> bool:
+        """Offer an event to one member. A fault costs that member this event only, and it is in its history."""
+        try:
+            return track.offer(arrival)
+        except Exception as error:  # noqa: BLE001  it is logged and recorded
+            track.courier.faulty(arrival, error, "the event was not taken in")
+            return True
+
     async def _without_room(self, track: Track, arrival: Arrival) -> None:
         if len(self.members) > 1:
             self._fall_back(track, arrival.before)
@@ -147,7 +159,7 @@ class PartitionReader:
         # Nobody joins without ending this wait, so that the event in hand is offered to all who are there when it is over.
         self._blocked = track
         room = track.courier.room
-        while track.is_member and not track.offer(arrival):
+        while track.is_member and not self._offer(track, arrival):
             room.clear()
             await room.wait()
         self._blocked = None

@@ -151,6 +151,10 @@ class Track:
             except GatewayError as error:
                 log.warning("reading_failed", log=self.reader.log, subscriber=self.courier.spec.uid, reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
+            except Exception:
+                # A fault of ours: this subscriber waits for this task, so it goes on.
+                log.exception("reading_fault", log=self.reader.log, subscriber=self.courier.spec.uid)
+                await asyncio.sleep(_AGAIN_S)
 
     async def _take(self, batch: Sequence[Stored]) -> bool:
         """Take what is for it; False if there was no room for too long, and the rest is to be read again later."""

@@ -244,6 +244,9 @@ class RouteWorker:
             await courier.keep_history(partial(self._checkpoints.record, uid))
         except GatewayError as error:
             log.warning("places_not_kept", uid=uid, reason=str(error))
+        except Exception:
+            # A fault of ours with one subscriber must not keep others from ending.
+            log.exception("places_not_kept", uid=uid)
 
     # -- small ones
 

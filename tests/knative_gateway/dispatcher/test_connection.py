@@ -167,7 +167,9 @@ async def test_half_an_answer_is_none(begun: bytes) -> None:
         assert not connection.is_stale
 
 
-async def test_a_connection_that_closed_without_a_word_after_others_is_stale() -> None:
+async def test_a_request_that_was_read_before_the_connection_closed_has_been_seen() -> None:
+    """It was an attempt, however soon the connection closed."""
+
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK)
@@ -177,7 +179,34 @@ async def test_a_connection_that_closed_without_a_word_after_others_is_stale() -
         await ask(connection)
         with pytest.raises(ConnectionClosedError):
             await ask(connection)
-        assert connection.is_stale
+        assert not connection.is_stale
+
+
+@pytest.mark.parametrize("unseen_s", [1.0, 0.0])
+async def test_a_request_over_a_connection_that_had_been_closed_has_not_been_seen(unseen_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it was on its way for long: then nobody can tell."""
+    monkeypatch.setattr("knative_gateway.dispatcher.connection.UNSEEN_S", unseen_s)
+    go_on, closed = asyncio.Event(), asyncio.Event()
+
+    async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(OK)
+        await go_on.wait()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    async with peer(once) as connection:
+        await ask(connection)
+        connection._transport.pause_reading()  # it does not see the end before the next request
+        go_on.set()
+        await closed.wait()
+        waiting = asyncio.create_task(ask(connection))
+        await asyncio.sleep(0)
+        connection._transport.resume_reading()
+        with pytest.raises(ConnectionClosedError):
+            await waiting
+        assert connection.is_stale is bool(unseen_s)
 
 
 async def test_a_second_answer_ends_the_connection() -> None:

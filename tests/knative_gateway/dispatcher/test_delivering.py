@@ -4,7 +4,9 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from importlib import import_module
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -12,6 +14,7 @@ from aiohttp import web
 from knative_gateway.amqp_binding import decode
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import to_binary, to_structured
+from knative_gateway.delivery import Answer
 from knative_gateway.delivery.ttl import TTL
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import BackoffPolicy, Delivery
@@ -364,3 +367,30 @@ async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
     assert (figures["failedAttempts"], figures["retried"]) == (20, 0)
     await until(lambda: "u" in rig.checkpoints.failures)
     assert all("denied" in failure.reason for failure in rig.checkpoints.failures["u"])
+
+
+@pytest.mark.parametrize("seam", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.seams.delivery_headers"])
+async def test_a_fault_of_ours_is_an_attempt_that_failed(
+    rig: Rig, server: SubscriberServer, seam: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event is retried, and goes to the dead letter sink: it is not dropped past them."""
+    module, _, name = seam.rpartition(".")
+    whole = getattr(import_module(module), name)
+
+    def faulty(*arguments: Any, **named: Any) -> Any:
+        answer = arguments[0] if arguments else None
+        if isinstance(answer, Answer) and answer.status == 503:
+            raise OverflowError("too large")
+        if named.get("reply_wanted") and not arguments and name == "delivery_headers":
+            raise OverflowError("too large")
+        return whole(*arguments, **named)
+
+    monkeypatch.setattr(seam, faulty)
+    server.answers = [503] * 3
+    async with SubscriberServer() as sink:
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2, backoff_delay_ms=1, dead_letter_url=sink.url())))
+        await rig.send(event(1))
+        [got] = await sink.wait(1)
+    assert "internal error" in str(got.event.attributes["deadletterreason"])
+    assert got.event.attributes["deadletterretry"] == "3"
+    assert rig.dispatcher.figures("u")["dropped"] == 0

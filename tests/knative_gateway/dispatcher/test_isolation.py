@@ -1,13 +1,16 @@
 """Slow, dead and greedy subscribers, and what their neighbours notice of them: nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import pytest
 from aiohttp import web
 
+from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.ports import Delivery, Order
+from knative_gateway.dispatcher.track import Track
+from knative_gateway.filters import dialects
+from knative_gateway.ports import Delivery, Failure, Order
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
@@ -18,6 +21,12 @@ SMALL = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_
 async def rig() -> AsyncIterator[Rig]:
     async with Rig(SMALL) as made:
         yield made
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SubscriberServer]:
+    async with SubscriberServer() as running:
+        yield running
 
 
 class Gate:
@@ -181,3 +190,58 @@ async def test_large_events_are_held_one_by_one() -> None:
         assert sum(track.window.open for track in courier.tracks.values()) == 1
         gate.open.set()
         await server.wait(5)
+
+
+async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those behind it, and all other subscribers, go on."""
+
+    def poisonous(attributes: Mapping[str, object]) -> bool:
+        if attributes["id"] == "1":
+            raise RecursionError
+        return True
+
+    compiled = dialects._COMPILED["cesql"]
+    monkeypatch.setitem(dialects._COMPILED, "cesql", lambda content: poisonous if content == "true" else compiled(content))
+    async with Rig(partitions=1) as rig:
+        await rig.serve(
+            subscriber("poisoned", server.url("/poisoned"), filters=({"cesql": "true"},)), subscriber("healthy", server.url("/healthy"))
+        )
+        await rig.send(*(event(number) for number in range(3)))
+        await until(lambda: rig.dispatcher.figures("healthy")["delivered"] == 3)
+        await until(lambda: rig.dispatcher.figures("poisoned")["delivered"] == 2)
+        await until(lambda: "poisoned" in rig.checkpoints.failures)
+        [skipped] = rig.checkpoints.failures["poisoned"]
+        assert (skipped.event_id, skipped.end, "internal error" in skipped.reason) == ("1", "skipped", True)
+        assert "healthy" not in rig.checkpoints.failures
+
+
+async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer = Track.offer
+
+    def faulty(track: Track, arrival: Arrival) -> bool:
+        if track.courier.spec.uid == "faulty" and arrival.offset.endswith("1"):
+            raise KeyError
+        return offer(track, arrival)
+
+    monkeypatch.setattr(Track, "offer", faulty)
+    async with Rig(partitions=1) as rig:
+        await rig.serve(subscriber("faulty", server.url("/faulty")), subscriber("healthy", server.url("/healthy")))
+        await rig.send(*(event(number) for number in range(3)))
+        await until(lambda: rig.dispatcher.figures("healthy")["delivered"] == 3)
+        await until(lambda: rig.dispatcher.figures("faulty")["delivered"] == 2)
+        assert rig.dispatcher.figures("faulty")["skipped"] == 1
+
+
+async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(server: SubscriberServer) -> None:
+    async with Rig(partitions=1) as rig:
+        record = rig.checkpoints.record
+
+        async def refuse(uid: str, failures: Sequence[Failure]) -> None:
+            if uid == "first":
+                raise ValueError("cannot be written")
+            await record(uid, failures)
+
+        rig.checkpoints.record = refuse  # type: ignore[method-assign]
+        await rig.serve(*(subscriber(uid, "http://169.254.169.254/") for uid in ("first", "second")))
+        await rig.send(event(0))
+        await until(lambda: "second" in rig.checkpoints.failures)
