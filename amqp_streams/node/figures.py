@@ -1,12 +1,12 @@
 """What there is to tell of consumer groups from outside: how many members, who waits, how far they are behind. Spec: Event Streams 4.5."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.places import Places
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.claims import UNNAMED
+from amqp_streams.streams.claims import UNNAMED, Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,36 @@ class GroupFigures:
     lags: Mapping[int, int]
 
 
-def group_figures(logs: Iterable[StoredLog], groups: Groups, places: Places) -> Iterator[GroupFigures]:
-    """Of every group that has links, epochs or a place, by log and name. Cheap: touches no file."""
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The groups that are shown, and how many `more` there are."""
+
+    shown: Sequence[GroupFigures]
+    more: int
+
+
+def group_figures(logs: Iterable[StoredLog], groups: Groups, places: Places, *, groups_max: int, lags_max: int) -> Figures:
+    """Of groups that have links, epochs or a place, by log and name: at most `groups_max`, and of their partitions at most `lags_max`.
+
+    Touches no file, and looks at no positions of groups that are not shown.
+    """
+    shown: list[GroupFigures] = []
+    more = lags = 0
     for log in logs:
         kept = {cursor.key.group: cursor for cursor in places.of_groups(log) if cursor.key.group is not None}
         owned = groups.of(log)
         for group in sorted((kept.keys() | set(owned.groups())) - {UNNAMED}):
-            holders = owned.holders(group)
-            links = sum(hold.partition is not None for hold in holders)
             cursor = kept.get(group)
-            positions = {} if cursor is None else cursor.positions
-            lags = {
-                index: max(0, log.partitions[index].end - max(at, log.partitions[index].start)) for index, at in sorted(positions.items())
-            }
-            yield GroupFigures(log.name, group, len({hold.member for hold in holders}), links, len(holders) - links, lags)
+            wide = 0 if cursor is None else len(cursor.positions)
+            if len(shown) == groups_max or lags + wide > lags_max:
+                more += 1
+                continue
+            lags += wide
+            shown.append(_figures(log, group, owned.holders(group), {} if cursor is None else places.present(cursor).positions))
+    return Figures(shown, more)
+
+
+def _figures(log: StoredLog, group: str, holders: Sequence[Hold], positions: Mapping[int, int]) -> GroupFigures:
+    links = sum(hold.partition is not None for hold in holders)
+    lags = {index: max(0, log.partitions[index].end - max(at, log.partitions[index].start)) for index, at in sorted(positions.items())}
+    return GroupFigures(log.name, group, len({hold.member for hold in holders}), links, len(holders) - links, lags)

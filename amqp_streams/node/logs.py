@@ -7,7 +7,7 @@ from amqp_streams import names
 from amqp_streams.config import LOG_NAME, LogSettings
 from amqp_streams.errors import PeerError
 from amqp_streams.policy import Right
-from amqp_streams.storage.ports import Store, StoredLog
+from amqp_streams.storage.ports import Store, StoredLog, Use
 from amqp_streams.streams.access import EVERYTHING, Permissions
 
 
@@ -43,6 +43,10 @@ class Logs:
                 raise PeerError(refusal.condition, f"there is no log {shown!r}, and to make it on demand: {refusal.description}")
             return self.create(address, LogSettings(partitions=self._auto_create_partitions))
         raise PeerError(names.NOT_FOUND, f"there is no log {shown!r}: amqp-streams log create {shown} --partitions 4")
+
+    def uses(self) -> dict[str, Use]:
+        """What is used of the limit on partitions."""
+        return {"partitions": Use(sum(len(log.partitions) for log in self._store.logs.values()), self._partitions_max)}
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
         """Make a log. Raises what `Node.create` does."""

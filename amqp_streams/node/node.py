@@ -12,7 +12,7 @@ from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits, LogSettings, ProducerSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.consumers import Consumers
-from amqp_streams.node.figures import GroupFigures, group_figures
+from amqp_streams.node.figures import Figures, group_figures
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
@@ -21,7 +21,7 @@ from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, carry_out
 from amqp_streams.node.writes import Then
 from amqp_streams.policy import Right
-from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog
+from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog, Use
 from amqp_streams.streams import info
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
@@ -361,9 +361,18 @@ class Node:
 
     # -- information and management
 
-    def group_figures(self) -> Iterable[GroupFigures]:
-        """What there is to tell of every consumer group."""
-        return group_figures(self._store.logs.values(), self._consumers.groups, self._consumers.places)
+    def group_figures(self, *, groups_max: int, lags_max: int) -> Figures:
+        """What there is to tell of consumer groups: see `figures.group_figures`."""
+        kept = self._store.logs.values(), self._consumers.groups, self._consumers.places
+        return group_figures(*kept, groups_max=groups_max, lags_max=lags_max)
+
+    def consumer_partitions(self) -> int:
+        """The partitions of all consumer links together."""
+        return sum(len(consumer.partitions) for consumer in self._links.consumers())
+
+    def uses(self) -> dict[str, Use]:
+        """What is used of the bounds on what is kept, by the bound's name."""
+        return self._logs.uses() | self._consumers.places.uses()
 
     def info_message(self, grant: Informing) -> bytes:
         """The answer of `<address>/$info`."""

@@ -75,6 +75,7 @@ class CursorRequests:
         return cursor
 
     def _described(self, log: StoredLog, cursor: Cursor) -> dict[Value, Value]:
+        self.places.present(cursor)
         followers = self.places.followers(cursor)
         group = cursor.key.group
         members = {partition.index: each.request.member for each in followers for partition in each.partitions}
@@ -157,6 +158,8 @@ class GroupRequests:
         holders = owned.holders(group)
         members = {hold.partition: hold.member for hold in holders if hold.partition is not None}
         cursor = self.places.find(group_key(log.incarnation, group))
+        if cursor is not None:
+            self.places.present(cursor)
         return {
             names.NAME: group,
             **_whose(log, group, cursor),

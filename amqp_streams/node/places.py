@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.writes import Then, Writes
-from amqp_streams.storage.ports import Partition, States, StoredLog
+from amqp_streams.storage.ports import Partition, States, StoredLog, Use
 from amqp_streams.streams.attach import AttachRequest, Consuming
 from amqp_streams.streams.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
 from amqp_streams.streams.place import Place
@@ -143,19 +143,23 @@ class Places:
 
     # -- what is kept
 
+    def uses(self) -> dict[str, Use]:
+        """What is used of the limit on cursors."""
+        return self._cursors.uses()
+
     def of_log(self, log: StoredLog) -> Sequence[Cursor]:
-        """A log's cursors, where they are this moment."""
-        return self._present(self._cursors.of_log(log.incarnation))
+        """A log's cursors. Where they are this moment, `present` says."""
+        return self._cursors.of_log(log.incarnation)
 
     def of_groups(self, log: StoredLog) -> Sequence[Cursor]:
         """Those of a log's consumer groups alone."""
-        return self._present([cursor for cursor in self._cursors.of_log(log.incarnation) if cursor.key.group is not None])
+        return [cursor for cursor in self._cursors.of_log(log.incarnation) if cursor.key.group is not None]
 
-    def _present(self, cursors: Sequence[Cursor]) -> Sequence[Cursor]:
-        for cursor in cursors:
-            for consumer in self._followers.get(cursor, ()):
-                self._advance(consumer)
-        return cursors
+    def present(self, cursor: Cursor) -> Cursor:
+        """The cursor, brought to where its links are this moment."""
+        for consumer in self._followers.get(cursor, ()):
+            self._advance(consumer)
+        return cursor
 
     def find(self, key: CursorKey) -> Cursor | None:
         """The cursor of this key."""

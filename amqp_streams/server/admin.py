@@ -183,12 +183,13 @@ class AdminServer:
         if self.phase is not Phase.READY:
             return PlainTextResponse(f"{self.phase}\n", status_code=503)
         source = self.metrics.source
-        if source is not None and not source.status().ready:
-            return PlainTextResponse("not ready: the node takes no events now\n", status_code=503)
+        reason = None if source is None else source.not_ready()
+        if reason is not None:
+            return PlainTextResponse(f"not ready: {reason}\n", status_code=503)
         return PlainTextResponse("ready\n")
 
     async def _metrics(self, _request: Request) -> Response:
-        return Response(await self.metrics.text(), media_type=CONTENT_TYPE)
+        return Response(await self.metrics.shared_text(), media_type=CONTENT_TYPE)
 
     async def _websocket(self, socket: WebSocket) -> None:
         subprotocol = chosen_subprotocol(socket.scope["subprotocols"])

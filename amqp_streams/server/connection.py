@@ -18,8 +18,9 @@ from amqp_streams.server.engine import Engine
 from amqp_streams.server.guard import Guard, Login
 from amqp_streams.server.links import AnyLink
 from amqp_streams.server.producer import ProducerLink
+from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.security import SecurityLayer
-from amqp_streams.server.service import TICK_S, EventService
+from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Identity
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, EchoFinder
 

@@ -7,9 +7,9 @@ never with what strangers do.
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -20,11 +20,8 @@ from prometheus_client.registry import Collector
 from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus, StatusSource
 from amqp_streams.storage.ports import CommitDone
 
-# Consumer links with series of their own; the number of those left out is a figure too.
-CONSUMERS_MAX: Final = 1000
-# The same for consumer groups, and for their partitions together.
-GROUPS_MAX: Final = 1000
-GROUP_LAGS_MAX: Final = 10_000
+SHARED_S: Final = 1.0
+"""For so long an exposition is given to everybody who asks."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 # A sync takes 0.2 ms on a good disk and seconds on a sick one.
@@ -78,10 +75,23 @@ class Metrics:
         """Logins by mechanism and result, as the guard counts them."""
         self._data_dir: Final = data_dir
         self._refused: Final = refused
+        self._shared: asyncio.Future[bytes] | None = None
+        self._shared_at = 0.0
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
         self.registry.register(_Made(self._collect))
+
+    async def shared_text(self) -> bytes:
+        """The exposition, made at most once a second however many ask for it."""
+        if self._shared is None or (self._shared.done() and time.monotonic() - self._shared_at > SHARED_S):
+            self._shared, self._shared_at = asyncio.ensure_future(self.text()), time.monotonic()
+            self._shared.add_done_callback(self._forget_failed)
+        return await asyncio.shield(self._shared)
+
+    def _forget_failed(self, shared: "asyncio.Future[bytes]") -> None:
+        if shared.cancelled() or shared.exception() is not None:
+            self._shared = None
 
     async def text(self) -> bytes:
         """The exposition in Prometheus's text format 0.0.4.
@@ -120,10 +130,11 @@ def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     yield _gauge("pending_bytes", "Received and not yet durable.", status.pending_bytes)
     yield from _log_metrics(status.logs)
     yield from _partition_metrics(status.logs)
-    yield from _consumer_metrics(status.consumers)
+    yield from _consumer_metrics(status.consumers, status.consumers_more)
     yield from _quota_metrics(status.quotas)
     yield CounterMetricFamily(f"{_PREFIX}access_refused", "Refused for want of a right.", value=status.access_refused)
-    yield from _group_metrics(status.groups)
+    yield from _group_metrics(status.groups, status.groups_more)
+    yield from _health_metrics(status)
 
 
 def disk_metrics(data_dir: Path) -> Iterator[Metric]:
@@ -172,42 +183,54 @@ def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
     yield from (*columns, first, last)
 
 
-def _consumer_metrics(consumers: Sequence[ConsumerStatus]) -> Iterator[Metric]:
+def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
+    hindered = float(status.hindered is not None)
+    yield _gauge("hindered", "1 when the node takes no events or fails at its regular work; /readyz says why.", hindered)
+    used = _family(GaugeMetricFamily, "bound_used", "What is used of a bound of the node.", "bound")
+    limit = _family(GaugeMetricFamily, "bound_limit", "That bound.", "bound")
+    for name, use in status.uses.items():
+        used.add_metric([name], use.used)
+        limit.add_metric([name], use.limit)
+    faults = _family(CounterMetricFamily, "faults", "Failed steps of the regular work.", "step")
+    for step, count in status.faults.items():
+        faults.add_metric([step], count)
+    yield from (used, limit, faults)
+
+
+def _consumer_metrics(consumers: Sequence[ConsumerStatus], more: int) -> Iterator[Metric]:
     labels = ("log", "partition", "container", "link")
     position = _family(GaugeMetricFamily, "consumer_position", "Offset of the next event the link gets.", *labels)
     lag = _family(GaugeMetricFamily, "consumer_lag_events", "Events waiting for the link.", *labels)
     # A container may attach links of one name in both of two connections: one series each, or the whole scrape is refused.
     shown: dict[tuple[str, ...], ConsumerStatus] = {}
-    for consumer in islice(consumers, CONSUMERS_MAX):
+    for consumer in consumers:
         shown.setdefault((consumer.log, str(consumer.partition), _label(consumer.container), _label(consumer.link)), consumer)
     for names, consumer in shown.items():
         position.add_metric(names, consumer.position)
         lag.add_metric(names, consumer.lag)
     yield position
     yield lag
-    yield _gauge("consumers_not_shown", "Consumer links without series of their own.", len(consumers) - len(shown))
+    yield _gauge("consumers_not_shown", "Consumer links without series of their own.", len(consumers) + more - len(shown))
 
 
-def _group_metrics(groups: Sequence[GroupStatus]) -> Iterator[Metric]:
+def _group_metrics(groups: Sequence[GroupStatus], more: int) -> Iterator[Metric]:
     members = _family(GaugeMetricFamily, "group_members", "Containers with links in the group.", "log", "group")
     waiting = _family(GaugeMetricFamily, "group_waiting", "Links that wait for a partition of the group.", "log", "group")
     moves = _family(CounterMetricFamily, "group_moves", "Links that were asked to leave so that others get a share.", "log", "group")
     lags = _family(GaugeMetricFamily, "group_lag_events", "Events behind the place that the group keeps.", "log", "group", "partition")
     shown: set[tuple[str, str]] = set()
-    partitions = 0
-    for group in islice(groups, GROUPS_MAX):
+    for group in groups:
         labels = (group.log, _label(group.group))
-        if labels in shown or partitions + len(group.lags) > GROUP_LAGS_MAX:
+        if labels in shown:
             continue
         shown.add(labels)
-        partitions += len(group.lags)
         members.add_metric(labels, group.members)
         waiting.add_metric(labels, group.waiting)
         moves.add_metric(labels, group.moves)
         for index, lag in group.lags.items():
             lags.add_metric((*labels, str(index)), lag)
     yield from (members, waiting, moves, lags)
-    yield _gauge("groups_not_shown", "Consumer groups without series of their own.", len(groups) - len(shown))
+    yield _gauge("groups_not_shown", "Consumer groups without series of their own.", len(groups) + more - len(shown))
 
 
 def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:

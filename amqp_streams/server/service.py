@@ -26,16 +26,16 @@ from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
 from amqp_streams.server.links import AnyLink
+from amqp_streams.server.picture import picture
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.quotas import Quotas
-from amqp_streams.server.status import NodeStatus, consumer_statuses, group_statuses, log_statuses
+from amqp_streams.server.regular import Regular
+from amqp_streams.server.status import NodeStatus
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.intake import Receipt
 from amqp_streams.streams.redirects import Redirects
 
-TICK_S: Final = 0.5
-RETENTION_EVERY_TICKS: Final = 10
 PUMPS_A_TURN: Final = 64
 """Consumer links served before the loop looks at its sockets again."""
 PUMP_TURN_S: Final = 0.02
@@ -125,8 +125,14 @@ class EventService:
         self._pump_scheduled = False
         self._withheld: set[ProducerLink] = set()
         self._held = 0
-        self._ticks = 0
-        self._ticker: asyncio.TimerHandle | None = None
+        steps = (
+            ("connections", self._tick_connections),
+            ("groups", self._tick_node),
+            ("places", self._tick_cursors),
+            ("effects", self.effects.carry_out),
+            ("readers", self._forget_chunks),
+        )
+        self.regular = Regular(loop, store, steps, wall_ms=self.now_ms, monotonic_ms=self.monotonic_ms)
         self._cursor_flush: asyncio.TimerHandle | None = None
         store.on_commit = self._committed
         store.states.on_written = self._state_written
@@ -189,7 +195,11 @@ class EventService:
         partitions: set[Partition] = set()
         touched = set()
         for entry in waiting:
-            entry.link.committed(entry.deliveries, entry.receipt, done)
+            try:
+                entry.link.committed(entry.deliveries, entry.receipt, done)
+            except Exception:
+                log.exception("connection_failed", link=entry.link.name, during="committed")
+                entry.link.owner.cut("the node failed to answer a link")
             touched.add(entry.link.owner)
             partitions.update([part.partition for part in entry.receipt.parts])
         for partition, failure in done.failures.items():
@@ -246,8 +256,12 @@ class EventService:
             link = self._pumps.popleft()
             link.scheduled = False
             if link.alive:
-                link.pump()
-                link.owner.flush()
+                try:
+                    link.pump()
+                    link.owner.flush()
+                except Exception:
+                    log.exception("connection_failed", link=link.name, during="pump")
+                    link.owner.cut("the node failed to serve a link")
             if perf_counter() > until:
                 break
         if self._pumps and not self._pump_scheduled:
@@ -262,6 +276,7 @@ class EventService:
             self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
 
     def _flush_cursors(self) -> None:
+        self._cursor_flush = None  # first: whatever happens below, the next one is not kept from beginning
         then = None if self.node.flushing_cursors else self.confirming.next_write()
         more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN, then)
         self._cursor_flush = self._loop.call_later(0, self._flush_cursors) if more else None
@@ -286,7 +301,7 @@ class EventService:
 
     def start(self) -> None:
         """Begin the regular work."""
-        self._ticker = self._loop.call_later(TICK_S, self._tick)
+        self.regular.start()
         self.node.flush_cursors(self.now_ms())  # so that it knows the date: what is kept says when it was written
 
     async def quiet(self, timeout_s: float) -> None:
@@ -298,31 +313,34 @@ class EventService:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._answered.wait(), timeout_s)
 
-    def _tick(self) -> None:
-        self._ticker = self._loop.call_later(TICK_S, self._tick)
-        self._ticks += 1
+    def _tick_connections(self) -> None:
         now_ms = self.monotonic_ms()
         for connection in tuple(self.connections):
-            connection.tick(now_ms)
-        self.node.tick(now_ms)
+            try:
+                connection.tick(now_ms)
+            except Exception:
+                log.exception("connection_failed", peer=connection.channel.peer, during="tick")
+                connection.channel.abort()
+
+    def _tick_node(self) -> None:
+        self.node.tick(self.monotonic_ms())
+
+    def _tick_cursors(self) -> None:
         if self._cursor_flush is None:
             self._flush_cursors()  # nothing may have moved, but then the node knows the date again
-        self.effects.carry_out()
+
+    def _forget_chunks(self) -> None:
         for consumer in self.node.consumers():
             link = consumer.carrier
             if isinstance(link, ConsumerLink):
                 if not link.used:
                     consumer.reader.forget_chunks()
                 link.used = False
-        if self._ticks % RETENTION_EVERY_TICKS == 0:
-            for partition, old_start in self.store.apply_retention(self.now_ms()):
-                log.info("retention", log=partition.log, partition=partition.index, removed=partition.start - old_start)
 
     def stop(self) -> None:
         """End the regular work."""
         self.ready = False
-        if self._ticker is not None:
-            self._ticker.cancel()
+        self.regular.stop()
 
     def finish(self) -> None:
         """Nobody is connected any more: write what is to outlive the process. The store is closed next."""
@@ -333,18 +351,10 @@ class EventService:
 
     # -- status
 
+    def not_ready(self) -> str | None:
+        """Why the node does not serve as it should; None: it does. Costs next to nothing."""
+        return self.regular.hindrance() if self.ready else "the node takes no events now"
+
     def status(self) -> NodeStatus:
         """A picture of this moment."""
-        links = [link for connection in self.connections for link in connection.find_links(lambda _link: True)]
-        return NodeStatus(
-            ready=self.ready,
-            connections=len(self.connections),
-            producer_links=sum(isinstance(link, ProducerLink) for link in links),
-            consumer_links=sum(isinstance(link, ConsumerLink) for link in links),
-            pending_bytes=self.store.pending_bytes,
-            logs=log_statuses(self.store.logs, self.node),
-            consumers=consumer_statuses(self.node),
-            groups=group_statuses(self.node, self.effects.moves),
-            quotas=tuple(self.quotas.status()),
-            access_refused=self.audit.refused_count,
-        )
+        return picture(self)

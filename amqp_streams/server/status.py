@@ -1,11 +1,19 @@
 """A moment's picture of a running server: what `/metrics`, `/readyz` and people are shown."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import islice
+from typing import Final, Protocol
 
 from amqp_streams.node import Node
-from amqp_streams.storage.ports import PartitionFacts, StoredLog
+from amqp_streams.node.figures import GroupFigures
+from amqp_streams.storage.ports import PartitionFacts, StoredLog, Use
+
+# Consumer links (each partition of theirs counts) with figures of their own; the number of those left out is a figure too.
+CONSUMERS_MAX: Final = 1000
+# The same for consumer groups, and for their partitions together.
+GROUPS_MAX: Final = 1000
+GROUP_LAGS_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,11 @@ class QuotaStatus:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """The whole server."""
+    """The whole server.
+
+    `consumers_more`, `groups_more`: those beyond the bounds, which are counted only. `uses`: what is used of each bound of the node.
+    `faults`: how often steps of the regular work failed. `hindered`: why it takes no events, or does not do its regular work.
+    """
 
     ready: bool
     connections: int
@@ -90,11 +102,19 @@ class NodeStatus:
     consumers: tuple[ConsumerStatus, ...]
     quotas: tuple[QuotaStatus, ...] = ()
     access_refused: int = 0
+    consumers_more: int = 0
+    groups_more: int = 0
+    uses: Mapping[str, Use] = field(default_factory=dict)
+    faults: Mapping[str, int] = field(default_factory=dict)
+    hindered: str | None = None
     groups: tuple[GroupStatus, ...] = ()
 
 
 class StatusSource(Protocol):
-    """Whoever can tell; cheap enough to be asked every second."""
+    """Where figures come from."""
+
+    def not_ready(self) -> str | None:
+        """Why the node does not serve as it should; None: it does. Cheap: walks nothing."""
 
     def status(self) -> NodeStatus:
         """Figures of this moment."""
@@ -110,21 +130,22 @@ def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, 
     return tuple(statuses)
 
 
-def consumer_statuses(node: Node) -> tuple[ConsumerStatus, ...]:
-    """Every consumer link's figures, one for each of its partitions."""
-    statuses = []
+def consumer_statuses(node: Node, count_max: int) -> tuple[ConsumerStatus, ...]:
+    """Consumer links' figures, one for each of their partitions, at most so many in all."""
+    return tuple(islice(_consumer_statuses(node), count_max))
+
+
+def _consumer_statuses(node: Node) -> Iterator[ConsumerStatus]:
     for consumer in node.consumers():
         log, request = consumer.log, consumer.request
         for index, position in consumer.reader.positions.items():
             lag = max(0, log.partitions[index].end - position)
             described = (log.name, index, request.container, request.link, position, lag, consumer.group, consumer.epoch)
-            statuses.append(ConsumerStatus(*described))
-    return tuple(statuses)
+            yield ConsumerStatus(*described)
 
 
-def group_statuses(node: Node, moves: Mapping[tuple[str, str], int]) -> tuple[GroupStatus, ...]:
-    """Every consumer group's figures. `moves`: the links that were asked to leave, by log and group."""
+def group_statuses(figures: Sequence[GroupFigures], moves: Mapping[tuple[str, str], int]) -> tuple[GroupStatus, ...]:
+    """Consumer groups' figures. `moves`: the links that were asked to leave, by log and group."""
     return tuple(
-        GroupStatus(each.log, each.group, each.members, each.waiting, moves.get((each.log, each.group), 0), each.lags)
-        for each in node.group_figures()
+        GroupStatus(each.log, each.group, each.members, each.waiting, moves.get((each.log, each.group), 0), each.lags) for each in figures
     )

@@ -76,6 +76,12 @@ class Committer:
         self._outstanding: Final = outstanding
         self._tuning: Final = tuning
         self._done: Final = done
+        self._began = 0.0
+
+    @property
+    def commit_ms(self) -> int:
+        """How long the commit in flight has taken so far; 0 without one."""
+        return int((perf_counter() - self._began) * 1000) if self.in_flight else 0
 
     def appended(self, partition: PartitionLog, size: int) -> None:
         """A partition has something more pending."""
@@ -139,6 +145,7 @@ class Committer:
 
     def _submit(self, journaled: list[PartitionLog], direct: set[PartitionLog]) -> None:
         commit = _Commit(self.sequence, perf_counter())
+        self._began = commit.began
         self.sequence += 1
         self.in_flight, self.wanted = True, False
         dirty, self.dirty = self.dirty, {}

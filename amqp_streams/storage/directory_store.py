@@ -22,9 +22,10 @@ from amqp_streams.storage.files import Files, OpenFile, RealFiles
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.partition_log import PartitionLog
-from amqp_streams.storage.ports import CommitDone, Partition, StoredLog
+from amqp_streams.storage.ports import STATE_KEYS_MAX, CommitDone, Partition, StoredLog, StoreFacts, Use
 from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import retain
+from amqp_streams.storage.retention import AHEAD_MS
 from amqp_streams.storage.segments import Segment, Segments, segment_path
 from amqp_streams.storage.work import (
     Call,
@@ -90,6 +91,7 @@ class DirectoryStore:
         self._records: Final[dict[str, LogRecord]] = {}
         self._logs: Final[dict[str, StoredLog]] = {}
         self._deleted: Final[set[str]] = set()
+        self._ahead_ms: Final[dict[str, int]] = {}
         for log, parts in opened.logs:
             self._add(log, parts)
         self._write_checkpoint(clean=False)
@@ -142,10 +144,15 @@ class DirectoryStore:
         """See `Store.pending_bytes`."""
         return self._committer.pending_bytes
 
-    @property
-    def free_bytes(self) -> int:
-        """Space left on the disk."""
-        return self._files.free_bytes(self._root)
+    def facts(self) -> StoreFacts:
+        """See `Store.facts`."""
+        space = self._flusher.space
+        return StoreFacts(
+            full=str(space.error()) if space.full else None,
+            commit_ms=self._committer.commit_ms,
+            ahead_ms=dict(self._ahead_ms),
+            uses=self._flusher.uses() | self._reading.uses() | {"states": Use(self.states.count, STATE_KEYS_MAX)},
+        )
 
     # -- logs
 
@@ -210,6 +217,7 @@ class DirectoryStore:
             for segment in partition.segments.row:
                 self._reading.forget(segment.path)
                 partition.segments.release(segment.path)
+        self._ahead_ms.pop(name, None)
         del self._records[name], self._logs[name]
         self._deleted.add(name)
         self._outstanding.submit(self._keeper, [Work([Call(partial(catalog.remove_tree, self._files, trash))])], _forget)
@@ -235,6 +243,10 @@ class DirectoryStore:
 
     def _admit(self, partition: PartitionLog, size: int, now_ms: int) -> None:
         self._flusher.space.admit(size, now_ms)
+        if partition.last_ms - now_ms > AHEAD_MS:
+            self._ahead_ms[partition.log] = partition.last_ms - now_ms
+        elif self._ahead_ms:
+            self._ahead_ms.pop(partition.log, None)
         self._committer.appended(partition, size)
 
     # -- retention
@@ -243,6 +255,10 @@ class DirectoryStore:
         """See `Store.apply_retention`."""
         if self._flusher.space.full:
             self._flusher.space.ask(now_ms)
+        for name in tuple(self._ahead_ms):
+            self._ahead_ms[name] = max(partition.last_ms for partition in self._partitions(name)) - now_ms
+            if self._ahead_ms[name] <= AHEAD_MS:
+                del self._ahead_ms[name]
         moved: list[tuple[Partition, int]] = []
         gone: list[Path] = []
         for name, log in self._records.items():

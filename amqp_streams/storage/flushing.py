@@ -15,6 +15,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.files import Files, OpenFile
 from amqp_streams.storage.journal import FOLDER, Journal, Slot, make
 from amqp_streams.storage.partition_log import PartitionLog
+from amqp_streams.storage.ports import Use
 from amqp_streams.storage.recent import Recent
 from amqp_streams.storage.segments import Segment, Staged
 from amqp_streams.storage.space import FULL, Space
@@ -127,6 +128,14 @@ class Flusher:
     def forget(self, partition: PartitionLog, start: int) -> None:
         """Everything below `start` was removed from the partition: so are its runs in memory."""
         self.recent.drop(partition, partition.forget_below(start))
+
+    def uses(self) -> dict[str, Use]:
+        """Its bounds, by name."""
+        held = sum(1 for slot in self._journal.slots if slot.holds)
+        return {
+            "storage_recent_bytes": Use(self.recent.bytes, self._tuning.recent_bytes),
+            "journal_files": Use(held, len(self._journal.slots)),
+        }
 
     def _evict(self) -> None:
         """Let go of the oldest runs in memory, beyond the bound; those that no segment has are written first."""

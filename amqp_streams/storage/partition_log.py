@@ -55,8 +55,8 @@ class PartitionLog:
         self._marks: list[Mark] = []
         self._pending: list[tuple[int, Sequence[bytes], bytes]] = []
         self._next = end
-        self._last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
-        self._visible_ms = self._last_ms
+        self.last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
+        self._visible_ms = self.last_ms
         self._admit: Final = admit
 
     # -- appending
@@ -79,8 +79,8 @@ class PartitionLog:
         self._next += count
         self.pending_bytes += size
         self.pending_count += count
-        self._last_ms = max(self._last_ms, now_ms)
-        self._pending.append((self._last_ms, messages, header_sizes))
+        self.last_ms = max(self.last_ms, now_ms)
+        self._pending.append((self.last_ms, messages, header_sizes))
         if numbers is not None:
             assert len(numbers.sequences) == count, "each message has one number"
             self._marks += producers.marks_of(base, numbers)
@@ -110,7 +110,7 @@ class PartitionLog:
         self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
         self.refusal = None
         self._next = self.end
-        self._last_ms = self._visible_ms
+        self.last_ms = self._visible_ms
         return count
 
     def lose(self, error: StorageError) -> bool:

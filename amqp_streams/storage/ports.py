@@ -6,7 +6,7 @@ safe as the sync mode promises; only records below it are ever read. All methods
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from amqp_streams.config import LogSettings
@@ -90,6 +90,28 @@ class CommitDone:
     bytes: int
     seconds: float
     failures: Mapping["Partition", StorageError]
+
+
+class Use(NamedTuple):
+    """How much of a bound is used."""
+
+    used: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """A moment's figures of a whole store.
+
+    `full`: why no events are taken (the disk is full), None: they are. `commit_ms`: how long the commit in flight has taken so far, 0
+    without one. `ahead_ms`: the logs whose last timestamp is ahead of the clock by more than a minute, and by how much. `uses`: its
+    bounds, by name.
+    """
+
+    full: str | None = None
+    commit_ms: int = 0
+    ahead_ms: Mapping[str, int] = field(default_factory=dict)
+    uses: Mapping[str, Use] = field(default_factory=dict)
 
 
 class Partition(Protocol):
@@ -221,6 +243,9 @@ class Store(Protocol):
 
     def apply_retention(self, now_ms: int) -> list[tuple["Partition", int]]:
         """Drop whole segments that are past their log's retention; the partitions whose `start` moved, and the old start."""
+
+    def facts(self) -> StoreFacts:
+        """Figures of this moment. Cheap: walks no partitions, touches no file."""
 
     def close(self) -> None:
         """Commit what is pending, sync everything, release the lock. No `on_commit` after this returns."""

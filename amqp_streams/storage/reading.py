@@ -8,6 +8,7 @@ from amqp_streams.storage import index as index_file
 from amqp_streams.storage import recovery
 from amqp_streams.storage.files import Files, OpenFile, read_file
 from amqp_streams.storage.index import Index
+from amqp_streams.storage.ports import Use
 from amqp_streams.storage.record import Batch
 
 _ENTRY_BYTES: Final = 256
@@ -26,6 +27,13 @@ class Reading:
         self._open: OrderedDict[Path, OpenFile] = OrderedDict()
         self._cache: OrderedDict[_Key, tuple[int, Stretch | Index]] = OrderedDict()
         self._cached = 0
+
+    def uses(self) -> dict[str, Use]:
+        """Its bounds, by name."""
+        return {
+            "storage_cache_bytes": Use(self._cached, self._cache_bytes),
+            "storage_open_files": Use(len(self._open), self._open_files),
+        }
 
     def file(self, path: Path, *, create: bool = False) -> OpenFile:
         """The file, open for reading and writing. Whoever keeps it keeps it open."""

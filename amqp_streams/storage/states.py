@@ -162,6 +162,11 @@ class DirectoryStates:
         """See `States.get`."""
         return self._values.get(key)
 
+    @property
+    def count(self) -> int:
+        """How many keys there are."""
+        return len(self._values)
+
     def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
         """See `States.items`."""
         return sorted([(key, value) for key, value in self._values.items() if key.startswith(prefix)])

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.storage.ports import Partition
+from amqp_streams.storage.ports import Partition, Use
 
 PREFIX: Final = "cursor/"
 """Keys of `States` are this, the log's incarnation, a slash, and the cursor's id."""
@@ -177,6 +177,10 @@ class Cursors:
     def of_log(self, incarnation: str) -> Sequence[Cursor]:
         """A log's cursors: its groups' by name, then its links' by container and name."""
         return sorted(self._of_log.get(incarnation, {}).values(), key=_listed)
+
+    def uses(self) -> dict[str, Use]:
+        """What is used of the limits on cursors."""
+        return {"cursors": Use(len(self._cursors), self._cursors_max)}
 
     def __len__(self) -> int:
         return len(self._cursors)

@@ -10,7 +10,7 @@ from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import producers
 from amqp_streams.storage.chunks import cut
-from amqp_streams.storage.ports import Chunk, CommitDone, Numbers, Partition, PartitionFacts, StoredLog
+from amqp_streams.storage.ports import Chunk, CommitDone, Numbers, Partition, PartitionFacts, StoredLog, StoreFacts
 from amqp_streams.storage.retention import ClosedSegment, aging_from, expired, must_roll, notice
 from amqp_streams.testing.memory_states import MemoryStates
 
@@ -151,6 +151,7 @@ class MemoryStore:
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.auto: Final = auto
         self.closed = False
+        self.full: str | None = None
         self._logs: dict[str, StoredLog] = {}
         self._sequence = 0
         self._pending: list[tuple[MemoryPartition, Chunk]] = []
@@ -257,6 +258,10 @@ class MemoryStore:
                 if partition.retain(now_ms):
                     moved.append((partition, before))
         return moved
+
+    def facts(self) -> StoreFacts:
+        """See `Store.facts`; `full` is for the test to set."""
+        return StoreFacts(full=self.full)
 
     def close(self) -> None:
         """See `Store.close`."""

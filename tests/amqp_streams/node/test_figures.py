@@ -1,11 +1,16 @@
 """Figures of groups are those of the links and the places that there are."""
 
 from amqp_streams import names
+from amqp_streams.node.figures import Figures
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 
 
+def all_of(node: InMemoryNode, *, groups_max: int = 100, lags_max: int = 100) -> Figures:
+    return node.service.node.group_figures(groups_max=groups_max, lags_max=lags_max)
+
+
 def figures(node: InMemoryNode) -> list[tuple[object, ...]]:
-    return [(each.log, each.group, each.members, each.links, each.waiting, dict(each.lags)) for each in node.service.node.group_figures()]
+    return [(each.log, each.group, each.members, each.links, each.waiting, dict(each.lags)) for each in all_of(node).shown]
 
 
 def test_a_node_without_groups_has_no_figures_of_them() -> None:
@@ -36,3 +41,15 @@ def test_a_group_s_lag_is_told_though_nobody_reads() -> None:
     pair.detach(receiver)
     node.append("temps", b"d")
     assert figures(node) == [("temps", "g", 0, 0, 0, {0: 3})]
+
+
+def test_groups_beyond_the_bounds_are_counted_and_their_positions_not_looked_at() -> None:
+    node = InMemoryNode({"temps": 3})
+    pair = EnginePair(node)
+    for group in ("a", "b", "c", "d"):
+        pair.receiver("temps", group=group, durable=True)
+    assert ([each.group for each in all_of(node).shown], all_of(node).more) == (["a", "b", "c", "d"], 0)
+    few = all_of(node, groups_max=3)
+    assert ([each.group for each in few.shown], few.more) == (["a", "b", "c"], 1)
+    narrow = all_of(node, lags_max=2)
+    assert (len(narrow.shown), narrow.more) == (2, 2)

@@ -372,7 +372,8 @@ class Crashing(RuleBasedStateMachine):
 
     @invariant()
     def places_are_at_the_lowest_unsettled_record(self) -> None:
-        cursors: dict[CursorKey, Cursor] = {cursor.key: cursor for cursor in self.node._consumers.places.of_log(self.log)}
+        places = self.node._consumers.places
+        cursors: dict[CursorKey, Cursor] = {cursor.key: places.present(cursor) for cursor in places.of_log(self.log)}
         for spot in self.settled:
             key, index = spot
             position = cursors[key].positions[index]

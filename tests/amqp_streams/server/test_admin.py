@@ -32,6 +32,10 @@ class Source:
     def __init__(self) -> None:
         self.ready = True
 
+    def not_ready(self) -> str | None:
+        assert self.ready is not None, "a fault of our own"
+        return None if self.ready else "the node takes no events now"
+
     def status(self) -> NodeStatus:
         assert self.ready is not None, "a fault of our own"
         return NodeStatus(ready=self.ready, connections=7, producer_links=0, consumer_links=0, pending_bytes=0, logs=(), consumers=())

@@ -8,9 +8,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from amqp_streams.errors import StorageError
-from amqp_streams.server.metrics import CONSUMERS_MAX, GROUP_LAGS_MAX, GROUPS_MAX, Metrics
+from amqp_streams.server.metrics import Metrics
 from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus
-from amqp_streams.storage.ports import CommitDone, PartitionFacts
+from amqp_streams.storage.ports import CommitDone, PartitionFacts, Use
 
 GOOD = PartitionFacts(start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None)
 EMPTY = PartitionFacts(start=0, end=0, bytes=0, first_timestamp_ms=None, last_timestamp_ms=None, failure="input/output error")
@@ -31,6 +31,9 @@ STATUS = NodeStatus(
 class Source:
     def __init__(self, status: NodeStatus) -> None:
         self.now = status
+
+    def not_ready(self) -> str | None:
+        return self.now.hindered
 
     def status(self) -> NodeStatus:
         return self.now
@@ -129,22 +132,39 @@ async def test_a_scrape_of_many_partitions_lets_others_run() -> None:
     assert samples["amqp_streams_connections"] == samples["amqp_streams_links{role=producer}"]
 
 
-def test_consumers_beyond_the_bound_are_counted_instead_of_shown() -> None:
-    consumers = tuple(ConsumerStatus("temps", 0, "c", f"link-{number}", 0, 0) for number in range(CONSUMERS_MAX + 5))
-    samples = of(replace(STATUS, consumers=consumers))
-    assert sum(name.startswith("amqp_streams_consumer_lag_events{") for name in samples) == CONSUMERS_MAX
+def test_what_is_beyond_the_bounds_is_counted_instead_of_shown() -> None:
+    samples = of(replace(STATUS, consumers_more=5, groups_more=6))
     assert samples["amqp_streams_consumers_not_shown"] == 5
+    assert samples["amqp_streams_groups_not_shown"] == 6
 
 
-def test_groups_beyond_the_bounds_are_counted_instead_of_shown() -> None:
-    groups = tuple(GroupStatus("temps", f"g{number}", 1, 0, 0) for number in range(GROUPS_MAX + 5))
-    samples = of(replace(STATUS, groups=groups))
-    assert sum(name.startswith("amqp_streams_group_members{") for name in samples) == GROUPS_MAX
-    assert samples["amqp_streams_groups_not_shown"] == 5
-    wide = tuple(GroupStatus("temps", f"g{number}", 1, 0, 0, dict.fromkeys(range(GROUP_LAGS_MAX // 2), 1)) for number in range(3))
-    samples = of(replace(STATUS, groups=wide))
-    assert sum(name.startswith("amqp_streams_group_lag_events{") for name in samples) == GROUP_LAGS_MAX
-    assert samples["amqp_streams_groups_not_shown"] == 1
+def test_bounds_faults_and_hindrances_are_figures() -> None:
+    samples = of(replace(STATUS, uses={"cursors": Use(3, 10)}, faults={"retention": 2}, hindered="the disk is full"))
+    assert samples["amqp_streams_bound_used{bound=cursors}"] == 3
+    assert samples["amqp_streams_bound_limit{bound=cursors}"] == 10
+    assert samples["amqp_streams_faults_total{step=retention}"] == 2
+    assert samples["amqp_streams_hindered"] == 1
+    assert of(STATUS)["amqp_streams_hindered"] == 0
+
+
+async def test_everybody_who_asks_within_a_second_is_given_the_same_exposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, source = Metrics(), Source(STATUS)
+    metrics.source = source
+    first, second = await asyncio.gather(metrics.shared_text(), metrics.shared_text())
+    source.now = replace(STATUS, connections=8)
+    assert first is second is await metrics.shared_text()
+    monkeypatch.setattr("amqp_streams.server.metrics.SHARED_S", -1.0)
+    assert parse(await metrics.shared_text())["amqp_streams_connections"] == 8
+
+
+async def test_a_scrape_that_failed_is_not_shared_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics, source = Metrics(), Source(STATUS)
+    metrics.source = source
+    monkeypatch.setattr(source, "now", None)
+    with pytest.raises(AttributeError):
+        await metrics.shared_text()
+    monkeypatch.setattr(source, "now", STATUS)
+    assert b"amqp_streams_connections 3.0" in await metrics.shared_text()
 
 
 @pytest.mark.parametrize("name", ['quoted " \\ and \n lines', "\ud800 alone", "x" * 100_000, "", "{}", "a=b,c"])

@@ -88,7 +88,7 @@ def test_no_turn_serves_more_consumers_than_it_may() -> None:
     node.append("temps", b"a")
     node.loop.run_ready()
     node.loop.run_ready()
-    assert len(node.service._pumps) == 3 * PUMPS_A_TURN - 2 * PUMPS_A_TURN
+    assert len(node.service._pumps) >= 3 * PUMPS_A_TURN - 2 * PUMPS_A_TURN, "fewer are served in a turn that takes long"
     node.run()
     assert [receiver.bodies for receiver in receivers] == [[b"a"]] * (3 * PUMPS_A_TURN)
 

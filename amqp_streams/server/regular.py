@@ -1,0 +1,84 @@
+"""The regular work of a node: time limits, groups, places, retention, and a look at the store. Every half second, for ever.
+
+Law: a step that fails is logged and counted, its neighbours are done all the same, and it is tried again; `/readyz` names it meanwhile.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from amqp_streams.server.watching import StoreWatch, hindrance
+from amqp_streams.storage.ports import Store
+from amqp_streams.storage.retention import SteadyClock
+
+TICK_S: Final = 0.5
+RETENTION_EVERY_TICKS: Final = 10
+
+log = structlog.get_logger("amqp_streams")
+
+Steps = Iterable[tuple[str, Callable[[], None]]]
+
+
+class Regular:
+    """Does `steps` at each tick, and then what the store needs. The wall clock and one that never goes back are given, in ms."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, store: Store, steps: Steps, *, wall_ms: Callable[[], int], monotonic_ms: Callable[[], int]
+    ) -> None:
+        self.faults: Final[Counter[str]] = Counter()
+        """How often each step has failed."""
+        self._loop: Final = loop
+        self._store: Final = store
+        self._steps: Final = (*steps, ("retention", self._retain), ("watch", self._watch))
+        self._wall_ms: Final = wall_ms
+        self._monotonic_ms: Final = monotonic_ms
+        self._clock: Final = SteadyClock()
+        self._store_watch: Final = StoreWatch()
+        self._ticks = 0
+        self._ticker: asyncio.TimerHandle | None = None
+        self._failing: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        self._ticker = self._loop.call_later(TICK_S, self.tick)
+
+    def stop(self) -> None:
+        """End."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+
+    def hindrance(self) -> str | None:
+        """Why the node takes no events, or does not do its regular work; None: all is well."""
+        if self._failing:
+            return "; ".join(f"the node fails at {step}: {reason}" for step, reason in self._failing.items())
+        return hindrance(self._store.facts())
+
+    def tick(self) -> None:
+        """Do each step once, whatever becomes of the others."""
+        if self._ticker is not None:
+            self._ticker = self._loop.call_later(TICK_S, self.tick)
+        self._ticks += 1
+        for name, step in self._steps:
+            try:
+                step()
+            except Exception as error:
+                self.faults[name] += 1
+                if name not in self._failing:
+                    log.exception("regular_work_failed", step=name)
+                self._failing[name] = f"{type(error).__name__}: {error}"[:200]
+            else:
+                if self._failing.pop(name, None) is not None:
+                    log.info("regular_work_goes_on", step=name)
+
+    def _retain(self) -> None:
+        if self._ticks % RETENTION_EVERY_TICKS:
+            return
+        now_ms = self._clock.now_ms(self._wall_ms(), self._monotonic_ms())
+        for partition, old_start in self._store.apply_retention(now_ms):
+            log.info("retention", log=partition.log, partition=partition.index, removed=partition.start - old_start)
+
+    def _watch(self) -> None:
+        self._store_watch.look(self._store.facts(), self._clock.ahead_ms)

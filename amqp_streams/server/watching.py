@@ -1,0 +1,57 @@
+"""What an operator should hear of without asking: a full disk, a commit that does not end, a clock that was or is wrong.
+
+Law: one line in the log at each change of state, in both directions; what keeps the node from taking events is in `/readyz`, too.
+"""
+
+from typing import Final
+
+import structlog
+
+from amqp_streams.storage.ports import StoreFacts
+
+COMMIT_STUCK_MS: Final = 10_000
+"""A commit that takes longer than this: the disk does not answer."""
+LOGS_NAMED_MAX: Final = 100
+"""Logs with lines of their own, of those whose timestamps are ahead."""
+
+log = structlog.get_logger("amqp_streams")
+
+
+class StoreWatch:
+    """Looks at the store's figures a few times a second."""
+
+    def __init__(self) -> None:
+        self._full = False
+        self._stuck = False
+        self._jumped = False
+        self._ahead: set[str] = set()
+
+    def look(self, facts: StoreFacts, clock_ahead_ms: int) -> None:
+        """Report what has changed. `clock_ahead_ms`: by how much the clock has jumped ahead of what retention believes."""
+        if (facts.full is not None) != self._full:
+            self._full = facts.full is not None
+            if self._full:
+                log.error("disk_full", reason=facts.full)
+            else:
+                log.info("disk_has_room")
+        if (facts.commit_ms >= COMMIT_STUCK_MS) != self._stuck:
+            self._stuck = not self._stuck
+            if self._stuck:
+                log.error("commit_stuck", milliseconds=facts.commit_ms)
+            else:
+                log.info("commit_goes_on")
+        if (clock_ahead_ms > 0) != self._jumped:
+            self._jumped = clock_ahead_ms > 0
+            log.warning("clock_jumped" if self._jumped else "clock_is_believed", ahead_ms=clock_ahead_ms)
+        for name in sorted(facts.ahead_ms.keys() - self._ahead)[:LOGS_NAMED_MAX]:
+            log.warning("timestamps_ahead", log=name, ahead_ms=facts.ahead_ms[name])
+        self._ahead = set(facts.ahead_ms)
+
+
+def hindrance(facts: StoreFacts) -> str | None:
+    """Why the store takes no events now; None: it does."""
+    if facts.full is not None:
+        return facts.full
+    if facts.commit_ms >= COMMIT_STUCK_MS:
+        return f"the disk has not answered for {facts.commit_ms // 1000} seconds"
+    return None
