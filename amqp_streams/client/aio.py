@@ -13,7 +13,6 @@ from uuid import uuid4
 from amqp_streams import names
 from amqp_streams.client.address import Address
 from amqp_streams.client.asking import Asker
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.consumer import Consumer
 from amqp_streams.client.errors import ConnectionLostError
 from amqp_streams.client.extents import LogExtent, extents_body, read_extents
@@ -21,6 +20,7 @@ from amqp_streams.client.group import GroupConsumer, GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
 from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.producer import Pending, Producer, Receipt
 from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter, RangeReader, Run, named_filters
 from amqp_streams.client.requests import read_info
@@ -32,20 +32,20 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """One connection to an event log node, made again when it is lost. Made by `connect`."""
+    """An event log node: one connection to it, more if there are a thousand links, made again when lost. Made by `connect`."""
 
-    def __init__(self, connector: Connector, timeout: float | None, *, named: bool = False) -> None:
+    def __init__(self, pool: Pool, timeout: float | None, *, named: bool = False) -> None:
         """`named`: the container-id was chosen, and will be the same next time."""
         self._named: Final = named
-        self._connector: Final = connector
+        self._pool: Final = pool
         self._timeout: Final = timeout
-        self.management: Final = Management(connector)
-        self._asker: Final = Asker(connector)
+        self.management: Final = Management(pool)
+        self._asker: Final = Asker(pool)
 
     @property
     def connected(self) -> bool:
         """There is a connection just now."""
-        return self._connector.connected
+        return self._pool.connected
 
     def producer(
         self,
@@ -62,7 +62,7 @@ class Client:
         behind the highest number that the node has of this name, unless it is given the numbers (`sequence=`).
         """
         bound = _partition(partition)
-        return Producer(self._connector, log, partition=bound, window=window, properties=properties, producer_id=producer_id)
+        return Producer(self._pool, log, partition=bound, window=window, properties=properties, producer_id=producer_id)
 
     def consumer(
         self,
@@ -93,7 +93,7 @@ class Client:
             message = "durable needs connect(…, container_id=…): under that id the node keeps the place, and a made-up one never returns"
             raise ValueError(message)
         return Consumer(
-            self._connector,
+            self._pool,
             log,
             partition=_partition(partition),
             start=start,
@@ -127,7 +127,7 @@ class Client:
         bounds the attaches that wait for a partition. `on_assigned` and `on_revoked` are called with a partition that came or went.
         """
         return GroupConsumer(
-            self._connector,
+            self._pool,
             log,
             group,
             start=start,
@@ -164,7 +164,7 @@ class Client:
         Raises (while iterating): what `RangeReader.take` raises. ValueError at once for numbers that cannot be.
         """
         return RangeReader(
-            self._connector,
+            self._pool,
             log,
             str(partition),
             start,
@@ -214,11 +214,11 @@ class Client:
 
     async def connect(self) -> None:
         """Make the first connection, as `async with` does."""
-        await within(self._timeout, "connecting", self._connector.connect())
+        await within(self._timeout, "connecting", self._pool.connect())
 
     async def close(self) -> None:
         """Close the connection. Producers and consumers are best closed before: they end with ClosedError."""
-        await self._connector.close()
+        await self._pool.close()
 
     async def __aenter__(self) -> Self:
         try:
@@ -234,7 +234,7 @@ class Client:
     async def _again(self, ask: Callable[[Wire], Awaitable[_T]]) -> _T:
         """A question without effect is asked again on the next connection."""
         while True:
-            wire = await self._connector.wire()
+            wire = await self._pool.question_wire()
             try:
                 return await ask(wire)
             except ConnectionLostError:
@@ -260,7 +260,8 @@ def connect(
 ) -> Client:
     """A client for the node at `url`: amqp:// amqps:// ws:// wss://, user and password in the URL or given; several URLs: tried in turn.
 
-    Use it with `async with`, which connects within `timeout` seconds. `idle_timeout_ms`: a connection silent for so long is lost.
+    Use it with `async with`, which connects within `timeout` seconds; each of several URLs gets an equal share of them.
+    `idle_timeout_ms`: a connection silent for so long is lost.
     `redirects_max`: how often in a row a link may be sent on to another container; 0: never.
 
     Raises (when entered): ConnectError, AuthenticationError, TimedOutError. At once: ValueError for a URL that is none.
@@ -271,7 +272,7 @@ def connect(
         raise ValueError(message)
     if user is not None:
         addresses = [replace(address, user=user, password=password) for address in addresses]
-    connector = Connector(
+    pool = Pool(
         addresses,
         tls=tls,
         sasl=sasl,
@@ -279,5 +280,6 @@ def connect(
         container_id=container_id or f"amqp-streams-{uuid4().hex}",
         idle_timeout_ms=idle_timeout_ms,
         redirects_max=redirects_max,
+        connect_s=timeout,
     )
-    return Client(connector, timeout, named=container_id is not None)
+    return Client(pool, timeout, named=container_id is not None)

@@ -9,12 +9,12 @@ from typing import Any, Final
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.errors import ConnectionLostError, EndpointError
 from amqp_streams.client.events import Event
 from amqp_streams.client.links import Sendable
 from amqp_streams.client.options import ACCEPTED
 from amqp_streams.client.outbox import Entry
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.requests import answer_of
 from amqp_streams.client.wire import Attachment, Wire
@@ -32,8 +32,10 @@ class _Line:
         self._reply_to: Final = f"reply-{uuid4().hex}"
         self._waiting: dict[str, asyncio.Future[dict[str, object]]] = {}
         self._room: Final = asyncio.Event()
-        self._incoming: Final[Attachment] = wire.attach_receiver(names.MANAGEMENT, self._came, presettled=True, target=self._reply_to)
-        self._outgoing: Final[Attachment] = wire.attach_sender(names.MANAGEMENT, self._room.set, self._outcomes)
+        self._incoming: Final[Attachment] = wire.attach_receiver(
+            names.MANAGEMENT, self._came, presettled=True, target=self._reply_to, brief=True
+        )
+        self._outgoing: Final[Attachment] = wire.attach_sender(names.MANAGEMENT, self._room.set, self._outcomes, brief=True)
         for attachment in (self._incoming, self._outgoing):
             attachment.ended.add_done_callback(self._ended)
 
@@ -113,8 +115,8 @@ class _Line:
 class Asker:
     """Asks on the connection that there is, with links that are made when they are first needed."""
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector: Final = connector
+    def __init__(self, pool: Pool) -> None:
+        self._pool: Final = pool
         self._line: _Line | None = None
         self._opening: Final = asyncio.Lock()
 
@@ -127,7 +129,7 @@ class Asker:
             ConnectionLostError: it could not be made again.
         """
         while True:
-            wire = await self._connector.wire()
+            wire = await self._pool.question_wire()
             try:
                 return await (await self._on(wire)).ask(operation, body)
             except ConnectionLostError:

@@ -1,12 +1,8 @@
-"""Keeps a client connected: one connection at a time, made again with growing waits when it is lost, on the next of the addresses.
-
-Beside it are the connections to other containers that links were sent on to: each tried once at a time, because at home they know better.
-"""
+"""Keeps one connection: made again with growing waits when it is lost, to the next of the addresses when one does not answer."""
 
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from amqp_streams.client.address import Address
@@ -18,66 +14,68 @@ from amqp_streams.errors import AmqpStreamsError
 _logger: Final = logging.getLogger("amqp_streams.client")
 CONNECT_S_MAX: Final = 10.0
 """For one try to connect, authenticate and open."""
-ELSEWHERE_MAX: Final = 64
-"""Other containers that a client is connected to at a time."""
+_WARN_AGAIN_S: Final = 30.0
 _STABLE_S: Final = 5.0
 """A connection that lived this long was a success: the next loss starts with short waits again."""
 
 
+class Rotation:
+    """The addresses of a node, and which of them is tried next. Shared by all connections of a client."""
+
+    def __init__(self, addresses: Sequence[Address]) -> None:
+        self.addresses: Final = tuple(addresses)
+        self._next = 0
+
+    @property
+    def current(self) -> Address:
+        """The address that answered last, or is tried next."""
+        return self.addresses[self._next]
+
+    def failed(self, address: Address) -> None:
+        """It does not answer. The next one is tried, unless another connection has found that out before."""
+        if self.current is address:
+            self._next = (self._next + 1) % len(self.addresses)
+
+
 class Connector:
-    """The connection of a client, whichever it is just now."""
+    """A connection, whichever it is just now."""
 
     def __init__(
         self,
-        addresses: Sequence[Address],
+        rotation: Rotation,
         *,
         tls: TlsOptions | None,
-        sasl: SaslOptions | None = None,
+        sasl: SaslOptions,
         retry: RetryPolicy,
         container_id: str,
         idle_timeout_ms: int,
-        redirects_max: int = 0,
+        connect_s: float = CONNECT_S_MAX,
     ) -> None:
-        """`redirects_max`: how often in a row a link may be sent on to another container."""
-        assert addresses
-        self._addresses: Final = tuple(addresses)
+        """`connect_s`: for one try to connect, authenticate and open."""
+        self._rotation: Final = rotation
         self._tls: Final = tls
-        self._sasl: Final = sasl or SaslOptions()
+        self._sasl: Final = sasl
         self._container_id: Final = container_id
         self._idle_timeout_ms: Final = idle_timeout_ms
-        self._next = 0
+        self._connect_s: Final = connect_s
         self._wire: Wire | None = None
         self._task: asyncio.Task[Wire] | None = None
         self._attempt = 0
         self._give_up_at = 0.0
         self._lost_by: AmqpStreamsError | None = None
+        self._warned_at: float | None = None
         self._closed = False
-        self._elsewhere: dict[Address, Connector] = {}
-        self.retry: Final = retry
-        self.redirects_max: Final = redirects_max
+        self._retry: Final = retry
 
-    def elsewhere(self, address: Address) -> "Connector":
-        """The connection to another container, made when it is asked for.
+    @property
+    def room(self) -> int:
+        """How many links can be added; not known, and so at least one, while it is being made."""
+        return 1 if self._wire is None else self._wire.room
 
-        Raises:
-            ConnectError: there are too many.
-        """
-        found = self._elsewhere.get(address)
-        if found is None:
-            if len(self._elsewhere) >= ELSEWHERE_MAX:
-                message = f"{address}: connected to {ELSEWHERE_MAX} other containers already"
-                raise ConnectError(message)
-            once = replace(self.retry, attempts_max=1, first_ms=0)
-            found = Connector(
-                [address],
-                tls=self._tls,
-                sasl=self._sasl,
-                retry=once,
-                container_id=self._container_id,
-                idle_timeout_ms=self._idle_timeout_ms,
-            )
-            self._elsewhere[address] = found
-        return found
+    @property
+    def idle(self) -> bool:
+        """It is open, and there are no links."""
+        return self._wire is not None and self._wire.links == 0
 
     @property
     def connected(self) -> bool:
@@ -90,14 +88,14 @@ class Connector:
         Raises:
             ConnectError: no address answers; with `retry.first_connect`: as often as the policy says.
         """
-        if self.retry.first_connect:
+        if self._retry.first_connect:
             try:
                 await self.wire()
             except ConnectionLostError as error:
                 raise ConnectError(error.description) from error
             return
         failures: list[ConnectError] = []
-        for _ in self._addresses:
+        for _ in self._rotation.addresses:
             try:
                 wire = await self._open()
             except AuthenticationError:
@@ -138,8 +136,6 @@ class Connector:
     async def close(self) -> None:
         """End the connection and make no other."""
         self._closed = True
-        for other in self._elsewhere.values():
-            await other.close()
         if self._task is not None:
             self._task.cancel()
         wire, self._wire = self._wire, None
@@ -159,7 +155,7 @@ class Connector:
             _logger.warning("connection_lost address=%s reason=%s", wire.address, error)
         if asyncio.get_running_loop().time() - wire.opened_at >= _STABLE_S:
             self._attempt = 0
-        if not self._closed and self.retry.attempts_max > 0:
+        if not self._closed and self._retry.attempts_max > 0:
             self._start()
 
     def _start(self) -> asyncio.Task[Wire]:
@@ -170,10 +166,10 @@ class Connector:
     async def _reconnect(self) -> Wire:
         loop = asyncio.get_running_loop()
         if self._attempt == 0:
-            self._give_up_at = loop.time() + self.retry.elapsed_max_ms / 1000
+            self._give_up_at = loop.time() + self._retry.elapsed_max_ms / 1000
         last: ConnectError | None = None
-        while self._attempt < self.retry.attempts_max:
-            wait_s = self.retry.wait_s(self._attempt)
+        while self._attempt < self._retry.attempts_max:
+            wait_s = self._retry.wait_s(self._attempt)
             if self._attempt > 0 and loop.time() + wait_s > self._give_up_at:
                 break
             self._attempt += 1
@@ -184,20 +180,24 @@ class Connector:
                 raise
             except ConnectError as error:
                 last = error
+                self._warn(error)
                 continue
             if wire.lost_by is None:
-                self._wire = wire
+                self._wire, self._warned_at = wire, None
                 _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
                 return wire
+            self._rotation.failed(wire.address)
+            last, self._lost_by = None, wire.lost_by
+            self._warn(ConnectError(f"{wire.address}: {wire.lost_by}"))
         self._attempt = 0
         if last is None and isinstance(self._lost_by, EndpointError):
             raise ConnectionLostError(self._lost_by.condition, self._lost_by.description)
         raise ConnectionLostError("connection lost", f"gave up: {last}" if last is not None else "it is lost again and again")
 
     async def _open(self) -> Wire:
-        address = self._addresses[self._next % len(self._addresses)]
+        address = self._rotation.current
         try:
-            async with asyncio.timeout(CONNECT_S_MAX):
+            async with asyncio.timeout(self._connect_s):
                 return await Wire.open(
                     address,
                     self._tls,
@@ -206,13 +206,22 @@ class Connector:
                     idle_timeout_ms=self._idle_timeout_ms,
                     on_lost=self._lost,
                 )
+        except AuthenticationError:
+            raise
         except ConnectError:
-            self._next += 1
+            self._rotation.failed(address)
             raise
         except TimeoutError:
-            self._next += 1
-            message = f"{address}: no answer within {CONNECT_S_MAX:.0f} s"
+            self._rotation.failed(address)
+            message = f"{address}: no answer within {self._connect_s:g} s"
             raise ConnectError(message) from None
+
+    def _warn(self, error: ConnectError) -> None:
+        """At once, and now and then while it lasts."""
+        now_s = asyncio.get_running_loop().time()
+        if self._warned_at is None or now_s - self._warned_at >= _WARN_AGAIN_S:
+            self._warned_at = now_s
+            _logger.warning("connecting_failed reason=%s", error)
 
 
 def _look_at(task: asyncio.Task[Wire]) -> None:

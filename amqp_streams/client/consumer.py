@@ -13,7 +13,6 @@ from typing import Final, Self
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.cursor import Cursor
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, OwnershipLostError, TimedOutError
@@ -21,8 +20,9 @@ from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
 from amqp_streams.client.message import associated_of
 from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.received import ReceivedEvent
-from amqp_streams.client.requests import read_info
+from amqp_streams.client.requests import shared_info
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError, WireError
 from amqp_streams.wire.codec import Symbol, ULong
@@ -46,7 +46,7 @@ class Consumer(Endpoint):
 
     def __init__(
         self,
-        connector: Connector,
+        pool: Pool,
         log: str,
         *,
         partition: str | None,
@@ -59,7 +59,7 @@ class Consumer(Endpoint):
         epoch: int | None = None,
         durable: str | None = None,
     ) -> None:
-        super().__init__(connector, log)
+        super().__init__(pool, log)
         assert credit > 0
         self.partition: Final = partition
         self._credit: Final = credit
@@ -246,8 +246,9 @@ class Consumer(Endpoint):
                 self._give_back(drained)
                 return True
         link.take_drained()
-        link.drain(self._owed)
-        self._owed = 0
+        room = max(0, self._room(link))
+        link.drain(room)
+        self._owed -= room
         self._drained_link = link
         if self._attachment is not None:
             self._attachment.wire.flush_soon()
@@ -276,11 +277,15 @@ class Consumer(Endpoint):
         """Credit goes back in portions, not one by one, but before there is none left."""
         self._owed += count
         link = self._link
-        if link is not None and self._owed and (self._owed >= self._credit // 4 or link.credit == 0):
-            link.grant(self._owed)
-            self._owed = 0
+        if link is not None and (room := self._room(link)) > 0 and 3 * room >= link.credit:
+            link.grant(room)
+            self._owed -= room
         if count and self._attachment is not None:
             self._attachment.wire.flush_soon()
+
+    def _room(self, link: ReceiverLink) -> int:
+        """Credit that is owed and may be given now."""
+        return min(self._owed, link.room(self._credit))
 
     # -- the link's life
 
@@ -301,7 +306,7 @@ class Consumer(Endpoint):
 
     async def _look(self, wire: Wire) -> LogInfo | None:
         try:
-            return await read_info(wire, self._address)
+            return await shared_info(wire, self._address)
         except LinkRefusedError as error:
             if error.condition != names.UNAUTHORIZED_ACCESS:
                 raise
@@ -338,12 +343,12 @@ class Consumer(Endpoint):
 
     def _resume(self, attachment: Attachment) -> None:
         self._link = attachment.link
-        self._owed = 0
+        self._owed = self._credit
         bound = attachment.link.properties.get(names.PARTITION)
         self._agnostic = not isinstance(bound, str)
         if isinstance(bound, str):
             self._partitions = (str(bound),)
-        attachment.link.grant(self._credit)
+        self._give_back(0)
         attachment.wire.flush_soon()
 
     def _suspend(self) -> None:

@@ -69,9 +69,10 @@ class Cursor:
         """What the next attach asks for, `partitions` being those of the log as far as known; None: new events only."""
         if self._kept:
             return self._from_start()
-        known = set(partitions) if self._assigned else set(partitions) | set(self._after)
         if self._partition is not None:
             known = {self._partition}
+        else:
+            known = set(partitions) if self._assigned else set(partitions) | set(self._after)
         self._repeated = {partition: after for partition, after in self._after.items() if after != names.OFFSET_EARLIEST}
         if known and known <= self._after.keys():
             return {Symbol(names.OFFSET): Symbol(min((self._after[partition] for partition in known), key=_rank))}

@@ -1,23 +1,26 @@
 """What producers and consumers share: attach, attach again after a loss, follow redirects, fail for good, and wait for any of it."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
 from amqp_streams import names
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.errors import (
     ClosedError,
     ConnectError,
     ConnectionLostError,
     EndpointError,
     LinkRefusedError,
+    NoRoomError,
     OwnershipLostError,
     RedirectError,
+    SessionError,
     TimedOutError,
 )
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.redirect import address_there, target
 from amqp_streams.client.wire import ATTACH_S_MAX, Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
@@ -33,6 +36,16 @@ PASSING: Final = frozenset(
     }
 )
 """Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short of something."""
+
+
+_logger: Final = logging.getLogger("amqp_streams.client")
+
+
+def refused_for_a_limit(error: AmqpStreamsError) -> bool:
+    """An attach or a session was refused because of a number of something, not because of what was asked for."""
+    if not isinstance(error, LinkRefusedError | SessionError):
+        return False
+    return error.condition == names.RESOURCE_LIMIT_EXCEEDED and not error.info
 
 
 class Signal:
@@ -82,10 +95,10 @@ class Endpoint(ABC):
     attach_s_max: float | None = ATTACH_S_MAX
     """How long the peer may take to answer an attach; None: as long as it likes."""
 
-    def __init__(self, connector: Connector, log: str) -> None:
+    def __init__(self, pool: Pool, log: str) -> None:
         self.log: Final = log
-        self._connector: Final = connector
-        self._elsewhere: Connector | None = None
+        self._pool: Final = pool
+        self._elsewhere: Pool | None = None
         self._address = log
         self._redirects = 0
         self._attachment: Attachment | None = None
@@ -184,10 +197,10 @@ class Endpoint(ABC):
                 if error is None:
                     continue
                 attempt = 0 if self._progress else attempt
-                if not self._worth_another(error) or attempt >= self._connector.retry.attempts_max:
+                if not self._worth_another(error) or attempt >= self._pool.retry.attempts_max:
                     raise error
                 self._progress = False
-                await asyncio.sleep(self._connector.retry.wait_s(attempt))
+                await asyncio.sleep(self._pool.retry.wait_s(attempt))
                 attempt += 1
         except AmqpStreamsError as error:
             self._stop(error)
@@ -207,15 +220,24 @@ class Endpoint(ABC):
             return error
         try:
             await self._live(wire)
+        except NoRoomError:
+            return None
         except ConnectionLostError:
             self._go_home()
         except EndpointError as error:
-            if error.condition != names.LINK_REDIRECT:
-                return self._explained(error)
-            return self._send_on(error, wire)
+            if error.condition == names.LINK_REDIRECT:
+                return self._send_on(error, wire)
+            return None if self._moves(error, wire) else self._explained(error)
         except TimedOutError as error:
             return error
         return None
+
+    def _moves(self, error: EndpointError, wire: Wire) -> bool:
+        """The peer refused the link because of a limit, which may be that of the connection: whether to try another one."""
+        if not refused_for_a_limit(error) or not wire.limit():
+            return False
+        _logger.warning("link_refused log=%s reason=%s: trying another connection", self.log, error)
+        return True
 
     async def _live(self, wire: Wire) -> None:
         """Always ends with what ended it."""
@@ -242,7 +264,7 @@ class Endpoint(ABC):
     async def _wire(self) -> Wire:
         """The connection to the container that we were sent to, else the client's own."""
         if self._elsewhere is None:
-            return await self._connector.wire()
+            return await self._pool.wire()
         try:
             return await self._elsewhere.wire()
         except (ConnectError, ConnectionLostError) as error:
@@ -253,9 +275,9 @@ class Endpoint(ABC):
     def _send_on(self, error: EndpointError, wire: Wire) -> RedirectError | None:
         """Have the next attach go where the node says. Otherwise why not."""
         why = "redirects are not followed" if self._redirects == 0 else f"sent on {self._redirects} times in a row"
-        if self._redirects < self._connector.redirects_max:
+        if self._redirects < self._pool.redirects_max:
             try:
-                self._elsewhere = self._connector.elsewhere(target(error.info, wire.address))
+                self._elsewhere = self._pool.elsewhere(target(error.info, wire.address))
             except (ValueError, ConnectError) as unusable:
                 why = str(unusable)
             else:

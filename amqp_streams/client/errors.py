@@ -32,6 +32,10 @@ class ConnectionLostError(EndpointError):
     """The connection ended and could not be made again within the retry policy, or the peer closed it for good."""
 
 
+class NoRoomError(ConnectionLostError):
+    """This connection takes no more links: another has to be used. For the client itself: it never leaves it."""
+
+
 class SessionError(EndpointError):
     """The peer ended a session with an error."""
 

@@ -6,26 +6,29 @@ attached, so that what was not handed out is the next owner's, and what was hand
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Literal, Self
 from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.candidates import Candidates, Ending
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.cursor import Cursor
-from amqp_streams.client.endpoint import Signal
+from amqp_streams.client.endpoint import Signal, refused_for_a_limit
 from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError
-from amqp_streams.client.links import Delivery, ReceiverLink, SharedSession
+from amqp_streams.client.links import Delivery, ReceiverLink
 from amqp_streams.client.options import ACCEPTED, Outcome, Start
 from amqp_streams.client.pace import Pace
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.requests import read_info
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
 
+_logger: Final = logging.getLogger("amqp_streams.client")
 GroupSettle = Literal["auto", "manual"]
 """auto: settled as accepted when the next events are taken; manual: by `settle`."""
 
@@ -50,7 +53,7 @@ class GroupConsumer:
 
     def __init__(
         self,
-        connector: Connector,
+        pool: Pool,
         log: str,
         group: str,
         *,
@@ -66,13 +69,13 @@ class GroupConsumer:
         assert credit > 0
         self.log: Final = log
         self.group: Final = group
-        self._connector: Final = connector
+        self._pool: Final = pool
         self._credit: Final = credit
         self.auto: Final = settle == "auto"
         self._filters: Final = {**(filters or {}), **Cursor(start, None, kept=True).filters(())}
         self._on_assigned: Final = on_assigned
         self._on_revoked: Final = on_revoked
-        self._candidates: Final = Candidates(candidates, connector.retry, f"group-{uuid4().hex}")
+        self._candidates: Final = Candidates(candidates, pool.retry, f"group-{uuid4().hex}")
         self._pace: Final = Pace(ahead_ms / 1000, credit)
         self._shares: dict[ReceiverLink, Share] = {}
         self._order: deque[Share] = deque()
@@ -80,11 +83,11 @@ class GroupConsumer:
         self._again: deque[ReceivedEvent] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._supervisor: asyncio.Task[None] | None = None
-        self._session: SharedSession = SharedSession()
         self._signal: Final = Signal()
         self._changed: Final = Signal()
         self._failure: AmqpStreamsError | None = None
         self._started = False
+        self._lost = False
         self._yielded_s = 0.0
 
     @property
@@ -218,7 +221,7 @@ class GroupConsumer:
     def _top_up(self, share: Share) -> None:
         """Credit for as much as the application gets done soon; in portions, but before there is none left."""
         ahead, unread = self._pace.ahead(len(self._shares)), share.link.credit
-        room = min(ahead, self._credit - share.unsettled) - unread
+        room = share.link.room(min(ahead, self._credit - share.unsettled))
         if room > 0 and (room >= ahead // 4 or unread == 0):
             share.link.grant(room)
         share.attachment.wire.flush_soon()
@@ -228,11 +231,8 @@ class GroupConsumer:
     async def _supervise(self) -> None:
         try:
             while True:
-                wire = await self._connector.wire()
                 try:
-                    await self._serve(wire)
-                except ConnectionLostError:
-                    continue  # the connector waits, and gives up when it is time to
+                    await self._serve()
                 except EndpointError as error:
                     wait_s = self._candidates.failed(error) if self._started else None
                     if wait_s is None:
@@ -241,26 +241,34 @@ class GroupConsumer:
         except AmqpStreamsError as error:
             self._stop(error)
 
-    async def _serve(self, wire: Wire) -> None:
-        """Keep as many attaches waiting as there should be, for as long as this connection lasts."""
-        loop = asyncio.get_running_loop()
-        self._session = SharedSession()
-        self._candidates.partitions = await self._count(wire)
-        while wire.lost_by is None:
-            for _ in range(self._candidates.due(len(self._shares), loop.time())):
-                self._attach(wire)
-            if not self._started:
-                # Answered after our attach was looked at: what the node has against us has been told by now.
-                await self._count(wire)
-                self._started = self._failure is None
-                self._changed.fire()
-                continue
-            try:
+    async def _serve(self) -> None:
+        """Keep as many attaches waiting as there should be, until a connection is lost.
+
+        Raises: EndpointError; ConnectionLostError when no connection can be made.
+        """
+        self._lost = False
+        wire = await self._pool.question_wire()
+        with suppress(ConnectionLostError):
+            self._candidates.partitions = await self._count(wire)
+        while wire.lost_by is None and not self._lost:
+            wire = await self._pool.wire()
+            with suppress(ConnectionLostError):
+                await self._step(wire)
+
+    async def _step(self, wire: Wire) -> None:
+        """Start the attaches that are due, and wait until something changes."""
+        now_s = asyncio.get_running_loop().time
+        for _ in range(min(self._candidates.due(len(self._shares), now_s()), wire.room)):
+            self._attach(wire)
+        if not self._started:
+            # Answered after our attach was looked at: what the node has against us has been told by now.
+            await self._count(wire)
+            self._started = self._failure is None
+            self._changed.fire()
+        elif not self._candidates.due(len(self._shares), now_s()):
+            with suppress(TimeoutError):
                 async with asyncio.timeout_at(self._candidates.due_at):
                     await self._changed.wait()
-            except TimeoutError:
-                continue
-        raise ConnectionLostError(names.CONNECTION_FORCED, str(wire.lost_by))
 
     async def _count(self, wire: Wire) -> int | None:
         """How many partitions there are; None: we may not know."""
@@ -280,7 +288,6 @@ class GroupConsumer:
             filters=self._filters,
             name=name,
             durable=True,
-            shared=self._session,
         )
         task = asyncio.create_task(self._hold(name, attachment))
         self._tasks.add(task)
@@ -300,6 +307,9 @@ class GroupConsumer:
             error = refusal
         if share is not None:
             self._revoked(share)
+        self._lost = self._lost or isinstance(error, ConnectionLostError)
+        if share is None and refused_for_a_limit(error) and attachment.wire.limit():
+            _logger.warning("link_refused log=%s group=%s reason=%s: trying another connection", self.log, self.group, error)
         ending = self._candidates.ended(name, error, held=share is not None, lasted_s=now_s() - since_s, now_s=now_s())
         if ending is Ending.FINAL:
             self._stop(error)

@@ -7,6 +7,7 @@ answers with nothing. Deliveries stay in Proton, under the session's window, unt
 import struct
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Protocol
 
@@ -31,8 +32,15 @@ class Sendable(Protocol):
 
 SEND_BUFFER_BYTES_MAX: Final = 1 << 20
 """Bytes that a session keeps for the socket before `send` takes no more: enough to keep a socket busy for some milliseconds."""
+UNREAD_BYTES_MAX: Final = 64 << 20
+"""Unread messages of all receiving links of a connection, as far as their sizes are known."""
+SET_ASIDE_BYTES_MAX: Final = 64 << 20
+"""Unread messages that are moved out of the windows of shared sessions, of one connection."""
+SIZE_GUESS: Final = 4096
+"""Bytes of a message, before the first one has come."""
 
 _RECEIVE_BYTES: Final = 256 << 10
+_SET_ASIDE_STEP: Final = 64
 _write_tag = struct.Struct(">Q").pack_into
 
 
@@ -56,23 +64,39 @@ _STATES: Final = {
 }
 
 
-class SharedSession:
-    """A session of several links, begun with the first and ended with the last of them. For one connection."""
+class Unread:
+    """What the receiving links of one connection may hold unread, together.
+
+    Each link has an equal share. The size of messages is not known before they come: links that are far beyond their share when sizes
+    jump are bounded by the window of their session, and what is set aside by SET_ASIDE_BYTES_MAX.
+    """
 
     def __init__(self) -> None:
-        self.proton_session: Any = None
-        self.links: set[Link] = set()
+        self.links = 0
+        self.set_aside = 0
+
+    def messages(self, size: int) -> int:
+        """How many messages of this size one link may have unread or on their way; at least one."""
+        return max(1, UNREAD_BYTES_MAX // (max(1, self.links) * size))
+
+
+class Session:
+    """A session and its links."""
+
+    def __init__(self, proton_session: Any, unread: Unread) -> None:
+        self.proton: Final = proton_session
+        self.pointer: Final[Any] = proton_session._impl
+        self.unread: Final = unread
+        self.links: Final[set[Link]] = set()
 
 
 class Link:
-    """What both directions share. `proton_link` and `proton_session` are Proton's wrappers, kept so that the pointers stay good."""
+    """What both directions share. `proton_link` is Proton's wrapper, kept so that the pointers stay good."""
 
-    def __init__(self, proton_link: Any, proton_session: Any) -> None:
+    def __init__(self, proton_link: Any, session: Session) -> None:
         self.proton_link: Final = proton_link
-        self.proton_session: Final = proton_session
+        self.session: Final = session
         self.pointer: Final[Any] = proton_link._impl
-        self.session_pointer: Final[Any] = proton_session._impl
-        self.shared: SharedSession | None = None
         self.alive = True
         self.attached = False
         self.detached = False
@@ -100,8 +124,8 @@ class Link:
 class SenderLink(Link):
     """Sends messages and tells their outcomes."""
 
-    def __init__(self, proton_link: Any, proton_session: Any) -> None:
-        super().__init__(proton_link, proton_session)
+    def __init__(self, proton_link: Any, session: Session) -> None:
+        super().__init__(proton_link, session)
         self._in_flight: dict[Delivery, Sendable] = {}
         self._count = 0
         self._tag_bytes: Final = bytearray(8)
@@ -120,7 +144,7 @@ class SenderLink(Link):
 
     def room(self) -> int:
         """How many messages may be sent now: the peer's credit, nothing while much is waiting for the socket."""
-        if not self.alive or lib.pn_session_outgoing_bytes(self.session_pointer) >= SEND_BUFFER_BYTES_MAX:
+        if not self.alive or lib.pn_session_outgoing_bytes(self.session.pointer) >= SEND_BUFFER_BYTES_MAX:
             return 0
         return int(lib.pn_link_credit(self.pointer))
 
@@ -169,10 +193,13 @@ class SenderLink(Link):
 class ReceiverLink(Link):
     """Receives messages under a credit window; the caller says by `grant` how much more may come."""
 
-    def __init__(self, proton_link: Any, proton_session: Any, message_bytes_max: int) -> None:
-        super().__init__(proton_link, proton_session)
+    def __init__(self, proton_link: Any, session: Session, message_bytes_max: int) -> None:
+        super().__init__(proton_link, session)
         self._message_bytes_max = message_bytes_max
         self._partial = bytearray()
+        self._size = SIZE_GUESS
+        self._aside: deque[tuple[bytes, Delivery]] = deque()
+        self._aside_aborted = 0
         self.oversized = False
         self.keeps_unread = False
         self.unread: list[bytes] = []
@@ -197,6 +224,15 @@ class ReceiverLink(Link):
         kept = lib.pn_terminus_get_durability(source) != lib.PN_NONDURABLE
         return bool(kept and lib.pn_terminus_get_expiry_policy(source) == lib.PN_EXPIRE_NEVER)
 
+    @property
+    def credit(self) -> int:
+        """Messages that may still come, or have come and were not taken."""
+        return super().credit + len(self._aside)
+
+    def room(self, most: int) -> int:
+        """How much credit may be granted so that at most `most` messages, and no more than this link's share of memory, are unread."""
+        return min(most, self.session.unread.messages(self._size)) - self.credit
+
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more."""
         if self.alive and not self.detached and credit > 0:
@@ -218,6 +254,33 @@ class ReceiverLink(Link):
 
     def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
         """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went to aborted ones."""
+        if self._aside or self._aside_aborted:
+            return self._take_aside(count_max)
+        taken = self._take(count_max)
+        if messages := taken[0]:
+            size = sum(map(len, messages)) // len(messages)
+            self._size = max(1, size, (self._size + size) // 2)
+        return taken
+
+    def set_aside(self) -> None:
+        """Move unread messages out of the session's window, as far as there is memory for that."""
+        unread = self.session.unread
+        while self.alive and unread.set_aside < SET_ASIDE_BYTES_MAX:
+            messages, deliveries, aborted = self._take(_SET_ASIDE_STEP)
+            self._aside.extend(zip(messages, deliveries, strict=True))
+            self._aside_aborted += aborted
+            unread.set_aside += sum(map(len, messages))
+            if not messages:
+                return
+
+    def _take_aside(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
+        aside = self._aside
+        taken = [aside.popleft() for _ in range(min(count_max, len(aside)))]
+        self.session.unread.set_aside -= sum(len(message) for message, _ in taken)
+        aborted, self._aside_aborted = self._aside_aborted, 0
+        return [message for message, _ in taken], [delivery for _, delivery in taken], aborted
+
+    def _take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
         messages: list[bytes] = []
         deliveries: list[Delivery] = []
         aborted = 0
@@ -276,8 +339,8 @@ class ReceiverLink(Link):
 
     def save_unread(self) -> None:
         """The peer has detached: take what is here, if that is wanted."""
-        if self.keeps_unread:
-            self.unread = self.take(sys.maxsize)[0]
+        while self.keeps_unread and (messages := self.take(sys.maxsize)[0]):
+            self.unread += messages
 
     def settle(self, deliveries: Iterable[Delivery], outcome: Outcome) -> None:
         """Say what became of deliveries taken from this link and not settled before."""
@@ -292,9 +355,11 @@ class ReceiverLink(Link):
             settle(delivery)
 
     def forget(self) -> None:
-        """The same, and what was half received."""
+        """The same, and what was not taken."""
         super().forget()
         self._partial.clear()
+        self.session.unread.set_aside -= sum(len(message) for message, _ in self._aside)
+        self._aside.clear()
 
 
 _REFUSALS: Final = frozenset({lib.PN_REJECTED, lib.PN_RELEASED, lib.PN_MODIFIED})

@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Mapping
 from typing import Final, TypeVar
 
 from amqp_streams import names
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.errors import TimedOutError
 from amqp_streams.client.info import LogInfo, LogSummary
 from amqp_streams.client.options import Start
 from amqp_streams.client.places import CursorInfo, GroupInfo, cursor_info, group_info, listed, reset_body
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.requests import log_info, manage
 
 _T = TypeVar("_T")
@@ -35,8 +35,8 @@ class Management:
     None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
     """
 
-    def __init__(self, connector: Connector) -> None:
-        self._connector: Final = connector
+    def __init__(self, pool: Pool) -> None:
+        self._pool: Final = pool
 
     async def create_log(
         self,
@@ -131,7 +131,7 @@ class Management:
         log: str | None = None,
     ) -> dict[str, object]:
         async def ask() -> dict[str, object]:
-            return await manage(await self._connector.wire(), operation, name, body, type_=type_, log=log)
+            return await manage(await self._pool.question_wire(), operation, name, body, type_=type_, log=log)
 
         return await within(timeout, f"{operation} of {name or log or 'the logs'}", ask())
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from amqp_streams import names
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import (
     ClosedError,
@@ -28,6 +27,7 @@ from amqp_streams.client.links import Sendable
 from amqp_streams.client.message import with_target_partition
 from amqp_streams.client.numbering import Numbering, Sequences, checked_id, share
 from amqp_streams.client.outbox import Entry, LoneEntry, Outbox
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError
@@ -78,7 +78,7 @@ class Producer(Endpoint):
 
     def __init__(
         self,
-        connector: Connector,
+        pool: Pool,
         log: str,
         *,
         partition: str | None,
@@ -86,7 +86,7 @@ class Producer(Endpoint):
         properties: Mapping[str, object] | None,
         producer_id: str | None = None,
     ) -> None:
-        super().__init__(connector, log)
+        super().__init__(pool, log)
         self.partition: Final = partition
         self._properties = dict(properties or {})
         if partition is not None:
@@ -95,7 +95,7 @@ class Producer(Endpoint):
         self._numbering: Final = None if producer_id is None else Numbering()
         if producer_id is not None:
             self._properties[names.PRODUCER_ID] = checked_id(producer_id)
-        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=connector.retry.attempts_max)
+        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
 
@@ -282,7 +282,7 @@ class Producer(Endpoint):
 
     async def _resend(self) -> None:
         """Released events go again after a wait that grows as long as nothing is accepted."""
-        await asyncio.sleep(self._connector.retry.wait_s(self._releases))
+        await asyncio.sleep(self._pool.retry.wait_s(self._releases))
         self._releases += 1
         self._resend_task = None
         self._outbox.resend()

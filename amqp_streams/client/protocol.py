@@ -1,10 +1,10 @@
 """One AMQP connection of a client without any I/O: bytes in, bytes out, happenings out (AMQP 1.0 core part 2).
 
 One law: `receive`, `tick` and `end` never raise for what a peer does; they tell it as a `Closed` or `Detached`. After `Closed` nothing more
-happens. Every link has a session of its own, so that one that is not read holds up no other; only links that are read in turn share one.
+happens. Links share sessions (`sessions.py`): there may be as many links as the peer has sessions and handles for, and `room` says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
@@ -12,18 +12,17 @@ import proton
 from cproton_ffi import ffi, lib
 
 from amqp_streams import names
-from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, SessionError
+from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, NoRoomError, SessionError
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.links import Link, ReceiverLink, SenderLink, SharedSession
+from amqp_streams.client.links import Link, ReceiverLink, SenderLink, Session
 from amqp_streams.client.mechanisms import Credentials
 from amqp_streams.client.sasl import SaslClient
+from amqp_streams.client.sessions import SESSION_LINKS_MAX, HandleMax, Sessions
 from amqp_streams.client.terms import put_map, put_symbols, read_condition, read_symbols, read_text
 from amqp_streams.errors import AmqpStreamsError
 
 PROTON_VERSION: Final = (0, 40, 0)
 FRAME_BYTES_MAX: Final = 64 << 10
-SESSION_BYTES_MAX: Final = 64 << 20
-"""Unread bytes that one consumer holds at most; in transfers of FRAME_BYTES_MAX this is a window of 1,024."""
 MESSAGE_BYTES_MAX: Final = 128 << 20
 _PEEK_BYTES: Final = 64 << 10
 
@@ -32,7 +31,8 @@ if proton.VERSION != PROTON_VERSION:
     raise ImportError(message)
 
 _NO_OUTCOMES: Final[Any] = None
-
+_FAULT: Final = "process error"
+"""Proton logs this, and tells it in no other way."""
 
 _L = TypeVar("_L", bound=Link)
 
@@ -52,14 +52,19 @@ class ConnectionProtocol:
         lib.pn_transport_set_max_frame(self._transport._impl, FRAME_BYTES_MAX)
         lib.pn_transport_set_idle_timeout(self._transport._impl, idle_timeout_ms)
         self._connection.desired_capabilities = [proton.symbol(names.CAPABILITY_EVENT_STREAMS)]
+        self._faults: Final[list[str]] = []
+        self._transport.tracer = _noting(self._faults)
         self._transport.bind(self._connection)
         self._connection.open()
+        self._sessions: Final = Sessions(self._connection)
+        self._sessions.begin()  # its answer is awaited, because it says how many links a session may have
+        self._handle_max: Final = HandleMax()
         self._links: dict[Any, Link] = {}
-        self._closing: dict[Any, list[Link]] = {}
         self._detaching: dict[Any, Link] = {}
         self._spent: list[Link] = []
         self._closed = False
         self._opened = False
+        self._announced: Opened | None = None
         self._peek_buffer: Final[Any] = ffi.new("char[]", _PEEK_BYTES)
         self._dispatch: Final = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
@@ -77,6 +82,21 @@ class ConnectionProtocol:
     def closed(self) -> bool:
         """`Closed` was told, or `end` called."""
         return self._closed
+
+    @property
+    def links(self) -> int:
+        """How many there are."""
+        return self._sessions.links
+
+    @property
+    def room(self) -> int:
+        """Links that can be added."""
+        return self._sessions.room
+
+    @property
+    def spare(self) -> int:
+        """How many of them are for questions, which last for one answer."""
+        return self._sessions.spare
 
     # -- bytes and time
 
@@ -98,6 +118,8 @@ class ConnectionProtocol:
         happenings: list[Happening] = []
         self._sasl = None
         self._free_spent()
+        if not self._handle_max.done:
+            self._handle_max.receive(data, FRAME_BYTES_MAX)
         view, at, size = ffi.from_buffer("char[]", data), 0, len(data)
         while at < size and not self._closed:
             capacity = lib.pn_transport_capacity(transport)
@@ -107,6 +129,11 @@ class ConnectionProtocol:
                 return self._end(happenings, self._transport_error())
             at += pushed
         return happenings
+
+    @property
+    def fault(self) -> AmqpStreamsError | None:
+        """Proton has stopped processing: only heartbeats go out from now on. To be looked at after `take_output`."""
+        return ConnectionLostError(names.INTERNAL_ERROR, f"Proton: {self._faults[0]}") if self._faults else None
 
     def take_output(self) -> bytes:
         """Bytes to send now; call it after everything that may have made some, until it is empty."""
@@ -144,7 +171,6 @@ class ConnectionProtocol:
         for link in self._links.values():
             link.forget()
         self._links.clear()
-        self._closing.clear()
         self._detaching.clear()
         self._spent.clear()
         if self._transport is not None:
@@ -155,10 +181,12 @@ class ConnectionProtocol:
     # -- links
 
     def open_sender(self, address: str, *, properties: Mapping[str, object] | None = None, capabilities: Sequence[str] = ()) -> SenderLink:
-        """Attach a link that sends to `address`. `capabilities`: what the target is wanted to be capable of (AMQP 3.5.4)."""
-        session, name = self._session(), f"producer-{uuid4().hex}"
-        proton_link = session.sender(name)
-        link = SenderLink(proton_link, session)
+        """Attach a link that sends to `address`. `capabilities`: what the target is wanted to be capable of (AMQP 3.5.4).
+
+        Raises: NoRoomError, WireError for a property that has no AMQP type.
+        """
+        session = self._session()
+        link = SenderLink(session.proton.sender(f"producer-{uuid4().hex}"), session)
         lib.pn_terminus_set_address(lib.pn_link_target(link.pointer), address.encode())
         lib.pn_terminus_set_type(lib.pn_link_source(link.pointer), lib.PN_SOURCE)
         if capabilities:
@@ -175,21 +203,17 @@ class ConnectionProtocol:
         target: str | None = None,
         name: str | None = None,
         durable: bool = False,
-        shared: SharedSession | None = None,
         capabilities: Sequence[str] = (),
-        window_bytes: int = SESSION_BYTES_MAX,
     ) -> ReceiverLink:
         """Attach a link that receives from `address`; `filters` are name -> Described. It has no credit yet.
 
         `name`: of the link, else one is made up. `durable`: the source is to keep its place when the link is gone (AMQP 3.5.5, 3.5.6).
-        `shared`: the session, begun with its first link. `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
-        `window_bytes`: unread bytes that a session of its own holds at most.
+        `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
+
+        Raises: NoRoomError, WireError for a filter or property that has no AMQP type.
         """
-        session = self._session_for(shared, window_bytes)
-        link = ReceiverLink(session.receiver(name or f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
-        if shared is not None:
-            link.shared = shared
-            shared.links.add(link)
+        session = self._session()
+        link = ReceiverLink(session.proton.receiver(name or f"consumer-{uuid4().hex}"), session, MESSAGE_BYTES_MAX)
         source = lib.pn_link_source(link.pointer)
         lib.pn_terminus_set_address(source, address.encode())
         if durable:
@@ -211,60 +235,40 @@ class ConnectionProtocol:
         if link.alive and not link.detached:
             self._drop(link)
 
-    def _session(self, window_bytes: int = SESSION_BYTES_MAX) -> Any:
+    def _session(self) -> Session:
         assert self._opened
         assert not self._closed
-        session = self._connection.session()
-        session.incoming_capacity = max(window_bytes, 2 * FRAME_BYTES_MAX)
-        session.open()
+        session = self._sessions.pick()
+        if session is None:
+            raise NoRoomError(names.RESOURCE_LIMIT_EXCEEDED, f"the connection has {self.links} links, which is all that the peer allows")
         return session
-
-    def _session_for(self, shared: SharedSession | None, window_bytes: int) -> Any:
-        if shared is None:
-            return self._session(window_bytes)
-        if shared.proton_session is None:
-            shared.proton_session = self._session()
-        return shared.proton_session
 
     def _open(self, link: _L, properties: Mapping[str, object] | None) -> _L:
         if properties:
             put_map(lib.pn_link_properties(link.pointer), properties)
         self._links[link.pointer] = link
+        link.session.links.add(link)
+        if isinstance(link, ReceiverLink):
+            link.session.unread.links += 1
         lib.pn_link_open(link.pointer)
         return link
 
     def _drop(self, link: Link) -> None:
-        """Close a link, and its session when no other link uses it. Pointers stay good until the peer has answered."""
+        """Close a link. Pointers stay good until the peer has answered."""
         link.detached = True
         self._links.pop(link.pointer, None)
         lib.pn_link_close(link.pointer)
         link.forget()
-        shared = link.shared
-        if shared is not None:
-            shared.links.discard(link)
-            self._detaching[link.pointer] = link
-            if shared.links:
-                return
-            shared.proton_session = None
-        lib.pn_session_set_incoming_capacity(link.session_pointer, 0)  # or what is unread asks for more when the session is over
-        lib.pn_session_close(link.session_pointer)
-        together = [other for other in self._detaching.values() if other.session_pointer == link.session_pointer]
-        for other in together:
-            del self._detaching[other.pointer]
-        self._closing[link.session_pointer] = together or [link]
-
-    def _free(self, links: list[Link]) -> None:
-        """Links of a session that both sides have ended."""
-        for link in links:
-            link.proton_link.free()
-        links[0].proton_session.free()
+        link.session.links.discard(link)
+        if isinstance(link, ReceiverLink):
+            link.session.unread.links -= 1
+        self._detaching[link.pointer] = link
 
     def _free_spent(self) -> None:
-        """Links of a shared session that both sides have detached; not earlier, because what was said on them goes out first."""
-        spent, self._spent = self._spent, []
-        for link in spent:
-            if self._detaching.pop(link.pointer, None) is not None:
-                link.proton_link.free()
+        """Links that both sides have detached; not earlier, because what was said on them goes out first."""
+        spent = [link for link in self._spent if self._detaching.pop(link.pointer, None) is not None]
+        self._spent.clear()
+        self._sessions.free(spent, self._transport._impl)
 
     # -- what the peer did
 
@@ -305,35 +309,43 @@ class ConnectionProtocol:
             pop(collector)
         happenings.extend(outcomes.values())
         if changed:
+            self._sessions.relieve(changed)
             happenings.append(Changed(frozenset(changed)))
 
-    def _remote_open(self, _event: Any, happenings: list[Happening]) -> None:
-        self._opened = True
+    def _remote_open(self, _event: Any, _happenings: list[Happening]) -> None:
         connection = self._connection._impl
         offered = read_symbols(lib.pn_connection_remote_offered_capabilities(connection))
-        happenings.append(Opened(read_text(lib.pn_connection_remote_container(connection)), names.CAPABILITY_EVENT_STREAMS in offered))
+        self._sessions.limit(channel_max=lib.pn_transport_remote_channel_max(self._transport._impl))
+        self._announced = Opened(read_text(lib.pn_connection_remote_container(connection)), names.CAPABILITY_EVENT_STREAMS in offered)
 
     def _remote_close(self, _event: Any, happenings: list[Happening]) -> None:
         condition = lib.pn_connection_remote_condition(self._connection._impl)
         self._connection.close()
         self._end(happenings, ConnectionLostError(*read_condition(condition, "closed by the peer")))
 
-    def _session_open(self, event: Any, _happenings: list[Happening]) -> None:
+    def _session_open(self, event: Any, happenings: list[Happening]) -> None:
         session = lib.pn_event_session(event)
         if lib.pn_session_state(session) & lib.PN_LOCAL_UNINIT:
             lib.pn_session_close(session)  # a client serves nobody
+        elif not self._opened and self._announced is not None:
+            self._opened = True
+            self._sessions.links_max = min(SESSION_LINKS_MAX, self._handle_max.value + 1)
+            happenings.append(self._announced)
 
     def _session_close(self, event: Any, happenings: list[Happening]) -> None:
-        session = lib.pn_event_session(event)
-        if (closing := self._closing.pop(session, None)) is not None:
-            self._free(closing)
+        pointer = lib.pn_event_session(event)
+        error = SessionError(*read_condition(lib.pn_session_remote_condition(pointer), "ended by the peer"))
+        session = self._sessions.ended(pointer, error.condition)
+        if session is None:
             return
-        error = SessionError(*read_condition(lib.pn_session_remote_condition(session), "ended by the peer"))
-        for link in [link for link in self._links.values() if link.session_pointer == session]:
+        for link in tuple(session.links):
             self._drop(link)
             happenings.append(Detached(link, error))
-        if (closing := self._closing.pop(session, None)) is not None:
-            self._free(closing)
+        lib.pn_session_close(pointer)
+        for link in [link for link in self._detaching.values() if link.session is session]:
+            del self._detaching[link.pointer]
+            link.proton_link.free()
+        session.proton.free()
 
     def _link_open(self, event: Any, happenings: list[Happening]) -> None:
         pointer = lib.pn_event_link(event)
@@ -349,18 +361,17 @@ class ConnectionProtocol:
 
     def _link_close(self, event: Any, happenings: list[Happening]) -> None:
         pointer = lib.pn_event_link(event)
-        if (detaching := self._detaching.get(pointer)) is not None:
-            self._spent.append(detaching)
         link = self._links.get(pointer)
         if link is None:
+            if (detaching := self._detaching.get(pointer)) is not None:
+                self._spent.append(detaching)
             return
         condition = read_condition(lib.pn_link_remote_condition(pointer), "detached by the peer")
         error = LinkError(*condition) if link.attached else LinkRefusedError(*condition)
         if isinstance(link, ReceiverLink):
             link.save_unread()
         self._drop(link)
-        if pointer in self._detaching:
-            self._spent.append(link)
+        self._spent.append(link)
         happenings.append(Detached(link, error))
 
     def _transport_end(self, _event: Any, happenings: list[Happening]) -> None:
@@ -377,3 +388,13 @@ class ConnectionProtocol:
             self._closed = True
             happenings.append(Closed(error))
         return happenings
+
+
+def _noting(faults: list[str]) -> Callable[[Any, str], None]:
+    """Keep the first of Proton's errors in `faults`. A function without a reference to the transport, which Proton keeps in it."""
+
+    def note(_transport: Any, text: str) -> None:
+        if _FAULT in text and not faults:
+            faults.append(text)
+
+    return note

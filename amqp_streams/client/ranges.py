@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.client.connector import Connector
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, TimedOutError
 from amqp_streams.client.links import ReceiverLink
 from amqp_streams.client.options import ACCEPTED, sql_filter
+from amqp_streams.client.pool import Pool
 from amqp_streams.client.wire import Attachment, Wire
 from amqp_streams.errors import AmqpStreamsError, WireError
 from amqp_streams.wire.batches import read_batch
@@ -53,7 +53,7 @@ class RangeReader(Endpoint):
 
     def __init__(
         self,
-        connector: Connector,
+        pool: Pool,
         log: str,
         partition: str,
         start: int,
@@ -66,7 +66,7 @@ class RangeReader(Endpoint):
         incarnation: str | None,
         timeout: float | None,
     ) -> None:
-        super().__init__(connector, log)
+        super().__init__(pool, log)
         if start < 0 or (end is not None and end < 0) or batch_bytes < 1 or prefetch_bytes < 1:
             message = "start, end, batch_bytes and prefetch_bytes are not negative, and bytes are at least 1"
             raise ValueError(message)

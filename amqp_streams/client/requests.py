@@ -23,7 +23,7 @@ class _Inbox:
 
     def __init__(self, wire: Wire, address: str, target: str | None = None) -> None:
         self._came = asyncio.Event()
-        self._attachment: Attachment = wire.attach_receiver(address, self._came.set, presettled=True, target=target)
+        self._attachment: Attachment = wire.attach_receiver(address, self._came.set, presettled=True, target=target, brief=True)
 
     async def ready(self) -> None:
         await self._attachment.wait()
@@ -57,12 +57,45 @@ async def read_info(wire: Wire, log: str) -> LogInfo:
         LinkRefusedError: there is no such log, or it may not be seen.
         ConnectionLostError: ask again on the next connection.
     """
-    inbox = _Inbox(wire, log + names.INFO_SUFFIX)
-    try:
-        await inbox.ready()
-        return log_info(log, ReceivedEvent(await inbox.message()).body)
-    finally:
-        inbox.close()
+    async with wire.questions:
+        inbox = _Inbox(wire, log + names.INFO_SUFFIX)
+        try:
+            await inbox.ready()
+            return log_info(log, ReceivedEvent(await inbox.message()).body)
+        finally:
+            inbox.close()
+
+
+class _Looks:
+    """Figures of one log for all who ask: one question at a time, and those who ask meanwhile share the next one."""
+
+    def __init__(self) -> None:
+        self.asking: asyncio.Task[LogInfo] | None = None
+        self.next: asyncio.Task[LogInfo] | None = None
+
+    async def ask(self, wire: Wire, log: str) -> LogInfo:
+        if self.asking is not None:
+            await asyncio.wait({self.asking})
+        self.asking, self.next = self.next, None
+        try:
+            return await read_info(wire, log)
+        finally:
+            if self.next is None:
+                wire.looks.pop(log, None)
+
+
+async def shared_info(wire: Wire, log: str) -> LogInfo:
+    """The same; a thousand links of a log that are attached at once ask once or twice. The figures are never older than the call."""
+    looks = wire.looks.setdefault(log, _Looks())
+    if looks.next is None:
+        looks.next = asyncio.create_task(looks.ask(wire, log))
+        looks.next.add_done_callback(_seen)
+    return await asyncio.shield(looks.next)
+
+
+def _seen(task: "asyncio.Task[LogInfo]") -> None:
+    if not task.cancelled():
+        task.exception()  # raised to those who still wait; nobody has to
 
 
 def log_info(log: str, body: object) -> LogInfo:
@@ -115,6 +148,13 @@ async def manage(
         LinkRefusedError: the node has no `$management`, or not for us.
         ConnectionLostError: the request may have been done or not.
     """
+    async with wire.questions:
+        return await _manage(wire, operation, name, body, type_=type_, log=log)
+
+
+async def _manage(
+    wire: Wire, operation: str, name: str | None, body: Mapping[str, object], *, type_: str, log: str | None
+) -> dict[str, object]:
     reply_to, message_id = f"reply-{uuid4().hex}", uuid4().hex
     inbox = _Inbox(wire, names.MANAGEMENT, reply_to)
     refusal: asyncio.Future[EndpointError] = asyncio.get_running_loop().create_future()
@@ -124,7 +164,7 @@ async def manage(
             refusal.set_result(refused[0][1])
 
     credit = asyncio.Event()
-    outgoing = wire.attach_sender(names.MANAGEMENT, credit.set, on_outcomes)
+    outgoing = wire.attach_sender(names.MANAGEMENT, credit.set, on_outcomes, brief=True)
     try:
         await inbox.ready()
         await outgoing.wait()

@@ -4,20 +4,31 @@ One law: after `lost` was told, no link of this connection is touched again.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, assert_never
 
+from amqp_streams import names
 from amqp_streams.client.address import Address
-from amqp_streams.client.errors import ConnectError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError, TimedOutError
+from amqp_streams.client.errors import (
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+    LinkError,
+    LinkRefusedError,
+    NoRoomError,
+    TimedOutError,
+)
 from amqp_streams.client.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.links import Link, Sendable, SharedSession
+from amqp_streams.client.links import Link, Sendable
 from amqp_streams.client.login import credentials_for
 from amqp_streams.client.options import SaslOptions, TlsOptions
-from amqp_streams.client.protocol import SESSION_BYTES_MAX, ConnectionProtocol
+from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.stream import Stream, open_stream
 from amqp_streams.errors import AmqpStreamsError
 
 ATTACH_S_MAX: Final = 30.0
+_QUESTION_LINKS: Final = 2
 _TURNS_MAX: Final = 16
 """Rounds of output in one turn of the loop, so that one busy producer leaves time to others."""
 
@@ -33,12 +44,15 @@ class Attachment:
         self,
         wire: "Wire",
         link: Link,
-        on_changed: Callable[[], None] = _nothing,
+        on_changed: Callable[[], None],
         on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None] = _nothing,
+        *,
+        brief: bool,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.wire: Final = wire
         self.link: Final[Any] = link
+        self.brief: Final = brief
         self.attached: asyncio.Future[None] = loop.create_future()
         self.ended: asyncio.Future[AmqpStreamsError] = loop.create_future()
         self.on_changed: Final = on_changed
@@ -95,7 +109,11 @@ class Wire:
         self.event_streams = False
         self.container = ""
         self.opened_at = 0.0
+        self._links_max = sys.maxsize
         self.lost_by: AmqpStreamsError | None = None
+        self.questions: asyncio.Semaphore = asyncio.Semaphore(1)
+        self.looks: Final[dict[str, Any]] = {}
+        """Questions about logs that are on their way: of `requests.py`."""
 
     @classmethod
     async def open(
@@ -128,6 +146,7 @@ class Wire:
             raise
         wire.event_streams = opened.event_streams
         wire.container = opened.container
+        wire.questions = asyncio.Semaphore(max(1, protocol.spare // _QUESTION_LINKS - 1))  # less the links of the `Asker`
         wire.opened_at = wire._loop.time()
         wire._tick()
         return wire
@@ -141,11 +160,16 @@ class Wire:
         on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None],
         properties: Mapping[str, object] | None = None,
         capabilities: Sequence[str] = (),
+        *,
+        brief: bool = False,
     ) -> Attachment:
-        """Start a link that sends. Raises ConnectionLostError when this connection is lost."""
-        self._check()
+        """Start a link that sends. `brief`: it lasts for one answer, and there is always room for some of these.
+
+        Raises: ConnectionLostError when this connection is lost; NoRoomError when it has no room.
+        """
+        self._check(brief=brief)
         link = self._protocol.open_sender(address, properties=properties, capabilities=capabilities)
-        return self._add(Attachment(self, link, on_changed, on_outcomes))
+        return self._add(Attachment(self, link, on_changed, on_outcomes, brief=brief))
 
     def attach_receiver(
         self,
@@ -158,12 +182,11 @@ class Wire:
         target: str | None = None,
         name: str | None = None,
         durable: bool = False,
-        shared: SharedSession | None = None,
         capabilities: Sequence[str] = (),
-        window_bytes: int = SESSION_BYTES_MAX,
+        brief: bool = False,
     ) -> Attachment:
-        """Start a link that receives; grant credit when it is attached. Raises ConnectionLostError when this connection is lost."""
-        self._check()
+        """Start a link that receives; grant credit when it is attached. `brief`, and what it raises: as of `attach_sender`."""
+        self._check(brief=brief)
         link = self._protocol.open_receiver(
             address,
             properties=properties,
@@ -172,11 +195,9 @@ class Wire:
             target=target,
             name=name,
             durable=durable,
-            shared=shared,
             capabilities=capabilities,
-            window_bytes=window_bytes,
         )
-        return self._add(Attachment(self, link, on_changed))
+        return self._add(Attachment(self, link, on_changed, brief=brief))
 
     def detach(self, attachment: Attachment) -> None:
         """Close a link."""
@@ -184,10 +205,28 @@ class Wire:
             self._protocol.close_link(attachment.link)
             self.flush_soon()
 
-    def _check(self) -> None:
+    @property
+    def links(self) -> int:
+        """Links that there are."""
+        return self._protocol.links
+
+    @property
+    def room(self) -> int:
+        """How many links can be added here, besides brief ones."""
+        return max(0, min(self._protocol.room - self._protocol.spare, self._links_max - self.links))
+
+    def limit(self) -> bool:
+        """The peer refused a link because of the number of links. True: it has taken others, so it may be this connection's number."""
+        taken = sum(1 for attachment in self._attachments.values() if attachment.attached.done() and not attachment.brief)
+        self._links_max = min(self._links_max, max(1, taken))
+        return taken > 0
+
+    def _check(self, *, brief: bool) -> None:
         if self.lost_by is not None or self._protocol.closed:
             message = "the connection was lost"
             raise ConnectionLostError("connection lost", str(self.lost_by or message))
+        if not brief and self.room <= 0:
+            raise NoRoomError(names.RESOURCE_LIMIT_EXCEEDED, f"{self.address}: no room for another link beside {self.links}")
 
     def _add(self, attachment: Attachment) -> Attachment:
         self._attachments[attachment.link] = attachment
@@ -226,6 +265,9 @@ class Wire:
                 for attachment in eager:
                     attachment.on_changed()
             data = self._protocol.take_output()
+            if (fault := self._protocol.fault) is not None:
+                self._end(fault)
+                return
             if not data:
                 return
             stream.write(data)

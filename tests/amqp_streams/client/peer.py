@@ -33,6 +33,7 @@ class Node:
         self.keeps_places = True
         self.drains = False
         self.window = 0
+        self.channel_max = 0x7FFF
         self.outcome: Callable[[bytes], object | None] = lambda message: ACCEPTED
         self.condition: proton.Condition | None = None
         self.capabilities: list[str] = []
@@ -58,6 +59,7 @@ class Peer:
         self.connection = proton.Connection()
         self.transport = proton.Transport(proton.Transport.SERVER)
         self.transport.max_frame_size = 4096
+        self.transport.channel_max = node.channel_max
         self.collector = proton.Collector()
         self.connection.collect(self.collector)
         self.transport.bind(self.connection)

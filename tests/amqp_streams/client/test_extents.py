@@ -86,7 +86,7 @@ async def test_questions_share_links_and_survive_a_cut(node: RunningNode) -> Non
     async with connect(node.url, retry=RetryPolicy(first_ms=1, wait_max_ms=5)) as client:
         await client.management.create_log(log)
         await asyncio.gather(*(client.extents(log) for _ in range(20)))
-        wire = client._connector._wire
+        wire = client._pool._first._wire
         assert wire is not None
         assert len(wire._attachments) == 2
         waiting = asyncio.gather(*(client.extents(log) for _ in range(5)))
@@ -94,7 +94,7 @@ async def test_questions_share_links_and_survive_a_cut(node: RunningNode) -> Non
         assert wire._stream is not None
         wire._stream.abort()
         assert [answer[log].partitions[0].next for answer in await waiting] == [0] * 5
-        assert client._connector._wire is not wire
+        assert client._pool._first._wire is not wire
 
 
 def test_what_is_asked_is_a_list_of_logs_and_more_only_where_given() -> None:

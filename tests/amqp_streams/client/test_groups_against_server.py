@@ -123,10 +123,10 @@ class Member:
     async def die(self) -> None:
         """As kill -9 does: the connection is gone without a word."""
         await self.stop()
-        wire = self.client._connector._wire
+        wire = self.client._pool._first._wire
         assert wire is not None
         assert wire._stream is not None
-        self.client._connector._closed = True
+        self.client._pool._first._closed = True
         wire._stream.abort()
         await self.client.close()
 

@@ -213,7 +213,7 @@ async def test_silence_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) 
 
 def cut(client: Client) -> None:
     """As a pulled cable does."""
-    stream = client._connector._wire and client._connector._wire._stream
+    stream = client._pool._first._wire and client._pool._first._wire._stream
     assert stream is not None
     stream.abort()
 
@@ -285,13 +285,13 @@ async def test_a_namesake_made_meanwhile_is_not_taken_for_the_log(
     reader = client.read_range(log, 0, batch_bytes=8192, prefetch_bytes=16 << 10)
     await reader.take()
     first = reader.incarnation
-    made, connect_again = asyncio.Event(), client._connector._open
+    made, connect_again = asyncio.Event(), client._pool._first._open
 
     async def held() -> wire.Wire:
         await made.wait()
         return await connect_again()
 
-    monkeypatch.setattr(client._connector, "_open", held)
+    monkeypatch.setattr(client._pool._first, "_open", held)
     cut(client)
     async with connect(node.url) as other:
         await other.management.delete_log(log)

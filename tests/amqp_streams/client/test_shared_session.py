@@ -8,42 +8,45 @@ from hypothesis import strategies as st
 
 from amqp_streams.client.errors import LinkError, SessionError
 from amqp_streams.client.happenings import Attached, Detached
-from amqp_streams.client.links import SharedSession
 from amqp_streams.client.options import ACCEPTED
 from tests.amqp_streams.client import peer as peers
-from tests.amqp_streams.client.pairs import Pair, message, opened, receiver
+from tests.amqp_streams.client.pairs import Pair, message, receiver
+from tests.amqp_streams.client.pairs import opened as anew
 
 
-def attached(pair: Pair, shared: SharedSession, address: str, credit: int = 0) -> Any:
-    link = pair.client.open_receiver(address, shared=shared)
+def opened() -> Pair:
+    """With a peer that allows one session."""
+    node = peers.Node()
+    node.channel_max = 0
+    return anew(node=node)
+
+
+def attached(pair: Pair, address: str, credit: int = 0) -> Any:
+    link = pair.client.open_receiver(address)
     assert Attached(link) in pair.run()
     link.grant(credit)
     pair.run()
     return link
 
 
-def test_links_share_a_session_that_begins_with_the_first_and_ends_with_the_last() -> None:
-    pair, shared = opened(), SharedSession()
-    one, two = attached(pair, shared, "one"), attached(pair, shared, "two")
-    assert one.session_pointer == two.session_pointer
-    pair.client.close_link(one)
+def test_links_share_a_session_that_stays_when_the_last_of_them_goes() -> None:
+    pair = opened()
+    one, two = attached(pair, "one"), attached(pair, "two")
+    assert one.session is two.session
+    for link in (one, two):
+        pair.client.close_link(link)
     pair.run()
-    assert shared.proton_session is not None
-    assert two.alive
-    pair.client.close_link(two)
-    pair.run()
-    assert shared.proton_session is None
-    assert pair.client._closing == pair.client._detaching == {}
-    three = attached(pair, shared, "three")
-    assert three.alive
+    pair.client.receive(b"")
+    assert pair.client._detaching == {}
+    assert attached(pair, "three").session is one.session
 
 
 def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others() -> None:
-    pair, shared = opened(), SharedSession()
-    stays = attached(pair, shared, "stays", credit=5)
+    pair = opened()
+    stays = attached(pair, "stays", credit=5)
     for _ in range(5):
         pair.node.outgoing["goes"].extend(message(number) for number in range(20))
-        goes = attached(pair, shared, "goes", credit=10)
+        goes = attached(pair, "goes", credit=10)
         [theirs] = [link for link in pair.peer.senders if link.source.address == "goes"]
         pair.peer.senders.remove(theirs)
         theirs.condition = proton.Condition("amqp:link:detach-forced", "moved")
@@ -60,7 +63,7 @@ def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others(
     pair.run()
     messages, deliveries, _ = stays.take(10)
     assert messages == [message(number) for number in range(3)]
-    assert stays.proton_session.incoming_bytes == 0
+    assert stays.session.proton.incoming_bytes == 0
     stays.settle(deliveries, ACCEPTED)
     pair.run()
     assert [state for state, _ in pair.node.outcomes if state] == [int(peers.ACCEPTED)] * 3, "what was unread has no outcome"
@@ -68,25 +71,23 @@ def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others(
 
 
 def test_a_session_that_the_peer_ends_ends_all_its_links() -> None:
-    pair, shared = opened(), SharedSession()
-    links = {attached(pair, shared, name) for name in ("a", "b", "c")}
-    alone = receiver(pair, "alone")
+    pair = opened()
+    links = {attached(pair, name) for name in ("a", "b", "c")}
     session = pair.node.attaches[0].session
     session.condition = proton.Condition("amqp:internal-error", "broken")
     session.close()
     happenings = pair.run()
     assert {happening.link for happening in happenings if isinstance(happening, Detached)} == links
     assert all(isinstance(happening.error, SessionError) for happening in happenings if isinstance(happening, Detached))
-    assert alone.alive
-    assert attached(pair, shared, "d").alive
-    assert pair.client._closing == {}
+    assert attached(pair, "d").alive
+    assert pair.client._detaching == {}
 
 
 def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link() -> None:
-    pair, shared = opened(), SharedSession()
-    keeper = attached(pair, shared, "keeper")
+    pair = opened()
+    keeper = attached(pair, "keeper")
     for _ in range(3):
-        link = pair.client.open_receiver("log", name="sub", durable=True, shared=shared)
+        link = pair.client.open_receiver("log", name="sub", durable=True)
         assert Attached(link) in pair.run()
         assert link.name == "sub"
         assert link.durable
@@ -103,11 +104,11 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
 @given(st.lists(st.tuples(st.sampled_from(["open", "close", "forced", "run"]), st.integers(0, 3)), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, int]]) -> None:
-    pair, sessions = opened(), [SharedSession(), SharedSession()]
+    pair = opened()
     links: list[Any] = []
     for step, number in steps:
         if step == "open":
-            link = pair.client.open_receiver(f"log-{number}", shared=sessions[number % 2])
+            link = pair.client.open_receiver(f"log-{number}")
             links.append(link)
         elif step == "close" and links:
             pair.client.close_link(links.pop(number % len(links)))
@@ -125,8 +126,8 @@ def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, i
         pair.client.close_link(link)
     pair.run()
     pair.client.receive(b"")
-    assert pair.client._links == pair.client._closing == pair.client._detaching == {}
-    assert all(session.proton_session is None and not session.links for session in sessions)
+    assert pair.client._links == pair.client._detaching == {}
+    assert pair.client.links == 0
 
 
 def test_a_drain_is_over_when_the_peer_has_sent_what_it_has_and_given_back_the_rest() -> None:
