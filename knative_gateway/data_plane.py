@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from knative_gateway.controller.sources import keys_of
-from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import ResourceStore, Routes
+from knative_gateway.ports import ResourceStore, Route, Routes
 from knative_gateway.resources.objects import at
 
-APPLY_S_MAX: Final = 30.0
+GATHER_S: Final = 0.01
+"""Paths that are served within this time are one change of the ingress, which looks at all of its paths."""
 
 
 class Taking(Protocol):
@@ -26,13 +26,11 @@ class Taking(Protocol):
 class Pushing(Protocol):
     """The dispatcher."""
 
-    @property
-    def applied(self) -> Routes:
-        """What is served now."""
+    def served(self, path: str) -> Route | None:
+        """A route as it is served now."""
 
-    @property
-    def failing(self) -> Mapping[str, str]:
-        """Subscribers that could not be set up, by uid, and why."""
+    def failing_at(self, path: str) -> Mapping[str, str]:
+        """Subscribers of it that could not be set up, by uid, and why."""
 
     def use(self, routes: Routes) -> None:
         """Begin to serve these."""
@@ -49,48 +47,65 @@ def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
 
 
 class GatewayDataPlane:
-    """Both, kept in step. `changed` is what the dispatcher calls."""
+    """Both, kept in step. `changed` is what the dispatcher calls; see `ports.DataPlane`."""
 
-    def __init__(self, ingress: Taking, apply_s_max: float = APPLY_S_MAX) -> None:
+    def __init__(self, ingress: Taking, gather_s: float = GATHER_S) -> None:
         self.dispatcher: Pushing
+        self.on_change: Callable[[str], None] = lambda _path: None
         self._ingress: Final = ingress
-        self._apply_s_max: Final = apply_s_max
-        self._happened: Final = asyncio.Event()
-        self._served = Routes(0, {})
+        self._gather_s: Final = gather_s
+        self._wanted = Routes(0, {})
+        self._taking: dict[str, Route] = {}
+        """What the ingress takes events for."""
+        self._served: Final[dict[str, Route]] = {}
+        """What the ingress takes events for and the dispatcher serves."""
+        self._changed: Final[dict[str, None]] = {}
+        self._looking: asyncio.TimerHandle | None = None
 
-    def changed(self) -> None:
-        """The dispatcher serves something else than before."""
-        self._happened.set()
-
-    async def apply(self, routes: Routes) -> Mapping[str, str]:
-        """Serve these, and nothing else; returns when every subscriber has its place, or why it has none, by uid.
-
-        Raises:
-            UnavailableError: it takes longer than it may; what is set up is served.
-        """
-        kept = {path: route for path, route in routes.by_path.items() if path in self._served.by_path}
-        self._use(Routes(routes.version, kept))
-        self._happened.clear()
+    def use(self, routes: Routes) -> None:
+        """Serve these, and nothing else; what is new takes events when each of its subscribers has its place, or is known to have none."""
+        before, self._wanted = self._taking, routes
+        self._taking = {path: route for path, route in routes.by_path.items() if path in before and before[path].uid == route.uid}
+        self._ingress.use(Routes(routes.version, self._taking))
+        gone = [path for path in self._served if path not in self._taking]
+        for path in gone:
+            del self._served[path]
         self.dispatcher.use(routes)
-        try:
-            async with asyncio.timeout(self._apply_s_max):
-                while not self._settled(routes):
-                    await self._happened.wait()
-                    self._happened.clear()
-        except TimeoutError:
-            message = f"subscribers have no places after {self._apply_s_max:g} s"
-            raise UnavailableError(message) from None
-        self._use(routes)
-        return self.dispatcher.failing
+        for path in gone:
+            self.on_change(path)
+        for path, route in routes.by_path.items():
+            if self._served.get(path) is not route:
+                self.changed(path)
 
-    def _use(self, routes: Routes) -> None:
-        self._ingress.use(routes)
-        self._served = routes
+    def served(self, path: str) -> Route | None:
+        """See `ports.DataPlane`."""
+        return self._served.get(path)
 
-    def _settled(self, routes: Routes) -> bool:
-        """Every route is served as it is wanted, or has subscribers of which is known why not."""
-        applied, failing = self.dispatcher.applied.by_path, self.dispatcher.failing
-        return all(
-            applied.get(path) == route or any(subscriber.uid in failing for subscriber in route.subscribers)
-            for path, route in routes.by_path.items()
-        )
+    def failing(self, path: str) -> Mapping[str, str]:
+        """See `ports.DataPlane`."""
+        return self.dispatcher.failing_at(path)
+
+    def changed(self, path: str) -> None:
+        """The dispatcher serves something else at a path than before, or has other subscribers that it could not set up."""
+        self._changed[path] = None
+        if self._looking is None:
+            self._looking = asyncio.get_running_loop().call_later(self._gather_s, self._look)
+
+    def _look(self) -> None:
+        """Take events for what has come to be served."""
+        self._looking = None
+        paths = list(self._changed)
+        self._changed.clear()
+        for path in paths:
+            route = self._wanted.by_path.get(path)
+            if route is not None and self._is_served(route):
+                self._served[path] = self._taking[path] = route
+        self._ingress.use(Routes(self._wanted.version, dict(self._taking)))
+        for path in paths:
+            self.on_change(path)
+
+    def _is_served(self, route: Route) -> bool:
+        """Every subscriber has its place, or it is known why it has none."""
+        failing = self.dispatcher.failing_at(route.path)
+        none_placed = bool(failing) and all(each.uid in failing for each in route.subscribers)
+        return none_placed or self.dispatcher.served(route.path) == route

@@ -3,7 +3,7 @@
 The controller turns resources into routes; ingress and dispatcher know routes only. All values are immutable snapshots.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -125,11 +125,17 @@ class Authorizer(Protocol):
 class DataPlane(Protocol):
     """Who serves routes: ingress and dispatcher."""
 
-    async def apply(self, routes: Routes) -> Mapping[str, str]:
-        """Serve these from now on, and nothing else. Returns when every new subscriber has its place: it gets all events accepted later.
+    on_change: Callable[[str], None]
+    """Called with a path when `served` or `failing` of it are others than before."""
 
-        Gives the uids of subscribers that could not be set up yet, and why; they are tried again with the next routes.
-        """
+    def use(self, routes: Routes) -> None:
+        """Serve these from now on, and nothing else; returns at once."""
+
+    def served(self, path: str) -> Route | None:
+        """The route as it is served: every subscriber of it has its place and gets all events accepted later, but those in `failing`."""
+
+    def failing(self, path: str) -> Mapping[str, str]:
+        """Subscribers of that path that could not be set up yet, by uid, and why; they are tried again."""
 
 
 # -- what the store offers (SQLite or PostgreSQL behind it)
@@ -178,6 +184,9 @@ class ResourceStore(Protocol):
         Raises:
             ConflictError: it is not what was expected.
         """
+
+    async def update(self, objects: Mapping[Key, tuple[Mapping[str, object], int]]) -> Mapping[Key, Mapping[str, object]]:
+        """Put several at once, those that are of the version given (0: must not exist); what was stored of them."""
 
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
         """Delete several at once, those that are of the version given (None: whatever); what was deleted."""

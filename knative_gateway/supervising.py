@@ -61,7 +61,7 @@ class Supervisor:
         this, pause_s = object(), self._pause_s
         try:
             while True:
-                if await self._run(this, name, body):
+                if await self._run(this, name, body, finished):
                     pause_s = self._pause_s
                 if finished():
                     return
@@ -72,14 +72,15 @@ class Supervisor:
         finally:
             self._down.pop(this, None)
 
-    async def _run(self, this: object, name: str, body: Callable[[], Awaitable[None]]) -> bool:
+    async def _run(self, this: object, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]) -> bool:
         """One run; whether it was long enough to be well."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         settled = loop.call_later(self._settled_s, self._down.pop, this, None)
         try:
             await body()
-            log.error("task_ended", task=name)
+            if not finished():
+                log.error("task_ended", task=name)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():

@@ -1,7 +1,7 @@
-"""From resources to status and routes: `reconcile` decides, `Controller` carries it out."""
+"""The control plane: `Controller` keeps the objects of the store and the data plane in agreement."""
 
 from knative_gateway.controller.controller import Controller, Counters, Times
-from knative_gateway.controller.plan import Figures, LogNeed, Plan, Settings, State
-from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.controller.plan import Figures, LogNeed, Settings
+from knative_gateway.controller.reconcile import Reconciler
 
-__all__ = ["Controller", "Counters", "Figures", "LogNeed", "Plan", "Settings", "State", "Times", "reconcile"]
+__all__ = ["Controller", "Counters", "Figures", "LogNeed", "Reconciler", "Settings", "Times"]

@@ -1,38 +1,40 @@
-"""[io] The control plane: follows the store, and carries out what `reconcile` decides.
+"""[io] The control plane: follows the store, and carries out what `Reconciler` decides.
 
-In order: logs are made, routes are given to the data plane, and only then is written what is true. Replicas need no leader: all decide the
-same, writes are compare-and-set, and whoever is late finds it done.
+Laws: what is done is proportional to what changed, and gives the loop back in between; nobody's object waits for another's log or
+subscriber; what is true is written only after it is. Replicas need no leader: all decide the same, writes are compare-and-set, and a
+replica that is late finds it done.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Final
 from uuid import uuid4
 
 import structlog
 
 from knative_gateway.controller import happenings
-from knative_gateway.controller.garbage import left_behind
-from knative_gateway.controller.memo import Memo
+from knative_gateway.controller.garbage import Belongings
+from knative_gateway.controller.log_keeping import LogKeeper
 from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.controller.pace import Pace
-from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, LogNeed, Plan, Settings, State
-from knative_gateway.controller.reconcile import reconcile
-from knative_gateway.controller.sources import names_of
-from knative_gateway.errors import ConflictError, GatewayError
+from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, Settings, Write
+from knative_gateway.controller.reconcile import Reconciler
+from knative_gateway.controller.relations import MEMBERS, SOURCES
+from knative_gateway.controller.sources import log_of, names_of
+from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Change, Checkpoints, DataPlane, EventLog, Key, ResourceStore, Routes
-from knative_gateway.resources.kinds import EVENTING, MESSAGING
+from knative_gateway.resources.kinds import GATEWAY, LOG
 from knative_gateway.resources.objects import Object, name_of, uid_of
 from knative_gateway.supervising import Supervisor
 
-ROUNDS_MAX: Final = 8
-"""Of one pass: an address that others refer to makes them resolve in the next round."""
-LOGS_AT_ONCE: Final = 8
-MEMBERS: Final = {(EVENTING, "Trigger"), (MESSAGING, "Subscription")}
-SOURCES: Final = {(EVENTING, "Broker"), (MESSAGING, "Channel"), (MESSAGING, "InMemoryChannel")}
+SLICE: Final = 50
+"""Results that are worked out before the loop is given back: a few milliseconds."""
+WRITES_AT_ONCE: Final = 50
+"""In one transaction."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
@@ -42,7 +44,7 @@ Counters = Callable[[], Mapping[str, Mapping[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds. `settle`: changes that come so close together are one; `apply`: how long status waits for the data plane; `retry`: until
+    """Seconds. `settle`: changes that come so close together are one; `apply`: how long `settled` waits for the data plane; `retry`: until
     what failed is tried again; `figures`, `logs`, `events`: between counters in status, looks whether all logs are there, and looks for old
     Event objects.
     """
@@ -72,34 +74,45 @@ class Controller:
         tasks: Supervisor | None = None,
     ) -> None:
         """`counters` None: status has no counters, as it must be where several replicas count."""
-        self.state = State()
         self.routes: Routes = NO_ROUTES
         self._store: Final = store
-        self._logs: Final = logs
         self._data_plane: Final = data_plane
         self._checkpoints: Final = checkpoints
-        self._settings: Final = settings
         self._counters: Final = counters
         self._times: Final = times or Times()
         self._clock_ms: Final = clock_ms
         self._mirror: Final = Mirror(store, self._changed)
+        self._reconciler: Final = Reconciler(self._mirror.objects, settings)
+        self._belongings: Final = Belongings()
+        self._logs: Final = LogKeeper(
+            logs,
+            store,
+            self._mirror.objects,
+            self._reconciler.needs,
+            is_served=lambda path: data_plane.served(path) is not None,
+            report=self._log_known,
+            took=self._took,
+            deletes=settings.delete_logs,
+            retry_s=self._times.retry,
+        )
         self._wake: Final = asyncio.Event()
         self._idle: Final = asyncio.Event()
         self._listed = False
+        self._unserved: Final[dict[str, None]] = {}
+        """Paths whose route the data plane does not serve yet as it is wanted."""
+        self._unserved_until = 0.0
+        self._bad_logs: Final[set[str]] = set()
         self._gone: list[tuple[Key, Object]] = []
         self._forget: set[str] = set()
-        self._dead_logs: set[tuple[str, str]] = set()
-        self._applying: asyncio.Task[Mapping[str, str]] | None = None
-        self._memo: Final = Memo()
         self._pace: Final = Pace()
-        self._retry = False
-        self._recheck = False
         self._counted: dict[str, Mapping[str, int]] = {}
         self._supervisor: Final = tasks or Supervisor()
         self._running: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> "Controller":
         times, keep = self._times, self._supervisor.keep
+        self._data_plane.on_change = self._served
+        self._logs.start(self._supervisor)
         self._running = [
             keep("controller.mirror", self._mirror.run),
             keep("controller.work", self._work),
@@ -110,11 +123,10 @@ class Controller:
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
-        if self._applying is not None:
-            self._applying.cancel()
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
+        await self._logs.close()
 
     @property
     def objects(self) -> Mapping[Key, Object]:
@@ -124,182 +136,205 @@ class Controller:
     @property
     def whole(self) -> bool:
         """All that is known is served: no log is missing, and the data plane has the latest routes."""
-        return self._listed and self._idle.is_set() and self.state.applied == self.routes and not any(self.state.logs.values())
+        return self._listed and self._idle.is_set() and not self._unserved and not self._bad_logs
 
     async def settled(self) -> None:
-        """Wait until everything that is known is carried out."""
+        """Wait until everything that is known is carried out; for the data plane only so long (`Times.apply`)."""
         await self._idle.wait()
 
+    # -- what changed
+
     def _changed(self, change: Change | None) -> None:
-        self._listed = self._listed or change is None
-        if change is not None and change.type == "DELETED":
-            self._gone.append((change.key, change.object))
-            if (change.key.group, change.key.kind) in MEMBERS:
-                self._forget.add(uid_of(change.object))
-            elif (change.key.group, change.key.kind) in SOURCES and self._settings.delete_logs:
-                self._dead_logs.add(names_of(change.key))
-        if change is None or (change.key.group, change.key.kind) != ("", "Event"):
-            self._again()
+        if change is None:
+            self._listed = True
+            for key, object_ in self._mirror.objects.items():
+                self._note(key, object_)
+        else:
+            gone = change.type == "DELETED"
+            if gone:
+                self._gone.append((change.key, change.object))
+                if (change.key.group, change.key.kind) in MEMBERS:
+                    self._forget.add(uid_of(change.object))
+            self._note(change.key, None if gone else change.object)
+        self._again()
+
+    def _note(self, key: Key, object_: Object | None) -> None:
+        self._belongings.note(key, object_)
+        self._reconciler.changed(key)
+        if (key.group, key.kind) in SOURCES and object_ is None:
+            self._logs.tend(names_of(key)[1])
+        elif (key.group, key.kind) == (GATEWAY, LOG):
+            self._logs.tend(key.name)
+
+    def _took(self, key: Key, stored: Object | None) -> None:
+        """What we wrote ourselves is known at once; the watch will tell it again."""
+        if stored is None:
+            self._mirror.objects.pop(key, None)
+        else:
+            self._mirror.take(key, stored)
+        self._belongings.note(key, stored)
+        self._reconciler.changed(key)
+
+    def _log_known(self, name: str, owner: str, problem: str | None) -> None:
+        (self._bad_logs.discard if problem is None else self._bad_logs.add)(name)
+        self._reconciler.log_known(name, owner, problem)
+        self._again()
+
+    def _served(self, path: str) -> None:
+        """The data plane serves something else than before."""
+        route, failing = self._data_plane.served(path), self._data_plane.failing(path)
+        self._reconciler.served(path, route, failing)
+        if route is self.routes.by_path.get(path):
+            self._unserved.pop(path, None)
+        if route is None:
+            self._logs.tend(log_of(path))
+        self._again()
 
     def _again(self) -> None:
         self._idle.clear()
         self._wake.set()
 
+    def _later(self) -> None:
+        asyncio.get_running_loop().call_later(self._times.retry, self._again)
+
+    # -- carrying out
+
     async def _work(self) -> None:
+        self._wake.set()  # for what the run before left undone
         while True:
-            await self._wake.wait()
-            await asyncio.sleep(self._times.settle)
+            await self._next()
             self._wake.clear()
             if not self._listed:
                 continue
             try:
-                await self._pass()
+                await self._carry_out()
             except GatewayError as error:
                 log.warning("reconcile_failed", reason=str(error))
                 self._later()
-            if not self._wake.is_set():
+            is_served = not self._unserved or asyncio.get_running_loop().time() >= self._unserved_until
+            if not self._wake.is_set() and self._logs.is_idle and is_served:
                 self._idle.set()
 
-    def _later(self) -> None:
+    async def _next(self) -> None:
+        """Wait for a change, or until the data plane has been waited for long enough."""
+        loop = asyncio.get_running_loop()
+        waiting = bool(self._unserved) and not self._idle.is_set()
+        try:
+            async with asyncio.timeout_at(max(self._unserved_until, loop.time() + self._times.settle) if waiting else None):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        await asyncio.sleep(self._times.settle)
+
+    async def _carry_out(self) -> None:
+        """Until nothing new comes of it."""
+        while True:
+            while self._reconciler.step(SLICE):  # noqa: ASYNC110  it is work, not waiting
+                await asyncio.sleep(0)  # others run in between
+            self._report_problems()
+            self._use_routes()
+            self._tend_logs()
+            await self._write(self._reconciler.writes(WRITES_AT_ONCE, self._clock_ms()))
+            if self._reconciler.is_done:
+                break
+        await self._clean()
+
+    def _report_problems(self) -> None:
+        for problem in self._reconciler.problems:
+            key = problem.key
+            log.error("reconcile_failed", kind=key.kind, namespace=key.namespace, name=key.name, exc_info=problem.error)
+        self._reconciler.problems.clear()
+
+    def _use_routes(self) -> None:
+        routes, before = self._reconciler.routes(), self.routes
+        if routes is before:
+            return
+        self.routes = routes
+        changed = {path for path, route in routes.by_path.items() if before.by_path.get(path) is not route}
+        self._unserved.update(dict.fromkeys(changed | (before.by_path.keys() - routes.by_path.keys())))
+        self._unserved_until = asyncio.get_running_loop().time() + self._times.apply
+        self._data_plane.use(routes)
+
+    def _tend_logs(self) -> None:
+        needs = self._reconciler.needs
+        for name in self._reconciler.new_needs:
+            if name not in needs:
+                self._bad_logs.discard(name)
+                self._reconciler.log_gone(name)
+            self._logs.tend(name)
+        self._reconciler.new_needs.clear()
+
+    async def _write(self, writes: Sequence[Write]) -> None:
+        """Store them, and tell of what happened: of replicas, the one whose write it was does."""
+        planned: dict[Key, tuple[Object, int]] = {}
+        now_s = asyncio.get_running_loop().time()
+        for write in writes:
+            if self._pace.may_write(write.key, now_s):
+                planned[write.key] = (write.object, version_of(write.object))  # what it was decided from, not what is known by now
+            else:
+                log.warning("status_contested", kind=write.key.kind, namespace=write.key.namespace, name=write.key.name)
+                self._write_later(write.key)
+        try:
+            stored = await self._put(planned)
+        except GatewayError:
+            for key in planned:
+                self._reconciler.write_again(key)
+            raise
+        told = [happening for write in writes if write.key in stored for happening in happenings.of_change(write.before, write.object)]
+        if told:
+            await self._put(dict(map(self._told, told)))
+
+    def _write_later(self, key: Key) -> None:
         def again() -> None:
-            self._retry = True
+            self._reconciler.write_again(key)
             self._again()
 
         asyncio.get_running_loop().call_later(self._times.retry, again)
 
-    async def _pass(self) -> None:
-        """Until nothing new comes of it."""
-        for _ in range(ROUNDS_MAX):
-            plan = self._plan()
-            await self._ensure(plan.logs)
-            await self._apply(plan.routes)
-            settled = self._plan()
-            if settled.routes is not plan.routes:
-                continue
-            if not await self._write(settled):
-                break
-        await self._clean()
-
-    def _plan(self) -> Plan:
-        plan = reconcile(self._mirror.objects, self.state, self._settings, previous=self.routes, now_ms=self._clock_ms(), memo=self._memo)
-        self.routes = plan.routes
-        return plan
-
-    async def _ensure(self, needs: Iterable[LogNeed]) -> None:
-        """Make the logs that are not known to be there."""
-        recheck, self._recheck = self._recheck, False
-        missing = [need for need in needs if recheck or self.state.logs.get(need.log, "unknown") is not None]
-        gate = asyncio.Semaphore(LOGS_AT_ONCE)
-
-        async def ensure(need: LogNeed) -> str | None:
-            async with gate:
-                try:
-                    await self._logs.ensure(need.log, partitions=need.partitions, retention_ms=need.retention_ms)
-                except GatewayError as error:
-                    log.warning("log_not_made", log=need.log, reason=str(error))
-                    return str(error) or type(error).__name__
-            return None
-
-        if missing:
-            results = await asyncio.gather(*(ensure(need) for need in missing))
-            known = {**self.state.logs, **{need.log: result for need, result in zip(missing, results, strict=True)}}
-            self.state = replace(self.state, logs=known)
-            if any(results):
-                self._later()
-
-    async def _apply(self, routes: Routes) -> None:
-        """Give the data plane its routes; if it takes long, status is written without, and this goes on."""
-        if self._applying is None:
-            if routes == self.state.applied and not (self.state.failing and self._retry):
-                return
-            self._retry = False
-            self._applying = asyncio.create_task(self._data_plane.apply(routes))
-            self._applying.add_done_callback(lambda task: self._applied(task, routes))
-        await asyncio.wait({self._applying}, timeout=self._times.apply)
-        await asyncio.sleep(0)  # its callback runs first
-
-    def _applied(self, task: asyncio.Task[Mapping[str, str]], routes: Routes) -> None:
-        self._applying = None
-        if task.cancelled():
-            return
-        error = task.exception()
-        if error is not None:
-            if not isinstance(error, GatewayError):
-                log.error("data_plane_failed", exc_info=error)
-            else:
-                log.warning("routes_not_applied", reason=str(error))
-            self._later()
-            return
-        failing = task.result()
-        if failing:
-            log.warning("subscribers_failing", **dict(list(failing.items())[:10]))
-            self._later()
-        changed = (self.state.applied, self.state.failing) != (routes, failing)
-        self.state = replace(self.state, applied=routes, failing=failing)
-        if changed:
-            self._again()
-
-    async def _write(self, plan: Plan) -> bool:
-        """Whether anything was written."""
-        written: set[str] = set()
-        for key, object_ in plan.writes.items():
-            if not self._pace.may_write(key, asyncio.get_running_loop().time()):
-                log.warning("status_contested", kind=key.kind, namespace=key.namespace, name=key.name)
-                self._later()
-            elif await self._put(key, object_, version_of(object_)):  # what it was decided from, not what is known by now
-                written.add(uid_of(object_))
-        for happening in plan.happenings:
-            if uid_of(happening.about) in written:  # of replicas, the one whose write it was tells of it
-                await self._tell(happening)
-        return bool(written)
-
-    async def _put(self, key: Key, object_: Object | None, expected_version: int) -> bool:
-        """Whether it was written; if somebody was faster, the watch tells what there is now."""
+    async def _put(self, planned: Mapping[Key, tuple[Object, int]]) -> Mapping[Key, Object]:
+        """Store those that nobody else wrote meanwhile; the watch tells what there is now instead."""
+        if not planned:
+            return {}
         try:
-            stored = await self._store.write(key, object_, expected_version=expected_version)
-        except ConflictError:
-            return False
-        if stored is not None and object_ is not None:
-            self._mirror.take(key, stored)
-        return True
+            stored = await self._store.update(planned)
+        except GatewayError:
+            raise
+        except Exception as error:
+            if len(planned) > 1:  # one of them cannot be stored: the others can
+                return {key: each for one in planned.items() for key, each in (await self._put(dict([one]))).items()}
+            (key,) = planned
+            log.error("object_not_stored", kind=key.kind, namespace=key.namespace, name=key.name, exc_info=error)
+            return {}
+        for key, object_ in stored.items():
+            self._took(key, object_)
+        return stored
 
-    async def _tell(self, happening: Happening) -> None:
+    def _told(self, happening: Happening) -> tuple[Key, tuple[Object, int]]:
         key = happenings.key_of(happening)
         before = self._mirror.objects.get(key)
-        object_ = happenings.event(happening, before, self._clock_ms(), str(uuid4()))
         about = {"kind": happening.about.get("kind"), "namespace": key.namespace, "name": name_of(happening.about)}
         log.info("resource_changed", **about, reason=happening.reason, message=happening.message)
-        await self._put(key, object_, version_of(before))
+        return key, (happenings.event(happening, before, self._clock_ms(), str(uuid4())), version_of(before))
 
     async def _clean(self) -> None:
         """What went takes others with it; positions of subscribers that the data plane has let go are forgotten."""
         gone, self._gone = self._gone, []
-        for key, object_ in gone:
-            for each in left_behind(self._mirror.objects, key, object_):
-                await self._put(each, None, version_of(self._mirror.objects.get(each)))
-        if self._applying is not None:
-            return
-        by_path = self.state.applied.by_path
-        served = {subscriber.uid for route in by_path.values() for subscriber in route.subscribers}
-        for uid in sorted(self._forget - served):
+        try:
+            for key, object_ in gone:
+                await self._remove(self._belongings.left_behind(key, object_))
+        except GatewayError:
+            self._gone += gone
+            raise
+        for uid in [each for each in self._forget if not self._reconciler.serves(each)]:
             await self._checkpoints.forget(uid)
             self._forget.discard(uid)
-        for path, name in sorted(self._dead_logs):
-            if path in self.routes.by_path:
-                self._dead_logs.discard((path, name))  # it has a successor, whose log it is now
-            elif path not in by_path:
-                await self._delete_log(path, name)
 
-    async def _delete_log(self, path: str, name: str) -> None:
-        try:
-            await self._logs.delete(name)
-        except GatewayError as error:
-            log.warning("log_not_deleted", log=name, reason=str(error))
-            self._later()
-            return
-        log.info("log_deleted", log=name)
-        self._dead_logs.discard((path, name))
-        self.state = replace(self.state, logs={each: known for each, known in self.state.logs.items() if each != name})
+    async def _remove(self, keys: Sequence[Key]) -> None:
+        left = iter(keys)
+        while part := list(islice(left, WRITES_AT_ONCE)):
+            await self._store.remove({key: version_of(self._mirror.objects.get(key)) for key in part})
+
+    # -- from time to time
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -318,20 +353,17 @@ class Controller:
             if self._counters is None or self._counted.get(subscriber.uid) != counters:
                 figures[subscriber.uid] = Figures(counters, await self._checkpoints.history(subscriber.uid))
         self._counted = {uid: dict(counters) for uid, counters in counted.items()}
-        self.state = replace(self.state, figures=figures)
+        self._reconciler.counted(figures)
         if figures:
             self._again()
 
     async def check_logs(self) -> None:
         """See whether all logs are there, and make those that are not."""
-        self._recheck = True
+        for name in self._reconciler.needs:
+            self._logs.tend(name)
         self._again()
 
     async def forget_old_events(self) -> None:
-        """Remove Event objects that have been kept long enough."""
-        now_ms = self._clock_ms()
-        old = [
-            key for key, each in self._mirror.objects.items() if (key.group, key.kind) == ("", "Event") and happenings.is_old(each, now_ms)
-        ]
-        for key in old:
-            await self._put(key, None, version_of(self._mirror.objects.get(key)))
+        """Remove Event objects that have been kept long enough, and the oldest of too many."""
+        events = [(key, each) for key, each in self._mirror.objects.items() if (key.group, key.kind) == ("", "Event")]
+        await self._remove(happenings.old(events, self._clock_ms()))

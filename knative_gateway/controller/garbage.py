@@ -1,22 +1,54 @@
 """What goes when something else went: objects of a Namespace, objects whose owners are all gone. Spec: Kubernetes, "Garbage Collection".
 
-Only what was seen to go takes others with it: an object that came with owners of another cluster stays.
+Only what was seen to go takes others with it: an object that came with owners of another cluster stays. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Final
 
 from knative_gateway.ports import Key
 from knative_gateway.resources.objects import Object, entries, name_of, text, uid_of
 
 
-def left_behind(objects: Mapping[Key, Object], key: Key, gone: Object) -> list[Key]:
-    """The objects that go with one that is gone. `objects`: those that are still there."""
-    if (key.group, key.kind) == ("", "Namespace"):
-        return [each for each in objects if each.namespace == name_of(gone)]
-    uid = uid_of(gone)
-    there = {uid_of(object_) for object_ in objects.values()}
-    return [each for each, object_ in objects.items() if uid in (owners := _owners(object_)) and there.isdisjoint(owners)]
+class Belongings:
+    """Which objects are there, in which namespace, and who owns them; so that what goes with one is found without a look at all."""
+
+    def __init__(self) -> None:
+        self._uids: Final[dict[str, Key]] = {}
+        self._known: Final[dict[Key, tuple[str, Sequence[str]]]] = {}
+        self._owned: Final[dict[str, dict[Key, None]]] = {}
+        self._in_namespace: Final[dict[str, dict[Key, None]]] = {}
+
+    def note(self, key: Key, object_: Object | None) -> None:
+        """An object is there, is another, or is gone (None)."""
+        before = self._known.pop(key, None)
+        if before is not None:
+            uid, owners = before
+            if self._uids.get(uid) == key:
+                del self._uids[uid]
+            for owner in owners:
+                _remove(self._owned, owner, key)
+        if object_ is None:
+            _remove(self._in_namespace, key.namespace, key)
+            return
+        uid, owners = uid_of(object_), [text(each, "uid") for each in entries(object_, "metadata", "ownerReferences")]
+        self._known[key] = uid, owners
+        self._uids[uid] = key
+        for owner in owners:
+            self._owned.setdefault(owner, {})[key] = None
+        self._in_namespace.setdefault(key.namespace, {})[key] = None
+
+    def left_behind(self, key: Key, gone: Object) -> list[Key]:
+        """The objects that go with one that is gone."""
+        if (key.group, key.kind) == ("", "Namespace"):
+            return list(self._in_namespace.get(name_of(gone), ()))
+        owned = self._owned.get(uid_of(gone), {})
+        return [each for each in owned if not any(owner in self._uids for owner in self._known[each][1])]
 
 
-def _owners(object_: Object) -> list[str]:
-    return [text(each, "uid") for each in entries(object_, "metadata", "ownerReferences")]
+def _remove(index: dict[str, dict[Key, None]], name: str, key: Key) -> None:
+    keys = index.get(name)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del index[name]

@@ -1,16 +1,50 @@
 """Event objects (core/v1): what the controller did and why, counted while it repeats. They are kept for an hour."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
 from knative_gateway.controller.plan import Happening
 from knative_gateway.ports import Key
-from knative_gateway.resources.objects import Object, child, moment_ms, name_of, namespace_of, number, text, timestamp, uid_of
+from knative_gateway.resources.conditions import READY, UNKNOWN, Condition, is_ready
+from knative_gateway.resources.objects import (
+    Object,
+    child,
+    entries,
+    moment_ms,
+    name_of,
+    namespace_of,
+    number,
+    text,
+    timestamp,
+    uid_of,
+)
 
 KEPT_MS: Final = 3_600_000
+KEPT_MAX: Final = 5_000
+"""Event objects; of more the oldest go."""
 COMPONENT: Final = "knative-gateway"
 MESSAGE_CHARACTERS_MAX: Final = 1024
+
+
+def of_change(before: Object, after: Object) -> list[Happening]:
+    """What the owner should hear: Ready became another, or is not for another reason."""
+    kind = text(after, "kind")
+    old, new = _ready(before), _ready(after)
+    if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):
+        return []
+    if is_ready(after):
+        return [Happening(after, "Normal", f"{kind}Ready", f"{kind} is ready")]
+    if new.status == UNKNOWN:
+        return []
+    return [Happening(after, "Warning", new.reason, new.message)]
+
+
+def _ready(object_: Object) -> Condition | None:
+    for each in entries(object_, "status", "conditions"):
+        if text(each, "type") == READY:
+            return Condition(READY, text(each, "status"), text(each, "reason"), text(each, "message"))
+    return None
 
 
 def key_of(happening: Happening) -> Key:
@@ -48,7 +82,13 @@ def event(happening: Happening, before: Object | None, now_ms: int, uid: str) ->
     }
 
 
-def is_old(event_: Object, now_ms: int) -> bool:
-    """Whether it has been kept long enough."""
+def old(events: Sequence[tuple[Key, Object]], now_ms: int) -> list[Key]:
+    """Those that have been kept long enough, and the oldest of more than `KEPT_MAX`."""
+    by_age = sorted(((_last_ms(each, now_ms), key) for key, each in events), key=lambda each: each[0])
+    too_many = max(0, len(by_age) - KEPT_MAX)
+    return [key for place, (last_ms, key) in enumerate(by_age) if place < too_many or now_ms - last_ms > KEPT_MS]
+
+
+def _last_ms(event_: Object, now_ms: int) -> int:
     last = moment_ms(text(event_, "lastTimestamp") or text(event_, "metadata", "creationTimestamp"))
-    return last is not None and now_ms - last > KEPT_MS
+    return now_ms if last is None else last

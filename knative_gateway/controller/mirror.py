@@ -11,7 +11,7 @@ import structlog
 
 from knative_gateway.errors import GatewayError, GoneError
 from knative_gateway.ports import Change, Key, ResourceStore
-from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS
+from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, GATEWAY, LOG
 from knative_gateway.resources.objects import Object, key_of, text
 
 RETRY_S: Final = 1.0
@@ -49,8 +49,9 @@ class Mirror:
         """Everything; returns the version to follow from."""
         after, definitions = await self._store.list(EXTENSIONS, "CustomResourceDefinition")
         found: dict[Key, Object] = {}
-        for kind in BUILT_IN.with_definitions(definitions).stored():
-            _, objects = await self._store.list(kind.group, kind.kind)
+        kinds = [(kind.group, kind.kind) for kind in BUILT_IN.with_definitions(definitions).stored()]
+        for group, kind in (*kinds, (GATEWAY, LOG)):
+            _, objects = await self._store.list(group, kind)
             found |= {key_of(object_): object_ for object_ in objects}
         gone = [(key, object_) for key, object_ in self.objects.items() if key not in found]
         self.objects.update(found)

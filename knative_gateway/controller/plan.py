@@ -37,26 +37,13 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """What the data plane has done so far.
-
-    `logs`: for each log None if it is there, else why it is not. `applied`: the latest routes that it serves; every subscriber
-    in them has its place, but those in `failing`, which could not be set up, by uid, and why. `figures`: by uid.
-    """
-
-    logs: Mapping[str, str | None] = field(default_factory=dict)
-    applied: Routes = NO_ROUTES
-    failing: Mapping[str, str] = field(default_factory=dict)
-    figures: Mapping[str, Figures] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class LogNeed:
-    """A log that must be there."""
+    """A log that must be there. `owner`: the uid of its Broker or Channel."""
 
     log: str
     partitions: int
     retention_ms: int | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +57,17 @@ class Happening:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done. `writes`: objects as they should be, with the resourceVersion that they were read with."""
+class Write:
+    """An object as it should be, with the resourceVersion that it was decided from, and as it was."""
 
-    writes: Mapping[Key, Object]
-    routes: Routes
-    logs: Sequence[LogNeed]
-    happenings: Sequence[Happening]
+    key: Key
+    before: Object
+    object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An exception while an object was worked out."""
+
+    key: Key
+    error: Exception

@@ -11,8 +11,8 @@ from typing import Final
 from knative_gateway.addressing import Addressing, Lookup
 from knative_gateway.controller.delivery_specs import Resolved, resolved
 from knative_gateway.controller.log_settings import LogSettings, of_broker, of_channel
-from knative_gateway.controller.plan import Settings, State
-from knative_gateway.controller.snapshot import CHANNELS
+from knative_gateway.controller.plan import Settings
+from knative_gateway.controller.relations import CHANNELS
 from knative_gateway.ports import Key
 from knative_gateway.resources.conditions import TRUE, Condition, is_false, is_true, is_unknown, status_of, summary
 from knative_gateway.resources.extensions import duplicate_window_ms
@@ -30,13 +30,15 @@ PREFIXES: Final = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One Broker or Channel. `served`: it has a route; `url`: its published address, empty while it has none."""
+    """One Broker or Channel. `served`: it needs a log and a route; `routed`: it has the route, since it is known whether its log is there;
+    `url`: its published address, empty while it has none."""
 
     key: Key
     resource: Object
     path: str
     log: LogSettings
     served: bool
+    routed: bool
     url: str
     data_plane: Condition
     taken: Condition | None
@@ -76,6 +78,16 @@ def names_of(key: Key) -> tuple[str, str]:
     return f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
 
 
+def log_of(path: str) -> str:
+    """The log of what has this path."""
+    return path.removeprefix("/").replace("/", ".", 2)
+
+
+def path_of(log: str) -> str:
+    """The path of what has this log."""
+    return "/" + log.replace(".", "/", 2)
+
+
 def keys_of(path: str) -> Sequence[Key]:
     """What may have this path: `names_of` the other way round."""
     parts = path.split("/")
@@ -83,13 +95,6 @@ def keys_of(path: str) -> Sequence[Key]:
         return ()
     kinds = [kind for kind, prefix in PREFIXES.items() if prefix == parts[1]]
     return [Key(MESSAGING if kind in CHANNELS else EVENTING, kind, parts[2], parts[3]) for kind in kinds]
-
-
-def upkeep(key: Key, object_: Object, state: State) -> Upkeep:
-    """What the data plane says of it."""
-    path, log = names_of(key)
-    route = state.applied.by_path.get(path)
-    return Upkeep(state.logs.get(log, UNKNOWN_LOG), route is not None and route.uid == uid_of(object_))
 
 
 def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: Lookup) -> Source:
@@ -104,7 +109,8 @@ def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: 
     able = data_plane.status == TRUE or bool(before)
     url = f"{settings.base_url}{path}" if served and able else ""
     published = put(object_, ("status", "address"), {"url": url} if url else {})
-    return Source(key, object_, path, log, served, url, data_plane, taken, published)
+    routed = served and kept.log_problem != UNKNOWN_LOG
+    return Source(key, object_, path, log, served, routed, url, data_plane, taken, published)
 
 
 def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings: Settings) -> LogSettings:

@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from knative_gateway.controller.plan import Figures
-from knative_gateway.controller.snapshot import CHANNELS
+from knative_gateway.controller.relations import CHANNELS
 from knative_gateway.controller.sources import conditions
 from knative_gateway.controller.subscribers import Member, Parent, subscriber_spec, subscriber_status
 from knative_gateway.ports import Failure
-from knative_gateway.resources.conditions import TRUE, Condition, living, status_of
+from knative_gateway.resources.conditions import FALSE, READY, TRUE, UNKNOWN, Condition, is_false, living, status_of
 from knative_gateway.resources.kinds import established
 from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, same, text, timestamp
 
 HISTORY_MAX: Final = 10
 """Failures in status; more are in the API."""
+RECONCILED: Final = "Reconciled"
+"""The condition of an object that could not be reconciled; others do not have it."""
 
 
 def _with_status(object_: Object, status: Mapping[str, object], conditions_: Sequence[Condition], now: str) -> dict[str, object]:
@@ -63,6 +65,20 @@ def _told(failure: Failure) -> dict[str, object]:
     made |= {"partition": failure.partition, "offset": failure.offset, "attempt": failure.attempt, "reason": failure.reason}
     made |= {} if failure.code is None else {"code": failure.code}
     return made | {name: value for name, value in (("body", failure.body), ("end", failure.end)) if value}
+
+
+def of_broken(object_: Object, now: str) -> Object:
+    """An object that the gateway fails to reconcile: all else that its status says stays."""
+    broken = is_false(RECONCILED, "InternalError", "the gateway failed to reconcile this object: see its log")
+    known = [
+        Condition(text(each, "type"), text(each, "status"), text(each, "reason") or "Unknown", text(each, "message"))
+        for each in entries(object_, "status", "conditions")
+        if text(each, "type") not in {READY, RECONCILED, ""} and text(each, "status") in {TRUE, FALSE, UNKNOWN}
+    ]
+    kept = {
+        name: value for name, value in child(object_, "status").items() if name not in {"observedGeneration", "conditions", "annotations"}
+    }
+    return _with_status(object_, kept, [broken, *known], now)
 
 
 def of_definition(definition: Object, now: str) -> Object:

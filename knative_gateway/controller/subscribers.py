@@ -11,7 +11,7 @@ from typing import Final
 
 from knative_gateway.addressing import Addressing, Unresolved
 from knative_gateway.controller.delivery_specs import Resolved, effective
-from knative_gateway.controller.snapshot import CHANNELS, broker_of, channel_of
+from knative_gateway.controller.relations import CHANNELS, broker_of, channel_of
 from knative_gateway.controller.sources import Source
 from knative_gateway.filters import trigger_filters
 from knative_gateway.ports import Delivery, Key, Subscriber
@@ -54,11 +54,6 @@ class Served:
     problem: str | None = None
 
 
-def parent_of(key: Key, object_: Object) -> Key:
-    """The Broker of a Trigger, the Channel of a Subscription."""
-    return broker_of(key, object_) if key.kind == "Trigger" else channel_of(key, object_)
-
-
 def member(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
     """One Trigger or Subscription."""
     return (_trigger if key.kind == "Trigger" else _subscription)(key, object_, parent, addressing, served)
@@ -94,13 +89,14 @@ def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: 
     urls = {name: addressing.resolve(given, key.namespace) for name in ("subscriber", "reply") if (given := child(object_, "spec", name))}
     reached = {name: None if isinstance(url, Unresolved) else addressing.reached(url) for name, url in urls.items()}
     subscriber = None
-    if parent is not None and parent.source.served and delivery.is_usable and reached and None not in reached.values():
+    is_channel = (channel.group, channel.kind) in {(MESSAGING, kind) for kind in CHANNELS}
+    if is_channel and parent is not None and parent.source.served and delivery.is_usable and reached and None not in reached.values():
         target = _Target(reached.get("subscriber"), None, reached.get("reply"))
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing))
     physical: dict[str, object] = {f"{name}Uri": "" if isinstance(url, Unresolved) else url for name, url in urls.items()}
     status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
     added = _added("AddedToChannel", subscriber, served, _was_added("AddedToChannel", object_, status))
-    if (channel.group, channel.kind) in {(MESSAGING, kind) for kind in CHANNELS}:
+    if is_channel:
         missing = f"there is no {channel.kind} {channel.namespace}/{channel.name}"
         channel_ready = _mirrored("ChannelReady", parent, "ChannelDoesNotExist", missing)
     else:
@@ -180,6 +176,11 @@ def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> boo
     stored = child(object_, "status")
     is_current = number(stored, "observedGeneration") == number(object_, "metadata", "generation")
     return is_current and status_of(object_, type_) == TRUE and all(same(stored.get(name), value) for name, value in status.items())
+
+
+def subscriber_entry(member_: Member | None) -> object:
+    """All that a Channel says of a Subscription; None for none."""
+    return None if member_ is None else (None if member_.subscriber is None else subscriber_spec(member_), subscriber_status(member_))
 
 
 def subscriber_spec(member_: Member) -> dict[str, object]:

@@ -51,7 +51,7 @@ def _told(event: str) -> Iterator[None]:
 class Dispatcher:
     """Pushes the events of all routes to their subscribers. Use with `async with`; tell it what to serve by `use`.
 
-    `ownership`: of the partitions, None: all are ours. `changed` is called whenever `applied` or `failing` are others than before.
+    `ownership`: of the partitions, None: all are ours. `changed` is called with a path whenever it is served otherwise than before.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Dispatcher:
         settings: DispatchSettings | None = None,
         *,
         ownership: Ownership | None = None,
-        changed: Callable[[], None] = lambda: None,
+        changed: Callable[[str], None] = lambda _path: None,
         now_ms: Callable[[], int] = _wall_ms,
         chance: Callable[[], float] = random.random,
         tasks: Supervisor | None = None,
@@ -108,7 +108,9 @@ class Dispatcher:
         for uid, route in wanted.items():
             worker = self.workers.get(uid)
             if worker is None:
-                self.workers[uid] = RouteWorker(route, self._outside, self._checkpoints, self._ownership, self._changed)
+                self.workers[uid] = RouteWorker(
+                    route, self._outside, self._checkpoints, self._ownership, partial(self._changed, route.path)
+                )
             elif worker.wanted != route:
                 worker.use(route)
 
@@ -117,6 +119,20 @@ class Dispatcher:
         """What is served now: a route is missing until it is, and is the former one until it is the new one."""
         served = (worker.served for worker in self.workers.values())
         return Routes(self._routes.version, {route.path: route for route in served if route is not None})
+
+    def served(self, path: str) -> Route | None:
+        """A route as it is served now."""
+        worker = self._at(path)
+        return None if worker is None else worker.served
+
+    def failing_at(self, path: str) -> Mapping[str, str]:
+        """Subscribers of a route that could not be set up, by uid, and why; they are tried again."""
+        worker = self._at(path)
+        return {} if worker is None else worker.failing
+
+    def _at(self, path: str) -> RouteWorker | None:
+        route = self._routes.by_path.get(path)
+        return None if route is None else self.workers.get(route.uid)
 
     @property
     def failing(self) -> Mapping[str, str]:

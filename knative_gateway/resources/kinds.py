@@ -15,6 +15,10 @@ EVENTING: Final = "eventing.knative.dev"
 MESSAGING: Final = "messaging.knative.dev"
 EXTENSIONS: Final = "apiextensions.k8s.io"
 CORE: Final = ""
+GATEWAY: Final = "gateway.knative.dev"
+"""What the gateway keeps for itself, and the API does not serve."""
+LOG: Final = "Log"
+"""Whose log it is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "number": (int, float),
 }
 _INTEGER_BITS: Final = {"int32": 31, "int64": 63}
+_SHOWN_BITS_MAX: Final = 256
 _WORDS: Final = {Mapping: "object", list: "array", tuple: "array", str: "string", bool: "boolean", int: "integer", float: "number"}
 
 
@@ -115,6 +116,8 @@ def shown(value: object) -> str:
         return f'"{value[:80]}…"' if len(value) > 80 else f'"{value}"'
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS_MAX:
+        return "an integer of that size"  # Python refuses to write thousands of digits
     return _word(value) if isinstance(value, Mapping | list | tuple) else str(value)
 
 
@@ -205,19 +208,23 @@ def _compiled(pattern: str) -> Any:
 def _check_number(schema: Object, value: float, path: str, checked: Checked) -> None:
     bits = _INTEGER_BITS.get(text(schema, "format")) or (63 if schema.get("type") == "integer" else None)
     if bits is not None and not -(1 << bits) <= value < 1 << bits:
-        checked.add(Because.INVALID, path, f"{value}: must fit in {schema.get('format', 'int64')}")
+        checked.add(Because.INVALID, path, f"{shown(value)}: must fit in {schema.get('format', 'int64')}")
     lowest, highest = schema.get("minimum"), schema.get("maximum")
     if isinstance(lowest, int | float) and (value < lowest or (schema.get("exclusiveMinimum") is True and value == lowest)):
         checked.add(
-            Because.INVALID, path, f"{value}: must be {'greater than' if schema.get('exclusiveMinimum') is True else 'at least'} {lowest}"
+            Because.INVALID,
+            path,
+            f"{shown(value)}: must be {'greater than' if schema.get('exclusiveMinimum') is True else 'at least'} {lowest}",
         )
     if isinstance(highest, int | float) and (value > highest or (schema.get("exclusiveMaximum") is True and value == highest)):
         checked.add(
-            Because.INVALID, path, f"{value}: must be {'less than' if schema.get('exclusiveMaximum') is True else 'at most'} {highest}"
+            Because.INVALID,
+            path,
+            f"{shown(value)}: must be {'less than' if schema.get('exclusiveMaximum') is True else 'at most'} {highest}",
         )
     step = schema.get("multipleOf")
     if isinstance(step, int) and step > 0 and value % step:
-        checked.add(Because.INVALID, path, f"{value}: must be a multiple of {step}")
+        checked.add(Because.INVALID, path, f"{shown(value)}: must be a multiple of {step}")
 
 
 def _check_choices(schema: Object, value: object, path: str, checked: Checked, depth: int) -> None:

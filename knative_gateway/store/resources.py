@@ -82,6 +82,28 @@ class SqlResources:
         self._feed.wake()
         return stored
 
+    async def update(self, objects: Mapping[Key, tuple[Mapping[str, object], int]]) -> Mapping[Key, Mapping[str, object]]:
+        """Put several at once, those that are of the version given (0: must not exist); what was stored of them.
+
+        Raises:
+            UnavailableError: the database is away.
+        """
+        done: dict[Key, Mapping[str, object]] = {}
+        async with self._database.write() as connection:
+            version: int | None = (await connection.execute(_NEXT)).scalar_one()  # it is the lock, too
+            for key, (object_, expected) in objects.items():
+                row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+                if (row.version if row else 0) != expected:
+                    continue
+                if version is None:
+                    version = (await connection.execute(_NEXT)).scalar_one()
+                done[key] = await self._put(connection, key, object_, row, version)
+                version = None
+            if done:
+                await connection.commit()
+        self._feed.wake()
+        return done
+
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
         """Delete several at once, those that are of the version given (None: whatever); what was deleted.
 

@@ -5,11 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
-import pytest
-
 from knative_gateway.data_plane import GatewayDataPlane, addressed
-from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Delivery, Key, ResourceStore, Routes, Subscriber
+from knative_gateway.ports import Delivery, Key, ResourceStore, Route, Routes, Subscriber
 from tests.knative_gateway.asking import BROKER, CHANNEL, routes
 
 SUBSCRIBER = Subscriber("s-1", "Trigger", "default", "t", 1, (), "http://x", None, None, Delivery())
@@ -21,30 +18,39 @@ class Both:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, list[str]]] = []
-        self.applied = Routes(0, {})
-        self.failing: Mapping[str, str] = {}
-        self.plane = GatewayDataPlane(self, apply_s_max=0.05)
+        self.by_path: dict[str, Route] = {}
+        self.not_placed: Mapping[str, str] = {}
+        self.heard: asyncio.Queue[str] = asyncio.Queue()
+        self.plane = GatewayDataPlane(self, gather_s=0)
         self.plane.dispatcher = Pushing(self)
+        self.plane.on_change = self.heard.put_nowait
 
     def use(self, given: Routes) -> None:
         self.told.append(("ingress", sorted(given.by_path)))
 
-    def serve(self, given: Routes, failing: Mapping[str, str] | None = None) -> None:
-        self.applied, self.failing = given, failing or {}
-        self.plane.changed()
+    async def serve(self, *given: Route, failing: Mapping[str, str] | None = None) -> None:
+        self.by_path, self.not_placed = {route.path: route for route in given}, failing or {}
+        for route in given or (SUBSCRIBED,):
+            self.plane.changed(route.path)
+        await self.has_looked()
+
+    async def has_looked(self) -> None:
+        """The plane tells of each path that it looked at."""
+        async with asyncio.timeout(5):
+            await self.heard.get()
+        while not self.heard.empty():
+            self.heard.get_nowait()
 
 
 class Pushing:
     def __init__(self, both: Both) -> None:
         self._both = both
 
-    @property
-    def applied(self) -> Routes:
-        return self._both.applied
+    def served(self, path: str) -> Route | None:
+        return self._both.by_path.get(path)
 
-    @property
-    def failing(self) -> Mapping[str, str]:
-        return self._both.failing
+    def failing_at(self, _path: str) -> Mapping[str, str]:
+        return self._both.not_placed
 
     def use(self, given: Routes) -> None:
         self._both.told.append(("dispatcher", sorted(given.by_path)))
@@ -52,39 +58,57 @@ class Pushing:
 
 async def test_what_is_new_takes_events_after_its_subscribers_have_places() -> None:
     both = Both()
-    applying = asyncio.create_task(both.plane.apply(routes(SUBSCRIBED)))
-    await asyncio.sleep(0)
+    both.plane.use(routes(SUBSCRIBED))
     assert both.told == [("ingress", []), ("dispatcher", [BROKER.path])]
-    both.serve(routes(BROKER))
-    await asyncio.sleep(0)
-    assert not applying.done()
-    both.serve(routes(SUBSCRIBED))
-    assert await applying == {}
+    await both.serve(BROKER)
+    assert both.told[-1] == ("ingress", [])
+    assert both.plane.served(BROKER.path) is None
+    await both.serve(SUBSCRIBED)
     assert both.told[-1] == ("ingress", [BROKER.path])
+    assert both.plane.served(BROKER.path) == SUBSCRIBED
 
 
 async def test_what_is_gone_takes_no_events_before_its_subscribers_leave() -> None:
     both = Both()
-    both.applied = routes(BROKER, CHANNEL)
-    await both.plane.apply(routes(BROKER, CHANNEL))
+    both.plane.use(routes(BROKER, CHANNEL))
+    await both.serve(BROKER, CHANNEL)
     both.told.clear()
-    both.applied = routes(CHANNEL)
-    await both.plane.apply(routes(CHANNEL))
-    assert both.told == [("ingress", [CHANNEL.path]), ("dispatcher", [CHANNEL.path]), ("ingress", [CHANNEL.path])]
+    both.plane.use(routes(CHANNEL))
+    assert both.told == [("ingress", [CHANNEL.path]), ("dispatcher", [CHANNEL.path])]
+    assert both.heard.get_nowait() == BROKER.path
+    assert both.plane.served(BROKER.path) is None
 
 
 async def test_one_that_cannot_be_set_up_holds_up_nobody() -> None:
     both = Both()
-    both.failing = {"s-1": "its filter is broken"}
-    assert await both.plane.apply(routes(SUBSCRIBED)) == {"s-1": "its filter is broken"}
+    both.plane.use(routes(SUBSCRIBED))
+    await both.serve(failing={"s-1": "its filter is broken"})
+    assert both.plane.failing(BROKER.path) == {"s-1": "its filter is broken"}
     assert both.told[-1] == ("ingress", [BROKER.path])
 
 
-async def test_waiting_has_an_end() -> None:
+async def test_a_new_subscriber_is_not_served_because_another_one_fails() -> None:
+    """It would be Ready without a place."""
     both = Both()
-    with pytest.raises(UnavailableError, match="no places after"):
-        await both.plane.apply(routes(SUBSCRIBED))
-    assert both.told[-1][0] == "dispatcher"
+    more = replace(SUBSCRIBED, subscribers=(SUBSCRIBER, replace(SUBSCRIBER, uid="s-2", name="u")))
+    both.plane.use(routes(SUBSCRIBED))
+    await both.serve(SUBSCRIBED, failing={"s-1": "its filter is broken"})
+    both.plane.use(routes(more))
+    await both.has_looked()
+    assert both.plane.served(BROKER.path) == SUBSCRIBED
+    await both.serve(more, failing={"s-1": "its filter is broken"})
+    assert both.plane.served(BROKER.path) == more
+
+
+async def test_a_successor_of_the_same_name_takes_no_events_because_its_predecessor_did() -> None:
+    both = Both()
+    both.plane.use(routes(BROKER))
+    await both.serve(BROKER)
+    both.told.clear()
+    both.by_path = {}
+    both.plane.use(routes(replace(BROKER, uid="another")))
+    assert both.told[0] == ("ingress", [])
+    assert both.plane.served(BROKER.path) is None
 
 
 async def test_an_address_that_somebody_was_told_is_known() -> None:

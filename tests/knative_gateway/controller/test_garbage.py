@@ -1,4 +1,4 @@
-from knative_gateway.controller.garbage import left_behind
+from knative_gateway.controller.garbage import Belongings
 from knative_gateway.ports import Key
 from knative_gateway.resources.objects import Object
 
@@ -21,13 +21,30 @@ OBJECTS: dict[Key, Object] = {
 }
 
 
+def known() -> Belongings:
+    belongings = Belongings()
+    for each, object_ in OBJECTS.items():
+        belongings.note(each, object_)
+    return belongings
+
+
 def test_what_has_no_owner_left_goes_with_the_last_one() -> None:
-    assert left_behind(OBJECTS, key("gone"), owned("gone")) == [key("a"), key("d")]
+    assert known().left_behind(key("gone"), owned("gone")) == [key("a"), key("d")]
 
 
 def test_what_came_with_owners_that_were_never_here_stays() -> None:
-    assert left_behind(OBJECTS, key("x"), owned("x")) == []
+    assert known().left_behind(key("x"), owned("x")) == []
 
 
 def test_a_namespace_takes_everything_in_it_along() -> None:
-    assert left_behind(OBJECTS, Key("", "Namespace", "", "other"), {"metadata": {"name": "other", "uid": "u"}}) == [key("f", "other")]
+    gone = {"metadata": {"name": "other", "uid": "u"}}
+    assert known().left_behind(Key("", "Namespace", "", "other"), gone) == [key("f", "other")]
+
+
+def test_what_is_gone_or_has_another_owner_by_now_does_not_go_again() -> None:
+    belongings = known()
+    belongings.note(key("a"), None)
+    belongings.note(key("d"), owned("d", "c"))
+    assert belongings.left_behind(key("gone"), owned("gone")) == []
+    belongings.note(key("c"), None)
+    assert belongings.left_behind(key("c"), owned("c")) == [key("b"), key("d")]

@@ -1,5 +1,6 @@
-from knative_gateway.controller.happenings import KEPT_MS, event, is_old, key_of
+from knative_gateway.controller.happenings import KEPT_MAX, KEPT_MS, event, key_of, old
 from knative_gateway.controller.plan import Happening
+from knative_gateway.ports import Key
 from knative_gateway.resources.schema import check
 from tests.knative_gateway.controller.world import NOW_MS
 from tests.knative_gateway.resources.made import kind
@@ -48,7 +49,14 @@ def test_another_reason_another_event() -> None:
 
 def test_an_event_is_kept_for_an_hour() -> None:
     made = event(HAPPENING, None, NOW_MS, "uid")
-    assert not is_old(made, NOW_MS + KEPT_MS)
-    assert is_old(made, NOW_MS + KEPT_MS + 1)
-    assert not is_old({}, NOW_MS)
-    assert is_old({"metadata": {"creationTimestamp": "2023-11-14T22:13:20Z"}}, NOW_MS + 2 * KEPT_MS)
+    created = {"metadata": {"creationTimestamp": "2023-11-14T22:13:20Z"}}
+    events = [(key_of(HAPPENING), made), (Key("", "Event", "n", "without-a-time"), {}), (Key("", "Event", "n", "created"), created)]
+    assert old(events, NOW_MS + KEPT_MS) == []
+    assert old(events, NOW_MS + KEPT_MS + 1) == [key_of(HAPPENING), Key("", "Event", "n", "created")]
+
+
+def test_of_too_many_events_the_oldest_go() -> None:
+    newest_first = [event(HAPPENING, None, NOW_MS - 1000 * (number // 3), "uid") for number in range(0, 3 * KEPT_MAX, KEPT_MAX)]
+    made = [(Key("", "Event", "n", str(place)), newest_first[0]) for place in range(KEPT_MAX)]
+    made += [(Key("", "Event", "n", "old"), newest_first[1]), (Key("", "Event", "n", "older"), newest_first[2])]
+    assert {key.name for key in old(made, NOW_MS)} == {"old", "older"}

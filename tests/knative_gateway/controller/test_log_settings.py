@@ -53,6 +53,18 @@ def test_a_config_map_may_have_the_delivery_of_brokers_without_one() -> None:
         {"delivery": "{"},
         {"delivery": "x" * 20_000},
         {"delivery": "a: &a [*a]"},
+        {"delivery": "retry: !!bool x"},
+        {"delivery": "10: 3"},
+        {"delivery": "on: 3"},
+        {"delivery": "1.5: x"},
+        {"delivery": "~: 1"},
+        {"delivery": "2026-01-31: 1"},
+        {"delivery": "deadLetterSink: {ref: {1: x}}"},
+        {"delivery": "retry: !!timestamp abc"},
+        {"delivery": 'retry: !!int ""'},
+        {"delivery": f"retry: 0x{'f' * 4300}"},
+        {"partitions": 10**5000},
+        {"retention": 10**5000},
     ],
 )
 def test_a_config_that_cannot_be_is_told(data: Object) -> None:
@@ -76,3 +88,13 @@ def test_a_channel_s_template_says_how_its_log_is_made() -> None:
     assert need({"numPartitions": 3, "retentionDuration": "PT168H"}) == LogNeed("l", 3, 604_800_000)
     assert of_channel("l", {}, SETTINGS).need == LogNeed("l", 4, 1000)
     assert of_channel("l", {"spec": {"channelTemplate": {"spec": {"partitions": True}}}}, SETTINGS).problem is not None
+
+
+def test_what_a_config_map_of_another_namespace_says_is_not_told() -> None:
+    """Who reads the Broker's status may not read that ConfigMap."""
+    told = {"metadata": {"namespace": "n"}}, {"metadata": {"namespace": "other"}}
+    for data in ({"partitions": "TOPSECRET"}, {"delivery": "TOPSECRET: 1"}, {"delivery": "TOPSECRET: [}"}):
+        own, foreign = (of_broker("l", broker, {"data": data}, CONFIG, SETTINGS).problem for broker in told)
+        assert own is not None
+        assert "TOPSECRET" in own[1]
+        assert foreign == ("ConfigInvalid", "ConfigMap n/c is not valid; what it says is not shown in another namespace")

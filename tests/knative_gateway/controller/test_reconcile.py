@@ -5,11 +5,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knative_gateway.controller.plan import NO_ROUTES, Figures
-from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.controller.plan import Figures
 from knative_gateway.ports import Failure, Key
 from knative_gateway.resources.objects import Object, at, child, entries, number, put, text, walk
-from tests.knative_gateway.controller.world import World, addressable, broker, channel, made, ref, service, subscription, trigger
+from tests.knative_gateway.controller.world import World, addressable, anew, broker, channel, made, ref, service, subscription, trigger
 
 DESTINATIONS = st.sampled_from(
     [
@@ -81,7 +80,7 @@ def test_the_same_input_gives_the_same_plan(objects: list[dict[str, object]]) ->
     for index, object_ in enumerate(objects):
         world.send({**object_, "metadata": {**child(object_, "metadata"), "name": f"x{index}"}})
     plans = [
-        reconcile(dict(order), world.state, world.settings, previous=world.routes, now_ms=world.now_ms)
+        anew(dict(order), world.state, world.settings, now_ms=world.now_ms)
         for order in (world.objects.items(), reversed(world.objects.items()))
     ]
     assert plans[0].writes == plans[1].writes
@@ -245,14 +244,93 @@ def test_objects_of_other_kinds_are_left_alone() -> None:
     assert world.step().writes == {}
 
 
-def test_what_did_not_change_is_not_worked_out_again() -> None:
+def counted(world: World, *changed: Key) -> int:
+    """How many results are worked out when these objects were reported."""
+    for key in changed:
+        world.reconciler.changed(key)
+    steps = 0
+    while world.reconciler.step(1):
+        steps += 1
+    world.reconciler.writes(1_000, world.now_ms)
+    return steps
+
+
+def test_work_is_proportional_to_what_changed() -> None:
+    """Not to what there is: neither the objects of others, nor an object that nobody refers to."""
+    world = World()
+    for number_ in range(20):
+        world.send(broker(f"b{number_}"))
+        world.send(trigger(f"t{number_}", of=f"b{number_}"))
+    for number_ in range(50):
+        world.send(subscription(f"s{number_}"))
+    channel_key = world.send(channel())
+    config = world.send({**made("v1", "ConfigMap", "unrelated"), "data": {"a": "b"}})
+    event = world.send({**made("v1", "Event", "e"), "involvedObject": {}})
+    world.settle()
+    assert counted(world, config, event) == 0
+    assert counted(world, world.send(trigger("one-more", of="b3"))) == 2, "the Trigger, and its Broker's route"
+    assert counted(world, world.send(subscription("one-more"))) == 2, "not the other Subscriptions"
+    assert counted(world, channel_key) <= 3, "a Channel whose list grew is the same for its Subscriptions"
+
+
+def test_what_others_refer_to_is_followed_to_those_alone() -> None:
     world = World()
     world.send(broker())
-    world.send(trigger())
+    for number_ in range(9):
+        world.send(trigger(f"t{number_}", to=ref("s") if number_ == 4 else "http://there/"))
     world.settle()
-    assert len(world.memo) == 5, "a source, its parent's part, a member, and two objects"
-    plans = [
-        reconcile(world.objects, world.state, world.settings, previous=NO_ROUTES, now_ms=world.now_ms, memo=world.memo) for _ in range(2)
-    ]
-    ((one,), (other,)) = (plan.routes.by_path["/broker/default/b"].subscribers for plan in plans)
-    assert one is other
+    assert counted(world, world.send(service("s"))) == 2
+    world.settle()
+    assert [each.name for each in world.routes.by_path["/broker/default/b"].subscribers] == [f"t{number_}" for number_ in range(9)]
+
+
+def test_an_object_that_cannot_be_reconciled_costs_itself_only() -> None:
+    """Whatever the exception is; it is whole again when it was mended."""
+    world = World()
+    world.send(broker())
+    bad, good = world.send(trigger("bad")), world.send(trigger("good"))
+    world.settle()
+
+    class Poison(dict[str, object]):
+        def get(self, *_: object) -> object:
+            raise KeyError
+
+    stored = world.objects[bad]
+    world.objects[bad] = {**stored, "spec": Poison(child(stored, "spec"))}
+    world.reconciler.changed(bad)
+    world.send(trigger("later"))
+    world.reconciler.changed(Key("eventing.knative.dev", "Trigger", "default", "later"))
+    while world.reconciler.step(1):
+        pass
+    [problem] = world.reconciler.problems
+    assert (problem.key, type(problem.error)) == (bad, KeyError)
+    written = {write.key: write.object for write in world.reconciler.writes(10, world.now_ms)}
+    conditions = {text(each, "type"): text(each, "reason") for each in entries(written[bad], "status", "conditions")}
+    assert conditions["Ready"] == "InternalError"
+    after = world.reconciler.routes().by_path["/broker/default/b"].subscribers
+    assert [each.name for each in after] == ["bad", "good", "later"], "what was served is served on"
+    world.objects[bad] = stored
+    world.reconciler.problems.clear()
+    world.settle()
+    assert (world.ready(bad)[0], world.ready(good)[0]) == ("True", "True")
+
+
+def test_a_successor_of_the_same_name_has_no_route_before_its_own_log_is_known() -> None:
+    """Section "Broker": what its predecessor stored is not its own."""
+    world = World()
+    key = world.send(broker())
+    world.settle()
+    world.delete(key)
+    world.step()
+    world.works = False
+    world.send(broker())
+    reconciler = world.reconciler
+    reconciler.changed(key)
+    while reconciler.step(1):
+        pass
+    assert reconciler.needs["broker.default.b"].owner == text(world.objects[key], "metadata", "uid")
+    assert reconciler.routes().by_path == {}
+    reconciler.log_known("broker.default.b", reconciler.needs["broker.default.b"].owner, None)
+    while reconciler.step(1):
+        pass
+    assert list(reconciler.routes().by_path) == ["/broker/default/b"]

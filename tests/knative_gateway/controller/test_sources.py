@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from knative_gateway.controller.plan import LogNeed, Settings
-from knative_gateway.resources.objects import at, text
+from knative_gateway.resources.objects import at, text, uid_of
 from tests.knative_gateway.controller.world import BASE, World, broker, channel, made, ref, subscription, trigger
 
 SOURCES = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
@@ -52,7 +52,7 @@ def test_an_address_is_published_once_events_are_taken_there(kind: str) -> None:
     assert at(world.status(key), "address", "url") == BASE + path
     assert world.ready(key) == ("True", "")
     assert world.routes.by_path[path].log == f"{SOURCES[kind]}.default.x"
-    assert world.plans[-1].logs == [LogNeed(f"{SOURCES[kind]}.default.x", 4)]
+    assert list(world.plans[-1].logs.values()) == [LogNeed(f"{SOURCES[kind]}.default.x", 4, owner=uid_of(world.objects[key]))]
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -127,7 +127,7 @@ def test_a_broker_is_configured_by_its_config_map() -> None:
     member = world.send(trigger())
     world.settle()
     assert world.ready(key) == ("True", "")
-    assert world.plans[-1].logs == [LogNeed("broker.default.b", 7, 86_400_000)]
+    assert list(world.plans[-1].logs.values()) == [LogNeed("broker.default.b", 7, 86_400_000, uid_of(world.objects[key]))]
     subscriber = world.subscriber(member)
     assert subscriber is not None
     assert subscriber.delivery.retry == 3

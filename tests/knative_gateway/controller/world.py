@@ -1,13 +1,13 @@
 """A cluster in memory: objects as clients send them, and a data plane that does at once, or not, what it is told."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knative_gateway.controller.memo import Memo
-from knative_gateway.controller.plan import NO_ROUTES, Plan, Settings, State
-from knative_gateway.controller.reconcile import reconcile
+from knative_gateway.controller.happenings import of_change
+from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, LogNeed, Settings
+from knative_gateway.controller.reconcile import Reconciler
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Key, Routes, Subscriber
+from knative_gateway.ports import Key, Route, Routes, Subscriber
 from knative_gateway.resources import admission, patching
 from knative_gateway.resources.admission import Request
 from knative_gateway.resources.kinds import BUILT_IN
@@ -16,6 +16,56 @@ from tests.knative_gateway.memory_log import MemoryEventLog
 
 BASE = "http://gateway:8080"
 NOW_MS = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class State:
+    """What logs and data plane have done. `logs`: for each log None if it is there, else why it is not; `failing`, `figures`: by uid."""
+
+    logs: Mapping[str, str | None] = field(default_factory=dict)
+    applied: Routes = NO_ROUTES
+    failing: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Figures] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one round of reconciling wants."""
+
+    writes: Mapping[Key, Object]
+    routes: Mapping[str, Route]
+    logs: Mapping[str, LogNeed]
+    happenings: Sequence[Happening]
+
+
+def worked_out(reconciler: Reconciler, state: State, *, now_ms: int, paths: Iterable[str] = ()) -> Plan:
+    """What it wants when it has heard all of this. `paths`: those that were served before."""
+    while reconciler.step(3):
+        pass
+    for log, need in list(reconciler.needs.items()):
+        if log in state.logs:
+            reconciler.log_known(log, need.owner, state.logs[log])
+    for path in {*paths, *state.applied.by_path}:
+        route = state.applied.by_path.get(path)
+        uids = {each.uid for each in (route.subscribers if route else ())}
+        reconciler.served(path, route, {uid: why for uid, why in state.failing.items() if uid in uids})
+    reconciler.counted(state.figures)
+    while reconciler.step(3):
+        pass
+    writes = reconciler.writes(1_000, now_ms)
+    happenings = [happening for write in writes for happening in of_change(write.before, write.object)]
+    routes = reconciler.routes()
+    return Plan({write.key: write.object for write in writes}, routes.by_path, dict(reconciler.needs), happenings)
+
+
+def anew(objects: Mapping[Key, Object], state: State, settings: Settings, *, now_ms: int) -> Plan:
+    """The same by one who has heard of all objects just now."""
+    reconciler = Reconciler(objects, settings)
+    for key in objects:
+        reconciler.changed(key)
+    plan = worked_out(reconciler, state, now_ms=now_ms)
+    assert not reconciler.problems
+    return plan
 
 
 @dataclass
@@ -29,8 +79,12 @@ class World:
     works: bool = True
     now_ms: int = NOW_MS
     plans: list[Plan] = field(default_factory=list)
-    memo: Memo = field(default_factory=Memo)
     _made: int = 0
+
+    def __post_init__(self) -> None:
+        self.reconciler = Reconciler(self.objects, self.settings)
+        self._heard: dict[Key, Object] = {}
+        self._paths: set[str] = set()
 
     def send(self, object_: Mapping[str, object], *, namespace: str = "default") -> Key:
         """Create an object, or replace it if it is there."""
@@ -60,14 +114,22 @@ class World:
         del self.objects[key]
 
     def step(self) -> Plan:
-        """Reconcile once, and carry it out."""
-        plan = reconcile(self.objects, self.state, self.settings, previous=self.routes, now_ms=self.now_ms, memo=self.memo)
-        assert plan == reconcile(self.objects, self.state, self.settings, previous=self.routes, now_ms=self.now_ms), "the memo is wrong"
+        """Reconcile once what changed, and carry it out."""
+        for key in self._heard.keys() | self.objects.keys():
+            if self._heard.get(key) is not self.objects.get(key):
+                self.reconciler.changed(key)
+        self._heard = dict(self.objects)
+        plan = worked_out(self.reconciler, self.state, now_ms=self.now_ms, paths=self._paths)
+        assert not self.reconciler.problems
+        fresh = anew(self.objects, self.state, self.settings, now_ms=self.now_ms)
+        assert (plan.routes, plan.logs) == (fresh.routes, fresh.logs), "a change was overlooked"
+        assert plan.writes == fresh.writes, "a change was overlooked"
         self.objects.update(plan.writes)
-        self.routes = plan.routes
+        self.routes = self.reconciler.routes()
+        self._paths = set(self.state.applied.by_path)
         if self.works:
-            logs = {**dict.fromkeys((need.log for need in plan.logs), None), **{log: why for log, why in self.state.logs.items() if why}}
-            self.state = replace(self.state, logs=logs, applied=plan.routes)
+            logs = {**dict.fromkeys(plan.logs, None), **{log: why for log, why in self.state.logs.items() if why}}
+            self.state = replace(self.state, logs=logs, applied=self.routes)
         self.plans.append(plan)
         return plan
 

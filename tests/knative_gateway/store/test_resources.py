@@ -101,6 +101,21 @@ async def test_several_are_deleted_at_once_each_with_a_version_of_its_own(store:
     assert not await store.resources.remove({key("a"): None})
 
 
+async def test_several_are_put_at_once_those_that_nobody_else_wrote_meanwhile(store: Store) -> None:
+    first = await store.resources.write(key("a"), made("a"), expected_version=0)
+    assert first is not None
+    await store.resources.write(key("b"), made("b"), expected_version=0)
+    wanted = {key("a"): (made("a", spec=1), version(first)), key("b"): (made("b", spec=1), version(first)), key("c"): (made("c"), 0)}
+    stored = await store.resources.update(wanted)
+    assert list(stored) == [key("a"), key("c")]
+    assert [version(each) for each in stored.values()] == [version(first) + 2, version(first) + 3]
+    _, found = await store.resources.list(*TRIGGERS)
+    assert [each.get("spec") for each in found] == [1, None, None]
+    changes = store.resources.watch(*TRIGGERS, version(first) + 1)
+    assert [(each.type, each.key.name) for each in [await anext(changes) for _ in range(2)]] == [("MODIFIED", "a"), ("ADDED", "c")]
+    assert await store.resources.update({key("c"): (made("c"), 0)}) == {}
+
+
 async def test_of_writers_that_saw_the_same_one_wins(store: Store) -> None:
     await store.resources.write(key("a"), made("a"), expected_version=0)
     results = await asyncio.gather(

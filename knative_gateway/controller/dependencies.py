@@ -1,0 +1,47 @@
+"""Which results looked up which objects, so that a change of an object leads to the results that it can change. Pure."""
+
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Final
+
+from knative_gateway.addressing import Lookup
+from knative_gateway.ports import Key
+from knative_gateway.resources.objects import Object
+
+Node = tuple[str, Key]
+"""A stage of reconciling, and the object whose result it is."""
+
+
+class Dependencies:
+    """Edges from objects to nodes; those of a node are replaced each time it is worked out."""
+
+    def __init__(self) -> None:
+        self._looked_up: Final[dict[Node, set[Key]]] = {}
+        self._nodes: Final[defaultdict[Key, dict[Node, None]]] = defaultdict(dict)
+
+    def of(self, key: Key) -> Collection[Node]:
+        """The nodes that looked this object up, found or not."""
+        return list(self._nodes[key]) if key in self._nodes else ()
+
+    def recorded(self, node: Node, lookup: Lookup) -> Lookup:
+        """A lookup for working out `node`; what it is asked for becomes the node's dependencies."""
+        self.forget(node)
+        keys = self._looked_up.setdefault(node, set())
+
+        def looked_up(key: Key) -> Object | None:
+            keys.add(key)
+            self._nodes[key][node] = None
+            return lookup(key)
+
+        return looked_up
+
+    def forget(self, node: Node) -> None:
+        """The node depends on nothing any more."""
+        for key in self._looked_up.pop(node, ()):
+            nodes = self._nodes[key]
+            nodes.pop(node, None)
+            if not nodes:
+                del self._nodes[key]
+
+    def __len__(self) -> int:
+        return sum(map(len, self._nodes.values()))

@@ -1,0 +1,141 @@
+"""[io] Makes and deletes the logs of Brokers and Channels.
+
+Laws: for each log it is kept in the store whose log it is, before the log is made; one whose owner is gone is deleted, also after a crash,
+and a successor of the same name begins with an empty log; a log that does not answer holds up no other.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from knative_gateway.controller.mirror import version_of
+from knative_gateway.controller.plan import LogNeed
+from knative_gateway.controller.sources import keys_of, path_of
+from knative_gateway.errors import GatewayError
+from knative_gateway.ports import EventLog, Key, ResourceStore
+from knative_gateway.resources.kinds import GATEWAY, LOG
+from knative_gateway.resources.objects import Object, text, uid_of
+from knative_gateway.supervising import Supervisor
+
+AT_ONCE: Final = 8
+"""Requests to the node that wait for an answer."""
+
+log = structlog.get_logger("knative_gateway.controller")
+
+Report = Callable[[str, str, str | None], None]
+"""Called with a log, the uid of its owner, and None if the log is there, else why it is not."""
+
+
+class LogKeeper:
+    """Tends the logs that it is told of. `start` and `close` it."""
+
+    def __init__(
+        self,
+        logs: EventLog,
+        store: ResourceStore,
+        objects: Mapping[Key, Object],
+        needs: Mapping[str, LogNeed],
+        *,
+        is_served: Callable[[str], bool],
+        report: Report,
+        took: Callable[[Key, Object | None], None],
+        deletes: bool,
+        retry_s: float,
+    ) -> None:
+        """`is_served`: whether the data plane still serves a path; `took`: is given what was stored. `deletes`: whether logs go with
+        their owners; of several replicas a late one could delete a successor's.
+        """
+        self._logs: Final = logs
+        self._store: Final = store
+        self._objects: Final = objects
+        self._needs: Final = needs
+        self._is_served: Final = is_served
+        self._report: Final = report
+        self._took: Final = took
+        self._deletes: Final = deletes
+        self._retry_s: Final = retry_s
+        self._waiting: Final[dict[str, None]] = {}
+        self._in_hand: Final[set[str]] = set()
+        self._work: Final = asyncio.Semaphore(0)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, supervisor: Supervisor) -> None:
+        """Begin to work."""
+        self._tasks = [supervisor.keep("controller.logs", self._run) for _ in range(AT_ONCE)]
+
+    async def close(self) -> None:
+        """Do no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be done, but what is tried again later."""
+        return not self._waiting and not self._in_hand
+
+    def tend(self, name: str) -> None:
+        """See that this log is as it should be: there, or gone."""
+        if name not in self._waiting:
+            self._waiting[name] = None
+            self._work.release()
+
+    async def _run(self) -> None:
+        while True:
+            await self._work.acquire()
+            name = next((each for each in self._waiting if each not in self._in_hand), None)
+            if name is None:
+                continue  # who has it in hand looks again
+            del self._waiting[name]
+            self._in_hand.add(name)
+            try:
+                await self._tend(name)
+            finally:
+                self._in_hand.discard(name)
+                if name in self._waiting:
+                    self._work.release()
+
+    async def _tend(self, name: str) -> None:
+        need = self._needs.get(name)
+        try:
+            if self._deletes and not await self._own(name, need):
+                return
+            if need is not None:
+                await self._logs.ensure(name, partitions=need.partitions, retention_ms=need.retention_ms)
+        except Exception as error:  # of this log alone
+            reason = str(error) or type(error).__name__
+            if isinstance(error, GatewayError):
+                log.warning("log_not_made" if need else "log_not_deleted", log=name, reason=reason)
+            else:
+                log.error("log_not_made" if need else "log_not_deleted", log=name, exc_info=error)
+                reason = "internal error: see the gateway's log"
+            asyncio.get_running_loop().call_later(self._retry_s, self.tend, name)
+            if need is not None:
+                self._report(name, need.owner, reason)
+            return
+        if need is not None:
+            self._report(name, need.owner, None)
+
+    async def _own(self, name: str, need: LogNeed | None) -> bool:
+        """Delete the log of a predecessor, and keep whose log it is from now on; False: the data plane still serves the predecessor."""
+        key = Key(GATEWAY, LOG, "", name)
+        kept = self._objects.get(key)
+        owner = text(kept, "spec", "owner")
+        if owner and (need is None or need.owner != owner) and not self._is_there(name, owner):
+            if self._is_served(path_of(name)):
+                return False
+            await self._logs.delete(name)
+            log.info("log_deleted", log=name)
+            if need is None:
+                await self._store.write(key, None, expected_version=version_of(kept))
+                self._took(key, None)
+                return True
+        if need is not None and owner != need.owner:
+            made = {"apiVersion": f"{GATEWAY}/v1", "kind": LOG, "metadata": {"name": name}, "spec": {"owner": need.owner}}
+            self._took(key, await self._store.write(key, made, expected_version=version_of(kept)))
+        return True
+
+    def _is_there(self, name: str, owner: str) -> bool:
+        return any(uid_of(self._objects.get(key, {})) == owner for key in keys_of(path_of(name)))

@@ -1,0 +1,156 @@
+"""Logs come and go with their Brokers and Channels."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from knative_gateway.controller.controller import Controller
+from knative_gateway.ports import Key, Stored
+from knative_gateway.resources.objects import text, uid_of
+from tests.knative_gateway.controller.rig import Here, Plane, here_at, soon
+from tests.knative_gateway.controller.world import NOW_MS, broker, channel
+
+LOG = "broker.default.b"
+
+
+@pytest.fixture
+async def here(tmp_path: Path) -> AsyncIterator[Here]:
+    async with here_at(tmp_path) as made_:
+        yield made_
+
+
+async def test_a_log_goes_with_its_broker_and_a_successor_begins_with_an_empty_one(here: Here) -> None:
+    async with here.controller():
+        key = await here.send(broker())
+        await here.ready(key)
+        here.logs.logs["broker.default.b"][0].append(Stored(0, "0001", NOW_MS, b""))
+        await here.delete(key)
+
+        async def gone() -> bool:
+            return not here.logs.logs
+
+        await soon(gone)
+        await here.send(broker())
+        await here.ready(key)
+        assert here.logs.logs == {"broker.default.b": [[], []]}
+
+
+async def test_a_log_stays_where_several_replicas_share_the_work(here: Here) -> None:
+    """A late one could delete what is its successor's by now."""
+    async with here.controller(counting=False) as controller:
+        key = await here.send(broker())
+        await here.ready(key)
+        await here.delete(key)
+
+        async def unserved() -> bool:
+            return not here.plane.applied[-1].by_path
+
+        await soon(unserved)
+        await controller.settled()
+        assert list(here.logs.logs) == ["broker.default.b"]
+
+
+async def test_a_log_that_cannot_be_deleted_is_tried_again(here: Here) -> None:
+    async with here.controller():
+        key = await here.send(broker())
+        await here.ready(key)
+        here.logs.away = True
+        await here.delete(key)
+
+        async def unserved() -> bool:
+            return here.plane.served("/broker/default/b") is None
+
+        await soon(unserved)
+        here.logs.away = False
+
+        async def gone() -> bool:
+            return not here.logs.logs
+
+        await soon(gone)
+
+
+async def test_a_successor_that_comes_at_once_begins_with_an_empty_log(here: Here) -> None:
+    """Before the controller has seen that its predecessor is gone."""
+    async with here.controller():
+        key = await here.send(broker())
+        old = uid_of(await here.ready(key))
+        here.logs.logs[LOG][0].append(Stored(0, "0001", NOW_MS, b""))
+        await here.delete(key)
+        await here.send(broker())
+        found = await here.ready(key)
+        assert uid_of(found) != old
+        assert here.logs.logs == {LOG: [[], []]}
+
+
+async def test_a_log_whose_broker_went_before_a_crash_is_deleted_at_the_next_start(here: Here) -> None:
+    async with here.controller():
+        key, other = await here.send(broker()), await here.send(broker("other"))
+        await here.ready(key)
+        await here.ready(other)
+    await here.delete(key)
+    async with here.controller():
+
+        async def gone() -> bool:
+            return list(here.logs.logs) == ["broker.default.other"]
+
+        await soon(gone)
+        await here.ready(other)
+
+
+async def test_a_successor_that_came_while_nothing_ran_begins_with_an_empty_log(here: Here) -> None:
+    async with here.controller():
+        key = await here.send(broker())
+        await here.ready(key)
+        here.logs.logs[LOG][0].append(Stored(0, "0001", NOW_MS, b""))
+    await here.delete(key)
+    await here.send(broker())
+    async with here.controller(plane=Plane()):
+        await here.ready(key)
+        assert here.logs.logs == {LOG: [[], []]}
+
+
+async def test_a_log_that_was_there_before_its_owner_was_kept_is_taken_over_with_its_events(here: Here) -> None:
+    """Of an earlier gateway, or made by hand: it is nobody's predecessor's."""
+    await here.logs.ensure(LOG, partitions=2, retention_ms=None)
+    here.logs.logs[LOG][0].append(Stored(0, "0001", NOW_MS, b""))
+    async with here.controller():
+        found = await here.ready(await here.send(broker()))
+        assert len(here.logs.logs[LOG][0]) == 1
+        kept = await here.store.resources.get(Key("gateway.knative.dev", "Log", "", LOG))
+        assert text(kept, "spec", "owner") == uid_of(found)
+
+
+async def test_one_log_that_does_not_answer_holds_up_no_other(here: Here) -> None:
+    stuck, ensure = asyncio.Event(), here.logs.ensure
+
+    async def slow(log: str, *, partitions: int, retention_ms: int | None) -> int:
+        if log == LOG:
+            await stuck.wait()
+        return await ensure(log, partitions=partitions, retention_ms=retention_ms)
+
+    here.logs.ensure = slow  # type: ignore[method-assign]  # one log's node is slow
+    async with here.controller():
+        late = await here.send(broker())
+        await here.ready(await here.send(channel()))
+        await here.ready(late, "Unknown")
+        stuck.set()
+        await here.ready(late)
+
+
+async def test_a_log_that_raises_something_unexpected_costs_its_broker_only(here: Here) -> None:
+    ensure = here.logs.ensure
+
+    async def odd(log: str, *, partitions: int, retention_ms: int | None) -> int:
+        if log == LOG:
+            raise ZeroDivisionError
+        return await ensure(log, partitions=partitions, retention_ms=retention_ms)
+
+    here.logs.ensure = odd  # type: ignore[method-assign]  # whatever it is
+    async with here.controller() as controller:
+        bad = await here.send(broker())
+        await here.ready(await here.send(broker("other")))
+        await here.ready(bad, "False")
+        assert isinstance(controller, Controller)
+        assert not controller.whole
