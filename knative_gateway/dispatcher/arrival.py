@@ -74,8 +74,10 @@ class Arrival:
             self.plain, self.attributes = plain, plain.attributes
             return
         self.passed_on = tuple(passed_on(message))
-        self._event = decode(message)
-        self.attributes = self._event.attributes
+        self._event = event = decode(message)
+        # Filters look at the text of a binary value, many times; a sender over AMQP chooses its length.
+        binary = {name: text_of(value) for name, value in event.attributes.items() if isinstance(value, bytes)}
+        self.attributes = {**event.attributes, **binary} if binary else event.attributes
 
     @property
     def event(self) -> CloudEvent | None:

@@ -26,7 +26,7 @@ from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.dispatcher.turns import Turns
-from knative_gateway.filters import compile_filters
+from knative_gateway.filters import FilterWorkError, compile_filters
 from knative_gateway.ports import EventLog, Subscriber
 
 log = structlog.get_logger(__name__)
@@ -52,7 +52,7 @@ class Courier:
     def __init__(self, spec: Subscriber, outside: Outside, figures: Figures) -> None:
         """`figures` go on counting. Raises FilterError for filters that should not have come so far."""
         self.spec = spec
-        self.wants = compile_filters(spec.filters).test
+        self.filters = compile_filters(spec.filters)
         self.outside: Final = outside
         self.figures: Final = figures
         self.tracks: Final[dict[int, Track]] = {}
@@ -82,7 +82,7 @@ class Courier:
     def update(self, spec: Subscriber) -> None:
         """Go on by another specification of the same subscriber. What waits for a retry starts anew if it goes elsewhere or otherwise."""
         if spec.filters != self.spec.filters:
-            self.wants = compile_filters(spec.filters).test
+            self.filters = compile_filters(spec.filters)
         before, self.spec = self.spec, spec
         if spec.in_flight_max != before.in_flight_max:
             self._congestion = Congestion(self._in_flight_max(spec))
@@ -164,19 +164,21 @@ class Courier:
         self._history.skip(self.outside.now_ms(), arrival)
 
     def wants_it(self, arrival: Arrival) -> bool:
-        """Whether its filters take the event. If they fail by a fault of ours, the event is skipped, and the history says so."""
+        """Whether its filters take the event. If they fail, the event is skipped, and the history says so."""
         assert arrival.attributes is not None
         try:
-            return self.wants is None or self.wants(arrival.attributes)
+            return self.filters.matches(arrival.attributes)
         except Exception as error:  # noqa: BLE001  it is logged and recorded
             self.faulty(arrival, error, "the filters failed")
             return False
 
     def faulty(self, arrival: Arrival, error: Exception, what: str) -> None:
-        """A fault of ours while an event was filtered or taken in: this subscriber does not get it, and the history says so."""
-        log.error("event_not_taken", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset, exc_info=error)
+        """The event was not filtered or taken in, for a fault of ours or too much work: it is skipped, and the history says so."""
+        costly = isinstance(error, FilterWorkError)
+        where = {"subscriber": self.spec.uid, "partition": arrival.partition, "offset": arrival.offset}
+        log.error("event_not_taken", **where, reason=str(error), exc_info=None if costly else error)
         self.figures.skipped += 1
-        self._history.skip(self.outside.now_ms(), arrival, f"{what}: internal error: {error!r}"[:REASON_MAX])
+        self._history.skip(self.outside.now_ms(), arrival, str(error) if costly else f"{what}: internal error: {error!r}"[:REASON_MAX])
 
     def redrive(self, arrivals: Sequence[Arrival]) -> None:
         """Deliver these, whatever became of them before."""

@@ -5,17 +5,17 @@ its own, unless it is alone, when there is nobody to hold up; it comes back when
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final, cast
 
 import structlog
 
-from knative_gateway.cloudevents.event import Value
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.track import Track
+from knative_gateway.dispatcher.track import STEPS_AT_ONCE, Track
 from knative_gateway.errors import GatewayError
+from knative_gateway.filters import FilterWorkError, Index
 from knative_gateway.ports import EventLog, Stored
 
 log_ = structlog.get_logger(__name__)
@@ -27,16 +27,17 @@ _AGAIN_S: Final = 1.0
 
 
 class PartitionReader:
-    """`matching`: the uids of the subscribers that an event with these attributes goes to."""
+    """`index`: gives the filters of all subscribers, by their uids, as they are now."""
 
-    def __init__(self, events: EventLog, log: str, partition: int, matching: Callable[[Mapping[str, Value]], Sequence[str]]) -> None:
+    def __init__(self, events: EventLog, log: str, partition: int, index: Callable[[], Index[str]]) -> None:
         self.log: Final = log
         self.partition: Final = partition
         self.passed = positions.BEGINNING
         self.members: Final[dict[str, Track]] = {}
         self.unreadable = 0
         self._events: Final = events
-        self._matching: Final = matching
+        self._index: Final = index
+        self._steps = 0
         self._blocked: Track | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -127,22 +128,41 @@ class PartitionReader:
             if arrival.attributes is None:
                 self._skip(arrival)
             else:
-                for uid in self._wanted_by(arrival):
+                for uid in await self._wanted_by(arrival):
                     track = self.members.get(uid)
                     if track is not None and not self._offer(track, arrival):
                         await self._without_room(track, arrival)
             self.passed = stored.offset
-            if count % _AT_ONCE == 0:
+            if count % _AT_ONCE == 0 or self._steps > STEPS_AT_ONCE:
+                self._steps = 0
                 await asyncio.sleep(0)
 
-    def _wanted_by(self, arrival: Arrival) -> Sequence[str]:
-        """The subscribers that the event goes to. A filter that fails by a fault of ours costs its subscriber this event only."""
+    async def _wanted_by(self, arrival: Arrival) -> Sequence[str]:
+        """The subscribers that the event goes to. A filter that fails costs its subscriber this event only."""
         assert arrival.attributes is not None
+        index = self._index()
         try:
-            return self._matching(arrival.attributes)
+            uids = index.matching(arrival.attributes)
+        except FilterWorkError:
+            return await self._wanted_one_by_one(arrival)
         except Exception:
             log_.exception("filter_fault", log=self.log, partition=arrival.partition, offset=arrival.offset)
-            return [uid for uid, track in list(self.members.items()) if track.courier.wants_it(arrival)]
+            return await self._wanted_one_by_one(arrival)
+        self._steps += index.spent
+        return uids
+
+    async def _wanted_one_by_one(self, arrival: Arrival) -> Sequence[str]:
+        """The same, where others get their turn between two subscribers. Those who join meanwhile are asked as well."""
+        asked: set[str] = set()
+        wanted: list[str] = []
+        while left := [uid for uid in self.members if uid not in asked]:
+            for uid in left:
+                asked.add(uid)
+                track = self.members.get(uid)
+                if track is not None and track.courier.wants_it(arrival):
+                    wanted.append(uid)
+                await asyncio.sleep(0)
+        return wanted
 
     def _offer(self, track: Track, arrival: Arrival) -> bool:
         """Offer an event to one member. A fault costs that member this event only, and it is in its history."""

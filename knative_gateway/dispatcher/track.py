@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+STEPS_AT_ONCE: Final = 1 << 18
+"""Steps of filters after which others get their turn: about a millisecond."""
 _AGAIN_S: Final = 1.0
 
 
@@ -158,7 +160,7 @@ class Track:
 
     async def _take(self, batch: Sequence[Stored]) -> bool:
         """Take what is for it; False if there was no room for too long, and the rest is to be read again later."""
-        courier = self.courier
+        courier, steps = self.courier, 0
         for count, stored in enumerate(batch, 1):
             if stored.offset <= self.passed:
                 continue
@@ -171,7 +173,9 @@ class Track:
                         return False
             self.passed = stored.offset
             self.passed_ms = stored.timestamp_ms
-            if count % 64 == 0:
+            steps += courier.filters.work.spent
+            if count % 64 == 0 or steps > STEPS_AT_ONCE:
+                steps = 0
                 await asyncio.sleep(0)
         return True
 

@@ -12,7 +12,6 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.cloudevents.event import Value
 from knative_gateway.dispatcher import places, positions
 from knative_gateway.dispatcher.courier import Courier, Outside
 from knative_gateway.dispatcher.figures import Figures, Lag
@@ -253,11 +252,8 @@ class RouteWorker:
     def _reader(self, partition: int) -> PartitionReader:
         reader = self.readers.get(partition)
         if reader is None:
-            reader = self.readers[partition] = PartitionReader(self._outside.log, self.wanted.log, partition, self._matching)
+            reader = self.readers[partition] = PartitionReader(self._outside.log, self.wanted.log, partition, lambda: self._index)
         return reader
 
     def _reindex(self) -> None:
         self._index = Index([(uid, courier.spec.filters) for uid, courier in self.couriers.items()])
-
-    def _matching(self, attributes: Mapping[str, Value]) -> Sequence[str]:
-        return self._index.matching(attributes)

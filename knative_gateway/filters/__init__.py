@@ -5,6 +5,7 @@ from knative_gateway.filters.dialects import CompiledFilters, compile_filters, t
 from knative_gateway.filters.index import Index
 from knative_gateway.filters.refusal import ErrorKind, EvaluationError, FilterError, ParseError
 from knative_gateway.filters.validation import Problem, validate, validate_attributes
+from knative_gateway.filters.work import FilterWorkError
 
 __all__ = [
     "CompiledFilters",
@@ -12,6 +13,7 @@ __all__ = [
     "EvaluationError",
     "Expression",
     "FilterError",
+    "FilterWorkError",
     "Index",
     "ParseError",
     "Problem",

@@ -12,6 +12,9 @@ from knative_gateway.filters.casts import canonical
 Attributes: TypeAlias = Mapping[str, object]
 Lookup: TypeAlias = Callable[[Attributes], str | None]
 
+_MEDIA_TYPE_MAX: Final = 1024
+"""Characters of a content type that are looked at. Spec: RFC 6838, 4.2: type and subtype have 127 each at most."""
+
 
 def _schema(attributes: Attributes) -> str | None:
     value = attributes.get("dataschema", attributes.get("schemaurl"))
@@ -20,7 +23,7 @@ def _schema(attributes: Attributes) -> str | None:
 
 def _media_type(attributes: Attributes) -> str | None:
     value = attributes.get("datacontenttype")
-    return None if value is None else canonical(value).split(";", 1)[0].strip().lower()
+    return None if value is None else canonical(value)[:_MEDIA_TYPE_MAX].split(";", 1)[0].strip().lower()
 
 
 DERIVED: Final[Mapping[str, Lookup]] = {"dataschema": _schema, "schemaurl": _schema, "datamediatype": _media_type}

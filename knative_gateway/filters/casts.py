@@ -12,7 +12,12 @@ from knative_gateway.filters.parser import INTEGER_MAX, INTEGER_MIN
 from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 from knative_gateway.filters.syntax import Type
 
-_INTEGER: Final = re.compile(r"([+-]?)0*([0-9]{1,10})", re.ASCII)
+BOOLEAN_LENGTH_MAX: Final = len("false")
+INTEGER_LENGTH_MAX: Final = 1 << 14
+"""Characters of a text that can be an integer, leading zeros among them."""
+
+_INTEGER: Final = re.compile(r"([+-]?)([0-9]++)", re.ASCII)
+_DIGITS_MAX: Final = 10
 
 
 def as_string(value: Primitive) -> str:
@@ -31,9 +36,9 @@ def as_integer(value: Primitive) -> int:
         Failed: the String is no integer of 32 bits.
     """
     if isinstance(value, str):
-        written = _INTEGER.fullmatch(value)
-        if written:
-            number = int(written[1] + written[2])
+        written = _INTEGER.fullmatch(value) if len(value) <= INTEGER_LENGTH_MAX else None
+        if written and len(digits := written[2].lstrip("0")) <= _DIGITS_MAX:
+            number = int(written[1] + (digits or "0"))
             if INTEGER_MIN <= number <= INTEGER_MAX:
                 return number
         raise Failed(ErrorKind.CAST, f"{value[:80]!r} is no integer of 32 bits")
@@ -47,7 +52,7 @@ def as_boolean(value: Primitive) -> bool:
         Failed: the String is neither.
     """
     if isinstance(value, str):
-        written = value.lower()
+        written = value[: BOOLEAN_LENGTH_MAX + 1].lower()
         if written in ("true", "false"):
             return written == "true"
         raise Failed(ErrorKind.CAST, f"{value[:80]!r} is neither true nor false")

@@ -27,6 +27,7 @@ from knative_gateway.filters.syntax import (
     Not,
     Type,
 )
+from knative_gateway.filters.work import NODE_STEPS, FilterWorkError, Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +45,52 @@ class Expression:
     tree: Node
     type: Type
     _run: Run
+    _work: Work
+    _steps: int
+    """Of its nodes."""
+    _alone: bool
+    """Nobody else counts the steps of `_work`."""
 
     def evaluate(self, attributes: Attributes) -> Result:
         """Its value for an event with these attributes, and the errors."""
+        self._begin()
         try:
             return Result(self._run(attributes))
         except Failed as failed:
             own = failed.value if failed.source is self.tree else None
             return Result(self.type.zero if own is None else own, (EvaluationError(failed.kind, failed.reason),))
+        except FilterWorkError as error:
+            return Result(self.type.zero, (EvaluationError(ErrorKind.GENERIC, str(error)),))
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event with these attributes passes."""
+        """Whether an event with these attributes passes.
+
+        Raises:
+            FilterWorkError: it takes more steps than it may.
+        """
+        self._begin()
         try:
             return self._run(attributes) is True
         except Failed:
             return False
 
+    def _begin(self) -> None:
+        if self._alone:
+            self._work.begin()
+        self._work.spend(self._steps)
 
-def compile_expression(text: str, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS) -> Expression:
-    """Read an expression.
+
+def compile_expression(text: str, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS, work: Work | None = None) -> Expression:
+    """Read an expression. `work`: where its steps are counted, with those of others, by an owner that calls `begin`.
 
     Raises:
         ParseError: it is malformed or beyond a limit.
     """
     tree = parse(text, limits)
-    run, type_ = closure(tree, functions)
-    return Expression(tree, type_, run)
+    counting = Work() if work is None else work
+    counting.used = True
+    run, type_ = closure(tree, functions, counting)
+    return Expression(tree, type_, run, counting, NODE_STEPS * sum(1 for _ in _nodes(tree)), work is None)
 
 
 def evaluate(text: str, attributes: Attributes, *, functions: Functions = BUILT_IN, limits: Limits = LIMITS) -> Result:

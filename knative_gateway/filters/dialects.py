@@ -15,6 +15,7 @@ from knative_gateway.filters.attributes import Attributes, lookup
 from knative_gateway.filters.cesql import compile_expression
 from knative_gateway.filters.refusal import FilterError
 from knative_gateway.filters.validation import ATTRIBUTES, validate
+from knative_gateway.filters.work import Work
 
 Test: TypeAlias = Callable[[Attributes], bool]
 Filters: TypeAlias = Sequence[Mapping[str, object]]
@@ -22,12 +23,17 @@ Filters: TypeAlias = Sequence[Mapping[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilters:
-    """Filters ready to use. `test` None: there is none, every event passes."""
+    """Filters ready to use. `test` None: there is none, every event passes. `work`: where its steps are counted."""
 
     test: Test | None
+    work: Work
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether an event with these context attributes passes. Never raises."""
+        """Whether an event with these context attributes passes.
+
+        Raises:
+            FilterWorkError: that takes more steps than it may.
+        """
         return self.test is None or self.test(attributes)
 
 
@@ -41,8 +47,8 @@ def trigger_filters(spec: Mapping[str, object]) -> list[Mapping[str, object]]:
     return [{ATTRIBUTES: wanted}] if wanted else []
 
 
-def compile_filters(filters: Filters) -> CompiledFilters:
-    """All of them as one.
+def compile_filters(filters: Filters, work: Work | None = None) -> CompiledFilters:
+    """All of them as one. `work`: where steps are counted, with those of others, by an owner that calls `begin`.
 
     Raises:
         FilterError: `validate` has problems with them.
@@ -50,29 +56,39 @@ def compile_filters(filters: Filters) -> CompiledFilters:
     problems = validate(filters, attributes_too=True)
     if problems:
         raise FilterError(str(problems[0]))
-    return CompiledFilters(_all(filters))
+    counting = Work() if work is None else work
+    test = _all(filters, counting)
+    return CompiledFilters(_begun(test, counting) if test is not None and work is None and counting.used else test, counting)
 
 
-def _dialect(filter_: Mapping[str, object]) -> Test | None:
+def _begun(test: Test, work: Work) -> Test:
+    def begun(attributes: Attributes) -> bool:
+        work.begin()
+        return test(attributes)
+
+    return begun
+
+
+def _dialect(filter_: Mapping[str, object], work: Work) -> Test | None:
     for name, content in filter_.items():
         if content:
-            return _COMPILED[name](content)
+            return _COMPILED[name](content, work)
     return None
 
 
-def _exact(content: object) -> Test | None:
+def _exact(content: object, _work: Work) -> Test | None:
     return _each(content, _is)
 
 
-def _prefix(content: object) -> Test | None:
+def _prefix(content: object, _work: Work) -> Test | None:
     return _each(content, lambda name, wanted: _affix(name, lambda text: text.startswith(wanted)))
 
 
-def _suffix(content: object) -> Test | None:
+def _suffix(content: object, _work: Work) -> Test | None:
     return _each(content, lambda name, wanted: _affix(name, lambda text: text.endswith(wanted)))
 
 
-def _attributes(content: object) -> Test | None:
+def _attributes(content: object, _work: Work) -> Test | None:
     """Spec: TriggerFilter: the attribute MUST be present; an empty string MUST match all values."""
     return _each(content, lambda name, wanted: _is(name, wanted) if wanted else _affix(name, _any_text))
 
@@ -101,31 +117,31 @@ def _affix(name: str, test: Callable[[str], bool]) -> Test:
     return matches
 
 
-def _all(content: object) -> Test | None:
-    return _conjunction(_inner(content))
+def _all(content: object, work: Work) -> Test | None:
+    return _conjunction(_inner(content, work))
 
 
-def _any(content: object) -> Test | None:
-    tests = _inner(content)
+def _any(content: object, work: Work) -> Test | None:
+    tests = _inner(content, work)
     if len(tests) < 2:
         return tests[0] if tests else None
     return lambda attributes: any(test(attributes) for test in tests)
 
 
-def _not(content: object) -> Test | None:
+def _not(content: object, work: Work) -> Test | None:
     assert isinstance(content, Mapping), "validated"
-    test = _dialect(content)
+    test = _dialect(content, work)
     return None if test is None else lambda attributes: not test(attributes)
 
 
-def _cesql(content: object) -> Test | None:
+def _cesql(content: object, work: Work) -> Test | None:
     assert isinstance(content, str), "validated"
-    return compile_expression(content).matches
+    return compile_expression(content, work=work).matches
 
 
-def _inner(content: object) -> list[Test]:
+def _inner(content: object, work: Work) -> list[Test]:
     assert isinstance(content, Sequence), "validated"
-    return [test for filter_ in content if (test := _dialect(filter_)) is not None]
+    return [test for filter_ in content if (test := _dialect(filter_, work)) is not None]
 
 
 def _conjunction(tests: list[Test]) -> Test | None:
@@ -141,7 +157,7 @@ def _conjunction(tests: list[Test]) -> Test | None:
     return conjunction
 
 
-_COMPILED: Final[Mapping[str, Callable[[object], Test | None]]] = {
+_COMPILED: Final[Mapping[str, Callable[[object, Work], Test | None]]] = {
     "exact": _exact,
     "prefix": _prefix,
     "suffix": _suffix,

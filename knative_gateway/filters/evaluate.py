@@ -1,14 +1,14 @@
 """Tree -> closures over the attributes of an event. Spec: CESQL 3.2 to 3.7.
 
-Laws: evaluation fails fast (4.1): the first error ends it, as `Failed`; nothing else is ever raised. What is not evaluated cannot fail: the
-right of AND and OR when the left says it all, the members of IN after the one that is equal.
+Laws: evaluation fails fast (4.1): the first error ends it, as `Failed`; nothing else is raised but `FilterWorkError`. What is not
+evaluated cannot fail: the right of AND and OR when the left says it all, the members of IN after the one that is equal.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import add, ge, gt, le, lt, mul, sub
 from typing import Final, NamedTuple, TypeAlias, assert_never
 
-from knative_gateway.filters.casts import CASTS, as_boolean, as_integer, as_string, primitive, type_of
+from knative_gateway.filters.casts import BOOLEAN_LENGTH_MAX, CASTS, as_boolean, as_integer, as_string, primitive, type_of
 from knative_gateway.filters.functions import Functions, checked
 from knative_gateway.filters.like import matcher
 from knative_gateway.filters.parser import INTEGER_MAX, INTEGER_MIN
@@ -30,6 +30,7 @@ from knative_gateway.filters.syntax import (
     Operator,
     Type,
 )
+from knative_gateway.filters.work import Work
 
 Attributes: TypeAlias = Mapping[str, object]
 """Context attributes by their lower-case names; values as in `cloudevents.event.Value`."""
@@ -51,12 +52,12 @@ class Compiled(NamedTuple):
 _ORDERS: Final[Mapping[str, Callable[[int, int], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def closure(node: Node, functions: Functions) -> Compiled:
-    """What evaluates the expression; calling it raises Failed."""
+def closure(node: Node, functions: Functions, work: Work) -> Compiled:
+    """What evaluates the expression; calling it raises Failed, or FilterWorkError when the steps of `work` are used up."""
     run: Run
     match node:
         case Call():
-            return _call(node, functions)
+            return _call(node, functions, work)
         case Constant(value):
             run, type_ = _constant(value), type_of(value)
         case Attribute(name):
@@ -64,20 +65,20 @@ def closure(node: Node, functions: Functions) -> Compiled:
         case Exists(name):
             run, type_ = _exists(name), Type.BOOLEAN
         case Not(operand):
-            run, type_ = _not(node, closure(operand, functions)), Type.BOOLEAN
+            run, type_ = _not(node, closure(operand, functions, work)), Type.BOOLEAN
         case Negative(operand):
-            run, type_ = _negative(closure(operand, functions).run), Type.INTEGER
+            run, type_ = _negative(closure(operand, functions, work).run), Type.INTEGER
         case Compare():
-            run, type_ = _compare(node, functions), Type.BOOLEAN
+            run, type_ = _compare(node, functions, work), Type.BOOLEAN
         case Arithmetic(operator, left, right):
-            run, type_ = _arithmetic(operator, closure(left, functions).run, closure(right, functions).run), Type.INTEGER
+            run, type_ = _arithmetic(operator, closure(left, functions, work).run, closure(right, functions, work).run), Type.INTEGER
         case Logic(first, rest):
-            operands = [_boolean(closure(each, functions)) for each in (first, *(right for _, right in rest))]
+            operands = [_boolean(closure(each, functions, work)) for each in (first, *(right for _, right in rest))]
             run, type_ = _logic([connective for connective, _ in rest], operands), Type.BOOLEAN
         case Like(operand, pattern):
-            run, type_ = _like(_string(closure(operand, functions)), pattern), Type.BOOLEAN
+            run, type_ = _like(_string(closure(operand, functions, work)), pattern, work), Type.BOOLEAN
         case In(operand, members):
-            run, type_ = _in(closure(operand, functions).run, members, functions), Type.BOOLEAN
+            run, type_ = _in(closure(operand, functions, work).run, members, functions, work), Type.BOOLEAN
         case _:
             assert_never(node)
     return Compiled(run, type_)
@@ -134,8 +135,8 @@ def _not(node: Not, operand: Compiled) -> Test:
         value = run(attributes)
         if value is True or value is False:
             return not value
-        if isinstance(value, str) and value.lower() in ("true", "false"):
-            return value.lower() == "false"
+        if isinstance(value, str) and (written := value[: BOOLEAN_LENGTH_MAX + 1].lower()) in ("true", "false"):
+            return written == "false"
         if value == 0:
             return True
         failed = Failed(ErrorKind.CAST, f"NOT of {str(value)[:80]!r}", value=True)
@@ -149,8 +150,8 @@ def _negative(operand: Run) -> Run:
     return _arithmetic("-", _constant(0), operand)
 
 
-def _compare(node: Compare, functions: Functions) -> Test:
-    left, right = closure(node.left, functions), closure(node.right, functions)
+def _compare(node: Compare, functions: Functions, work: Work) -> Test:
+    left, right = closure(node.left, functions, work), closure(node.right, functions, work)
     order = _ORDERS.get(node.comparison)
     if order is not None:
         return _ordered(order, left.run, right.run)
@@ -253,14 +254,14 @@ def _until(operands: Sequence[Test], *, stop: bool) -> Test:
     return chain
 
 
-def _like(operand: Callable[[Attributes], str], pattern: str) -> Test:
-    matches = matcher(pattern)
+def _like(operand: Callable[[Attributes], str], pattern: str, work: Work) -> Test:
+    matches = matcher(pattern, work.spend)
     return lambda attributes: matches(operand(attributes))
 
 
-def _in(operand: Run, members: Sequence[Node], functions: Functions) -> Test:
+def _in(operand: Run, members: Sequence[Node], functions: Functions, work: Work) -> Test:
     """Spec: CESQL 3.4.5: the left operand's type is what the members are cast to."""
-    runs = [closure(member, functions).run for member in members]
+    runs = [closure(member, functions, work).run for member in members]
 
     def among(value: Primitive, attributes: Attributes) -> bool:
         cast = CASTS[type_of(value)]
@@ -279,16 +280,19 @@ def _in(operand: Run, members: Sequence[Node], functions: Functions) -> Test:
     return contained
 
 
-def _call(node: Call, functions: Functions) -> Compiled:
+def _call(node: Call, functions: Functions, work: Work) -> Compiled:
     function = functions.find(node.name, len(node.arguments))
     if function is None:
         return Compiled(_missing(node), Type.BOOLEAN)
     run = checked(function)
     types = function.types(len(node.arguments))
-    arguments = [(CASTS[type_], closure(argument, functions).run) for type_, argument in zip(types, node.arguments, strict=True)]
+    arguments = [(CASTS[type_], closure(argument, functions, work).run) for type_, argument in zip(types, node.arguments, strict=True)]
 
     def call(attributes: Attributes) -> Primitive:
         values = [cast(argument(attributes)) for cast, argument in arguments]
+        for value in values:
+            if value.__class__ is str:
+                work.spend(len(value))
         try:
             return run(*values)
         except Failed as failed:

@@ -13,6 +13,7 @@ from knative_gateway.filters.casts import as_boolean, as_integer, as_string, typ
 from knative_gateway.filters.parser import INTEGER_MAX, INTEGER_MIN
 from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 from knative_gateway.filters.syntax import Type
+from knative_gateway.filters.work import TEXT_MAX
 
 # White_Space of the Unicode character database; str.strip() alone would take U+001C to U+001F as well, which are control characters.
 _WHITESPACE: Final = (
@@ -88,10 +89,18 @@ def _length(text: str) -> int:
 
 
 def _concat(*texts: str) -> str:
-    return "".join(texts)
+    return _joined("", texts)
 
 
 def _concat_with(delimiter: str, *texts: str) -> str:
+    return _joined(delimiter, texts)
+
+
+def _joined(delimiter: str, texts: tuple[str, ...]) -> str:
+    """Bounded before it is made: an expression may name a long attribute many times."""
+    length = sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1)
+    if length > TEXT_MAX:
+        raise Failed(ErrorKind.FUNCTION_EVALUATION, f"a text of {length} characters: at most {TEXT_MAX} can be made", "")
     return delimiter.join(texts)
 
 

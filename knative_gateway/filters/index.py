@@ -13,6 +13,10 @@ from knative_gateway.filters.anchors import Anchor, anchors
 from knative_gateway.filters.attributes import Attributes
 from knative_gateway.filters.casts import canonical
 from knative_gateway.filters.dialects import Filters, Test, compile_filters
+from knative_gateway.filters.work import Work
+
+STEPS_MAX: Final = 4 << 20
+"""For all subscribers and one event at once."""
 
 KeyT = TypeVar("KeyT")
 _Entry = tuple[Test | None, tuple[int, ...]]
@@ -22,7 +26,7 @@ _Entry = tuple[Test | None, tuple[int, ...]]
 class Index(Generic[KeyT]):
     """The subscribers of one Broker, compiled. Immutable: another set of Triggers is another index."""
 
-    __slots__ = ("_always", "_keys", "_rest", "_tables")
+    __slots__ = ("_always", "_keys", "_rest", "_tables", "_work")
 
     def __init__(self, subscribers: Sequence[tuple[KeyT, Filters]]) -> None:
         """Compile the filters of each subscriber.
@@ -31,6 +35,7 @@ class Index(Generic[KeyT]):
             FilterError: filters that `validate` has problems with.
         """
         self._keys: Final = tuple(key for key, _ in subscribers)
+        self._work: Final = Work(STEPS_MAX)
         always: list[int] = []
         rest: list[_Entry] = []
         tables: dict[str, dict[str, list[_Entry]]] = {}
@@ -38,7 +43,7 @@ class Index(Generic[KeyT]):
         found = [anchors(filters) for filters, _ in alike]
         spread = _spread(found)
         for (filters, places), candidates in zip(alike, found, strict=True):
-            test = compile_filters(filters).test
+            test = compile_filters(filters, self._work).test
             if test is None:
                 always.extend(places)
             elif not candidates:
@@ -55,8 +60,18 @@ class Index(Generic[KeyT]):
             (name, {value: tuple(entries) for value, entries in table.items()}) for name, table in sorted(tables.items())
         )
 
+    @property
+    def spent(self) -> int:
+        """Steps that the last `matching` took."""
+        return self._work.spent
+
     def matching(self, attributes: Attributes) -> list[KeyT]:
-        """The keys of the subscribers that an event with these context attributes goes to, in the order of the subscribers."""
+        """The keys of the subscribers that an event with these context attributes goes to, in the order of the subscribers.
+
+        Raises:
+            FilterWorkError: all together take more steps than may be taken at once.
+        """
+        self._work.begin()
         found = list(self._always)
         for name, table in self._tables:
             value = attributes.get(name)

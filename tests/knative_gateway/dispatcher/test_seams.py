@@ -78,7 +78,7 @@ async def test_a_filter_that_fails_costs_its_subscriber_the_event(
             raise RecursionError
         return True
 
-    monkeypatch.setitem(cast("dict[str, object]", dialects._COMPILED), "cesql", lambda _content: broken)
+    monkeypatch.setitem(cast("dict[str, object]", dialects._COMPILED), "cesql", lambda _content, _work: broken)
     await rig.serve(subscriber("u", server.url("/u"), filters=({"cesql": "TRUE"},)), subscriber("v", server.url("/v")))
     await rig.send(event(POISON), event(1))
     await completed(rig, "u", 2)
@@ -88,6 +88,21 @@ async def test_a_filter_that_fails_costs_its_subscriber_the_event(
     [failure] = rig.checkpoints.failures["u"]
     assert (failure.end, failure.event_id, failure.event_source) == ("skipped", POISON, "/s")
     assert "RecursionError" in failure.reason
+
+
+async def test_filters_that_would_take_too_long_skip_the_event_for_their_subscriber(rig: Rig, server: SubscriberServer) -> None:
+    """The others get it."""
+    costly = {"cesql": " OR ".join(f"LOWER(subject) = '{number}'" for number in range(200))}
+    plain = subscriber("v", server.url("/v"), filters=({"cesql": "LENGTH(subject) > 5"},))
+    await rig.serve(subscriber("u", server.url("/u"), filters=(costly,)), plain)
+    await rig.send(event(POISON, subject="x" * 200_000), event(1, subject="199"), event(2, subject="long enough"))
+    await completed(rig, "u", 3)
+    await completed(rig, "v", 3)
+    assert sorted((got.path, got.id) for got in server.got) == [("/u", "1"), ("/v", "2"), ("/v", POISON)]
+    await until(lambda: rig.checkpoints.failures.get("u"))
+    [failure] = rig.checkpoints.failures["u"]
+    assert (failure.end, failure.event_id) == ("skipped", POISON)
+    assert "need more than" in failure.reason
 
 
 async def dead_lettered(rig: Rig, server: SubscriberServer, *, retry: int = 1, structured: bool = False) -> None:

@@ -46,6 +46,14 @@ def test_what_is_an_integer_becomes_one(value: Primitive, number: int) -> None:
     assert type_of(cast) is Type.INTEGER
 
 
+def test_a_text_that_is_longer_than_any_integer_is_not_looked_at() -> None:
+    """A sender chooses its length, and a filter may cast it a thousand times."""
+    with pytest.raises(Failed):
+        as_integer("0" * (1 << 14) + "5")
+    with pytest.raises(Failed):
+        as_boolean("true" * 1000)
+
+
 @pytest.mark.parametrize(
     "text", ["", " 5", "5 ", "5.0", "0x5", "1_000", "\u0665", "²", "+", "--5", "abc", "2147483648", "-2147483649", "9" * 5000, "5\n"]
 )

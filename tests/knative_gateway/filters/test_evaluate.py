@@ -12,6 +12,7 @@ from knative_gateway.filters.functions import BUILT_IN
 from knative_gateway.filters.parser import INTEGER_MAX, INTEGER_MIN
 from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 from knative_gateway.filters.syntax import Node, Type
+from knative_gateway.filters.work import Work
 from tests.knative_gateway.filters.printing import trees
 
 EVENT: Mapping[str, object] = {
@@ -248,7 +249,7 @@ KINDS = {str: Type.STRING, int: Type.INTEGER, bool: Type.BOOLEAN}
 def test_evaluation_gives_a_value_of_the_type_that_was_told_and_only_fails_in_one_way(tree: Node, event: dict[str, object]) -> None:
     """CESQL 1: total: whatever the expression and the event; the event is not changed, and a second time it is the same."""
     before = dict(event)
-    run, type_ = closure(tree, BUILT_IN)
+    run, type_ = closure(tree, BUILT_IN, Work())
     outcomes = []
     for _ in range(2):
         try:
