@@ -6,7 +6,8 @@ or a file. A URL on the command line may have one, which is then seen by every u
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
@@ -14,10 +15,23 @@ from typing import Any, Final, TypeVar
 
 import click
 import uvloop
+from click.core import ParameterSource
 
 from amqp_streams.cli.reading import password_from_stdin
-from amqp_streams.client import Client, Management, SaslOptions, TlsOptions, connect
-from amqp_streams.errors import ConfigError
+from amqp_streams.cli.wording import is_missing, missing_group, missing_log
+from amqp_streams.client import (
+    Client,
+    ConnectError,
+    LinkRefusedError,
+    Management,
+    ManagementError,
+    SaslOptions,
+    TimedOutError,
+    TlsOptions,
+    connect,
+)
+from amqp_streams.client.address import Address
+from amqp_streams.errors import AmqpStreamsError, ConfigError
 
 URL_DEFAULT: Final = "amqp://127.0.0.1:5672"
 _SCHEMES: Final = ("amqp", "amqps", "ws", "wss")
@@ -59,35 +73,98 @@ class Endpoint:
         node, _, log = address.rpartition("/")
         scheme, _, authority = node.partition("://")
         if scheme not in _SCHEMES or not authority or not log:
-            message = f"{address!r} is no address: the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
+            message = f"{address!r} is not an address: give the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
             raise ConfigError(message)
         return Endpoint(node, self.user, self.password, self.tls, self.sasl), log
 
 
+@asynccontextmanager
+async def opened(
+    node: Endpoint, log: str | None = None, *, group: str | None = None, container_id: str | None = None
+) -> AsyncIterator[Client]:
+    """A connected client for work on a log, or on a group of it, if they are named.
+
+    Raises:
+        NotFoundError: the node has no such log or group; the message names the nearest.
+        ConnectError: the node does not answer.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            client = await stack.enter_async_context(node.client(container_id=container_id))
+        except TimedOutError as error:
+            message = f"{Address.parse(node.url)}: no answer: {error}"
+            raise ConnectError(message) from error
+        try:
+            yield client
+        except (LinkRefusedError, ManagementError) as error:
+            if log is None or not is_missing(error):
+                raise
+            raise await _explained(client.management, log, group, error) from error
+
+
+async def _explained(management: Management, log: str, group: str | None, error: AmqpStreamsError) -> AmqpStreamsError:
+    """What is missing, with the nearest name; the error itself where the node does not say which names there are."""
+    try:
+        logs = [one.name for one in await management.list_logs()]
+        if log not in logs:
+            return missing_log(log, logs)
+        groups = [one.name for one in await management.list_groups(log)] if group is not None else []
+    except AmqpStreamsError:
+        return error
+    return error if group is None or group in groups else missing_group(group, log, groups)
+
+
+class ConnectionOption(click.Option):
+    """A flag that says how the node is reached: `NodeCommand` lists it apart."""
+
+
+class NodeCommand(click.Command):
+    """A command whose help lists its own options first, and those of the connection in a section of their own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click."""
+        for title, of_connection in (("Options", False), ("Connection options", True)):
+            listed = [one for one in self.get_params(ctx) if isinstance(one, ConnectionOption) is of_connection]
+            records = [record for one in listed if (record := one.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class NodeGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = NodeCommand
+
+
 def client_options(command: Command) -> Command:
     """The flags of every command that talks to a node; the command gets them as `endpoint`."""
+    option = partial(click.option, cls=ConnectionOption)
 
-    @click.option("--url", envvar="AMQP_STREAMS_URL", metavar="URL", default=URL_DEFAULT, show_default=True, show_envvar=True,
+    @option("--url", envvar="AMQP_STREAMS_URL", metavar="URL", default=URL_DEFAULT, show_default=True, show_envvar=True,
                   help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
                   "Arguments can be seen by others: put one with a password into the variable.")  # fmt: skip
-    @click.option("--user", envvar="AMQP_STREAMS_USER", metavar="NAME", show_envvar=True,
+    @option("--user", envvar="AMQP_STREAMS_USER", metavar="NAME", show_envvar=True,
                   help="Who asks; the password is in the URL, in AMQP_STREAMS_PASSWORD, or on stdin.")  # fmt: skip
-    @click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin.")
-    @click.option("--token-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_TOKEN_FILE", show_envvar=True,
+    @option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin.")
+    @option("--token-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_TOKEN_FILE", show_envvar=True,
                   help="Log in with the OAuth token in this file, read for each connection; or in AMQP_STREAMS_TOKEN.")  # fmt: skip
-    @click.option("--sasl-mechanism", metavar="NAME", envvar="AMQP_STREAMS_SASL_MECHANISM", show_envvar=True,
+    @option("--sasl-mechanism", metavar="NAME", envvar="AMQP_STREAMS_SASL_MECHANISM", show_envvar=True,
                   help="Log in by this mechanism and no other, such as PLAIN or SCRAM-SHA-256.")  # fmt: skip
-    @click.option("--plain-without-tls", is_flag=True, help="Show password or token to a network without TLS, if the node wants that.")
-    @click.option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM.")
-    @click.option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM.")
-    @click.option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM.")
-    @click.option("--insecure", is_flag=True, help="Do not check the node's certificate. For trying things out only.")
+    @option("--plain-without-tls", is_flag=True, help="Show password or token to a network without TLS, if the node wants that.")
+    @option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM.")
+    @option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM.")
+    @option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM.")
+    @option("--insecure", is_flag=True, help="Do not check the node's certificate. For trying things out only.")
     @wraps(command)
     def with_endpoint(
         *args: Any, url: str, user: str | None, password_stdin: bool, token_file: Path | None, sasl_mechanism: str | None,
         plain_without_tls: bool, ca: Path | None, cert: Path | None, key_file: Path | None, insecure: bool, **more: Any,
     ) -> Any:  # fmt: skip
         password = password_from_stdin() if password_stdin else os.environ.get("AMQP_STREAMS_PASSWORD")
+        context = click.get_current_context()
+        if context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
+            url = context.find_root().params.get("url") or url
         # A password without a user belongs to nobody here: the URL may name one, and then has its own or takes this.
         sasl = SaslOptions(
             token=os.environ.get("AMQP_STREAMS_TOKEN") or None if token_file is None else partial(_token_in, token_file),
@@ -100,11 +177,11 @@ def client_options(command: Command) -> Command:
     return with_endpoint  # type: ignore[return-value]  # click's decorators keep the callable; its parameters are click's from here on
 
 
-def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]]) -> T:
-    """Ask the node's `$management`."""
+def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]], *, log: str | None = None, group: str | None = None) -> T:
+    """Ask the node's `$management`, about a log or a group of it if they are named."""
 
     async def asked() -> T:
-        async with endpoint.client() as client:
+        async with opened(endpoint, log, group=group) as client:
             return await ask(client.management)
 
     return run(asked())

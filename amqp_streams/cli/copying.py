@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from amqp_streams.cli.console import say
 from amqp_streams.cli.parameters import now_ms
@@ -50,10 +50,18 @@ class Ending:
     reached: Callable[[], Awaitable[bool]] | None = None
 
 
-async def copy(source: Source, ending: Ending, form: Format) -> int:
-    """Events to stdout until there is nothing more to come; the exit status."""
+class Copied(NamedTuple):
+    """How copying ended: the exit status of the command, and how many events were printed."""
+
+    status: int
+    events: int
+
+
+async def copy(source: Source, ending: Ending, form: Format) -> Copied:
+    """Events to stdout until there is nothing more to come."""
     output = Output()
     left = ending.events_max
+    printed = 0
     heard = time.monotonic()
     while True:
         events = await _next(source, ending, _BATCH_EVENTS if left is None else min(_BATCH_EVENTS, left))
@@ -63,16 +71,17 @@ async def copy(source: Source, ending: Ending, form: Format) -> int:
             heard = time.monotonic()
             if ending.settles:
                 source.settle(events)
+            printed += len(kept)
             if left is not None:
                 left -= len(kept)
         output.check()
         if events is None or left == 0 or (ending.remaining is not None and not ending.remaining):
-            return 0
+            return Copied(0, printed)
         if not events and not ending.drained and await _over(ending):
             ending = replace(ending, drained=True)
         if ending.timeout_s is not None and time.monotonic() - heard >= ending.timeout_s:
             say(f"nothing came for {ending.timeout_s:g} s")
-            return 0 if ending.follow else _FAILED
+            return Copied(0 if ending.follow else _FAILED, printed)
 
 
 async def _next(source: Source, ending: Ending, count_max: int) -> Sequence[ReceivedEvent] | None:

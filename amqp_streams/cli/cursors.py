@@ -4,9 +4,9 @@ from typing import Final
 
 import click
 
-from amqp_streams.cli.connection import Endpoint, client_options, managed
+from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
 from amqp_streams.cli.console import confirmed, print_json, print_table, say
-from amqp_streams.cli.places import AS_JSON, PARTITION, TO, YES, cursor_json, lag, print_places, target
+from amqp_streams.cli.places import AS_JSON, PARTITION, TO, YES, check_partition, cursor_json, lag, move_confirmed, print_places, target
 from amqp_streams.cli.rendering import iso_time
 from amqp_streams.client import CursorInfo, Management, ManagementError
 
@@ -15,7 +15,7 @@ _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
 
-@click.group(short_help="List, move and remove the places that a node keeps for subscriptions.")
+@click.group(cls=NodeGroup, short_help="List, move and remove the places that a node keeps for subscriptions.")
 def cursor() -> None:
     """List, move and remove the places that a node keeps: of subscriptions ('receive --durable NAME') and of consumer groups.
 
@@ -42,7 +42,7 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams cursor list temps --json | jq '.cursors[] | {name, lag}'
     """
     node, log = endpoint.at(address) if address is not None else (endpoint, None)
-    found = managed(node, lambda management: management.list_cursors(log))
+    found = managed(node, lambda management: management.list_cursors(log), log=log)
     if as_json:
         print_json({"cursors": [cursor_json(one) for one in found]})
         return
@@ -58,10 +58,11 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 @click.argument("cursor")
 @TO
 @PARTITION
+@YES
 @AS_JSON
 @client_options
-def reset(address: str, cursor: str, *, to: str, partition: str | None, as_json: bool, endpoint: Endpoint) -> None:
-    """Move CURSOR of the log at ADDRESS. Refused while somebody reads on from it.
+def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
+    """Move CURSOR of the log at ADDRESS. Refused while somebody reads on from it. Shows where it is and asks before.
 
     \b
     Examples:
@@ -72,14 +73,17 @@ def reset(address: str, cursor: str, *, to: str, partition: str | None, as_json:
     start = target(to)
     node, log = endpoint.at(address)
 
-    async def moved(management: Management) -> CursorInfo:
-        return await management.reset_cursor(log, await _found(management, log, cursor), start, partition=partition)
-
-    one = managed(node, moved)
+    found = managed(node, lambda management: _found(management, log, cursor), log=log)
+    check_partition(start, partition, found.places)
+    if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.places):
+        say("nothing is moved")
+        return _FAILED
+    one = managed(node, lambda management: management.reset_cursor(log, found.id, start, partition=partition), log=log)
     if as_json:
         print_json(cursor_json(one))
     else:
         print_places(one.places)
+    return 0
 
 
 @cursor.command()
@@ -101,22 +105,23 @@ def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
         return _FAILED
 
     async def forgotten(management: Management) -> None:
-        await management.delete_cursor(log, await _found(management, log, cursor))
+        await management.delete_cursor(log, (await _found(management, log, cursor)).id)
 
-    managed(node, forgotten)
+    managed(node, forgotten, log=log)
     say(f"{cursor} is removed")
     return 0
 
 
-async def _found(management: Management, log: str, word: str) -> str:
-    """The id that is meant.
+async def _found(management: Management, log: str, word: str) -> CursorInfo:
+    """The cursor that is meant.
 
     Raises:
         ManagementError: no cursor is, or more than one.
     """
     cursors = await management.list_cursors(log)
-    if any(one.id == word for one in cursors):
-        return word
+    by_id = next((one for one in cursors if one.id == word), None)
+    if by_id is not None:
+        return by_id
     named = [one for one in cursors if one.link == word]
     if not named:
         raise ManagementError(_NOT_FOUND, f"log {log!r} has no cursor {word!r}: see 'amqp-streams cursor list {log}'")
@@ -124,4 +129,4 @@ async def _found(management: Management, log: str, word: str) -> str:
         raise ManagementError(
             _CONFLICT, f"{len(named)} containers have a subscription {word!r}: say which, {', '.join(one.id for one in named)}"
         )
-    return named[0].id
+    return named[0]

@@ -21,6 +21,8 @@ _TEXTS: Final = ("key", "subject", "content_type", "message_id", "correlation_id
 # What `receive` prints beside: they belong to the stored event, not to the one that is sent again.
 _IGNORED: Final = frozenset({"offset", "timestamp", "timestamp_ms", "annotations", "delivery_annotations", "log"})
 _KNOWN: Final = frozenset({"body", "body_base64", "partition", "properties", *_TEXTS})
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
+_DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,300})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,2})?")
 _Property = str | int | float | bool | None
 
 
@@ -41,14 +43,16 @@ class Common:
     properties: Mapping[str, _Property] = field(default_factory=dict)
     key_regex: re.Pattern[bytes] | None = None
 
-    def event(self, body: bytes, *, key: str | None = None, content_type: str | None = None) -> Event:
-        """An event of this body."""
+    def event(
+        self, body: bytes, *, key: str | None = None, content_type: str | None = None, more: Mapping[str, _Property] | None = None
+    ) -> Event:
+        """An event of this body; `more`: properties beside those that all events have."""
         return Event(
             body=body,
             key=self.key if key is None else key,
             content_type=self.content_type or content_type,
             subject=self.subject,
-            properties=self.properties or None,
+            properties={**self.properties, **(more or {})} or None,
         )
 
 
@@ -117,11 +121,21 @@ class JsonDrafter:
 class CsvDrafter:
     """Each row is an event: a JSON object of its columns, or the line as it is. The first row names the columns."""
 
-    def __init__(self, common: Common, *, as_json: bool = True, key_column: str | None = None, key_template: str | None = None) -> None:
+    def __init__(
+        self,
+        common: Common,
+        *,
+        as_json: bool = True,
+        key_column: str | None = None,
+        key_template: str | None = None,
+        property_columns: Sequence[str] = (),
+    ) -> None:
+        """`property_columns`: those that are application properties, too; `*`: all of them."""
         self._common: Final = common
         self._as_json: Final = as_json
         self._template: Final = f"{{{key_column}}}" if key_column is not None else key_template
         self._key_column: Final = key_column
+        self._property_columns = tuple(property_columns)
         self._columns: list[str] = []
 
     def __call__(self, line: bytes, number: int) -> Draft | None:
@@ -143,9 +157,10 @@ class CsvDrafter:
         key = _found_key(self._common.key_regex, line)
         if self._template is not None:
             key = self._key(row, number)
+        more = {name: _number_or_text(row[name]) for name in self._property_columns}
         if not self._as_json:
-            return Draft(self._common.event(line, key=key))
-        return Draft(self._common.event(json.dumps(row, ensure_ascii=False).encode(), key=key, content_type=_JSON))
+            return Draft(self._common.event(line, key=key, more=more))
+        return Draft(self._common.event(json.dumps(row, ensure_ascii=False).encode(), key=key, content_type=_JSON, more=more))
 
     def _take_header(self, cells: Sequence[str]) -> None:
         if len(set(cells)) != len(cells):
@@ -153,6 +168,12 @@ class CsvDrafter:
             raise InputError(message)
         if self._key_column is not None and self._key_column not in cells:
             message = f"--key-column: there is no column {self._key_column!r}; there are {', '.join(cells)}"
+            raise InputError(message)
+        if "*" in self._property_columns:
+            self._property_columns = tuple(cells)
+        strange = [name for name in self._property_columns if name not in cells]
+        if strange:
+            message = f"--property-column: there is no column {strange[0]!r}; there are {', '.join(cells)}"
             raise InputError(message)
         self._columns = list(cells)
 
@@ -181,6 +202,13 @@ def parse_property(text: str) -> tuple[str, str]:
         message = f"{text!r} is not NAME=VALUE"
         raise ValueError(message)
     return name, value
+
+
+def _number_or_text(cell: str) -> _Property:
+    """A cell as a property: a number if it is one in JSON's notation (so `007` stays text), so that filters compare it as one."""
+    if _INTEGER.fullmatch(cell) and -(2**63) <= int(cell) < 2**63:
+        return int(cell)
+    return float(cell) if _DECIMAL.fullmatch(cell) else cell
 
 
 def _found_key(pattern: re.Pattern[bytes] | None, line: bytes) -> str | None:

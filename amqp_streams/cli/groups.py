@@ -4,16 +4,16 @@ from typing import Final
 
 import click
 
-from amqp_streams.cli.connection import Endpoint, client_options, managed
+from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
 from amqp_streams.cli.console import confirmed, print_json, print_table, say
-from amqp_streams.cli.places import AS_JSON, PARTITION, TO, YES, group_json, lag, print_places, target
+from amqp_streams.cli.places import AS_JSON, PARTITION, TO, YES, check_partition, group_json, lag, move_confirmed, print_places, target
 from amqp_streams.cli.rendering import iso_time
 from amqp_streams.client import GroupInfo
 
 _FAILED: Final = 1
 
 
-@click.group(short_help="List, describe, move and remove consumer groups.")
+@click.group(cls=NodeGroup, short_help="List, describe, move and remove consumer groups.")
 def group() -> None:
     """List, describe, move and remove consumer groups. A group is there as soon as its first member has come ('receive --group NAME').
 
@@ -39,7 +39,7 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
       amqp-streams group list temps --json | jq '.groups[] | {group, lag}'
     """
     node, log = endpoint.at(address) if address is not None else (endpoint, None)
-    found = managed(node, lambda management: management.list_groups(log))
+    found = managed(node, lambda management: management.list_groups(log), log=log)
     if as_json:
         print_json({"groups": [group_json(one) for one in found]})
         return
@@ -61,7 +61,7 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
       amqp-streams group describe temps billing --json | jq '.partitions[].owner'
     """
     node, log = endpoint.at(address)
-    _show(managed(node, lambda management: management.describe_group(log, group)), as_json=as_json)
+    _show(managed(node, lambda management: management.describe_group(log, group), log=log, group=group), as_json=as_json)
 
 
 @group.command()
@@ -69,20 +69,27 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
 @click.argument("group")
 @TO
 @PARTITION
+@YES
 @AS_JSON
 @client_options
-def reset(address: str, group: str, *, to: str, partition: str | None, as_json: bool, endpoint: Endpoint) -> None:
-    """Move the place of GROUP in the log at ADDRESS. Refused while it has members.
+def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
+    """Move the place of GROUP in the log at ADDRESS. Refused while it has members. Shows where it is and asks before.
 
     \b
     Examples:
       amqp-streams group reset temps billing --to earliest
       amqp-streams group reset temps billing --to 42 --partition 0
-      amqp-streams group reset temps billing --to 2026-11-21T06:30
+      amqp-streams group reset temps billing --to 2026-11-21T06:30 --yes
     """
     start = target(to)
     node, log = endpoint.at(address)
-    _show(managed(node, lambda management: management.reset_group(log, group, start, partition=partition)), as_json=as_json)
+    places = managed(node, lambda management: management.describe_group(log, group), log=log, group=group).places
+    check_partition(start, partition, places)
+    if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, places):
+        say("nothing is moved")
+        return _FAILED
+    _show(managed(node, lambda management: management.reset_group(log, group, start, partition=partition), log=log), as_json=as_json)
+    return 0
 
 
 @group.command()
@@ -102,7 +109,7 @@ def remove(address: str, group: str, *, yes: bool, endpoint: Endpoint) -> int:
     if not yes and not confirmed(f"Forget how far the group {group} has read {log}, and its epochs?"):
         say("nothing is removed")
         return _FAILED
-    managed(node, lambda management: management.delete_group(log, group))
+    managed(node, lambda management: management.delete_group(log, group), log=log, group=group)
     say(f"{group} is removed")
     return 0
 

@@ -2,13 +2,13 @@
 
 import click
 
-from amqp_streams.cli.connection import Endpoint, client_options, run
+from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.console import human_bytes, human_duration, print_json, print_table
 from amqp_streams.cli.rendering import iso_time, plain
 from amqp_streams.client import LogInfo
 
 
-@click.command(short_help="Show the partitions of a log.")
+@click.command(cls=NodeCommand, short_help="Show the partitions of a log.")
 @click.argument("address")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
@@ -84,5 +84,5 @@ def described(found: LogInfo) -> dict[str, object]:
 
 
 async def _info(node: Endpoint, log: str) -> LogInfo:
-    async with node.client() as client:
+    async with opened(node, log) as client:
         return await client.info(log)

@@ -5,14 +5,15 @@ from typing import Final
 
 import click
 
-from amqp_streams.cli.console import print_table
+from amqp_streams.cli.console import confirmed, print_table, say
 from amqp_streams.cli.parameters import misuse, now_ms
 from amqp_streams.cli.positions import parse_start
 from amqp_streams.cli.rendering import iso_time
-from amqp_streams.client import CursorInfo, GroupInfo, Place, Start
+from amqp_streams.client import EARLIEST, AfterOffset, CursorInfo, GroupInfo, Place, Start
 from amqp_streams.client.places import lag_of
 
 PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
+_SHOWN_MAX: Final = 8
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 YES = click.option("--yes", is_flag=True, help="Do not ask.")
 TO = click.option("--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time.")
@@ -29,6 +30,26 @@ def target(to: str) -> Start:
         return parse_start(to, now_ms())
     except ValueError as error:
         raise misuse("--to", error) from error
+
+
+def check_partition(start: Start, partition: str | None, places: Sequence[Place]) -> None:
+    """See that a place which is an offset is for one partition.
+
+    Raises:
+        click.UsageError: there are several, and none is named.
+    """
+    if isinstance(start, AfterOffset) and start != EARLIEST and partition is None and len(places) > 1:
+        message = f"an offset counts in one partition: name it with --partition, one of {', '.join(one.partition for one in places)}"
+        raise misuse("--to", message)
+
+
+def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[Place]) -> bool:
+    """Show on stderr where it is now, and ask."""
+    moved = [one for one in places if partition is None or one.partition == partition]
+    shown = ", ".join(f"{one.partition}:{'-' if one.next_number is None else one.next_number}" for one in moved[:_SHOWN_MAX])
+    more = f" and {len(moved) - _SHOWN_MAX} more" if len(moved) > _SHOWN_MAX else ""
+    say(f"{what} reads next: {shown or 'nothing yet'}{more} (partition:offset)")
+    return confirmed(f"Move it to {to}{'' if partition is None else f' in partition {partition}'}?")
 
 
 def lag(places: Sequence[Place]) -> int | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, LogInfo, Start
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, LogInfo, PartitionInfo, Start
 from amqp_streams.quantities import duration_ms
 
 _EPOCH_MS_DIGITS: Final = 13
@@ -124,6 +124,10 @@ class Remaining:
         if bounds.ends is not None:
             self._open = {one.partition for one in wanted if _has_events(one.latest_offset, one.last_timestamp_ms, start)}
 
+        counts = [events_from(one, start) for one in wanted]
+        self.events: Final = None if None in counts else sum(count or 0 for count in counts)
+        """How many events there were from the start on; None: not known, as the start is a moment."""
+
     def __bool__(self) -> bool:
         return bool(self._open)
 
@@ -136,6 +140,17 @@ class Remaining:
         if partition is not None and number is not None and self._bounds.last(partition, number):
             self._open.discard(partition)
         return True
+
+
+def events_from(one: PartitionInfo, start: Start) -> int | None:
+    """How many events a partition has from `start` on; None: not known."""
+    if one.latest_offset is None or start == LATEST:
+        return 0
+    if isinstance(start, AfterTime) or one.earliest_offset is None:
+        return None
+    assert isinstance(start, AfterOffset)
+    after = int(one.earliest_offset) - 1 if start == EARLIEST else max(int(start.offset), int(one.earliest_offset) - 1)
+    return max(0, int(one.latest_offset) - after)
 
 
 def _has_events(latest: str | None, last_timestamp_ms: int | None, start: Start) -> bool:

@@ -1,11 +1,13 @@
 """The program `amqp-streams`: its commands, and how every one of them ends.
 
-One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 misuse, 130 interrupted. A reader of stdout that has
-seen enough (`| head`) is no failure.
+One law: **stdout is data, stderr is words** (with --json, an error is a line of JSON there); exit status 0 done, 1 failed,
+2 misuse, 130 interrupted. A reader of stdout that has seen enough (`| head`) is not a failure.
 """
 
+import json
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, NoReturn
 
@@ -32,6 +34,7 @@ _COMMANDS: Final = {
     "dump": "amqp_streams.cli.offline:dump",
     "user": "amqp_streams.cli.users:user",
     "bench": "amqp_streams.cli.bench:bench",
+    "version": "amqp_streams.cli.program:version",
 }
 _SUMMARIES: Final = {
     "serve": "Run an event log node.",
@@ -45,6 +48,7 @@ _SUMMARIES: Final = {
     "dump": "Show the stored records of a log without the server.",
     "user": "Manage the users file of a node.",
     "bench": "Measure rates and latency.",
+    "version": "Show the version.",
 }
 
 
@@ -65,6 +69,13 @@ class Program(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest name for a command that does not exist."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""
         with formatter.section("Commands"):
@@ -73,6 +84,7 @@ class Program(click.Group):
     def invoke(self, ctx: click.Context) -> NoReturn:
         """Run the command that was named, and end with its status; only misuse that click finds passes through to it."""
         _open_standard_descriptors()
+        as_json = "--json" in (*ctx._protected_args, *ctx.args)
         try:
             status = super().invoke(ctx)
             sys.stdout.flush()
@@ -80,7 +92,7 @@ class Program(click.Group):
             _abandon_stdout()
             status = DONE
         except (AmqpStreamsError, OSError) as error:
-            click.echo(f"amqp-streams: {str(error) or type(error).__doc__}", err=True)
+            _complain(error, as_json=as_json)
             status = MISUSE if isinstance(error, ConfigError) else FAILED
         except (KeyboardInterrupt, click.Abort):
             status = INTERRUPTED
@@ -89,7 +101,8 @@ class Program(click.Group):
 
 @click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="amqp-streams")
-def main() -> None:
+@click.option("--url", metavar="URL", help="The node, for commands that talk to one: the same as their own --url.")
+def main(url: str | None) -> None:  # commands look it up (connection.py)
     """An event stream engine: durable, partitioned event logs served over AMQP 1.0.
 
     \b
@@ -101,6 +114,25 @@ def main() -> None:
 
     Commands that talk to a node find it by --url or AMQP_STREAMS_URL (amqp://127.0.0.1:5672 if neither is set).
     """
+
+
+@click.command()
+def version() -> None:
+    """Show the version.
+
+    \b
+    Examples:
+      amqp-streams version
+    """
+    click.echo(__version__)
+
+
+def _complain(error: BaseException, *, as_json: bool) -> None:
+    """Say on stderr what went wrong; with --json as one line of JSON."""
+    from amqp_streams.cli.wording import condition, sentence  # noqa: PLC0415  # loads the client
+
+    words = sentence(error)
+    click.echo(json.dumps({"error": words, "condition": condition(error)}) if as_json else f"amqp-streams: {words}", err=True)
 
 
 def _open_standard_descriptors() -> None:

@@ -7,13 +7,14 @@ from typing import Any, Final
 import click
 
 from amqp_streams import names
-from amqp_streams.cli.connection import Endpoint, client_options, run
-from amqp_streams.cli.copying import Ending, copy
+from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
+from amqp_streams.cli.console import say
+from amqp_streams.cli.copying import Copied, Ending, copy
 from amqp_streams.cli.membership import Member
 from amqp_streams.cli.parameters import PROPERTY, misuse, now_ms
 from amqp_streams.cli.positions import AtOffset, Bounds, Remaining, ends_of, parse_place, parse_start
-from amqp_streams.cli.rendering import Format
-from amqp_streams.client import Client, Consumer, Start, sql_filter
+from amqp_streams.cli.rendering import Format, iso_time
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Client, Consumer, Start, sql_filter
 from amqp_streams.errors import ConfigError
 from amqp_streams.wire.codec import Described, Symbol, Value
 
@@ -45,7 +46,7 @@ class Request:
         return self.group is not None or self.durable is not None
 
 
-@click.command(short_help="Read events from an offset or a time on.")
+@click.command(cls=NodeCommand, short_help="Read events from an offset or a time on.")
 @click.argument("address")
 @click.option("--partition", help="Only this partition.  [default: all, each in its order]")
 @click.option(
@@ -59,7 +60,7 @@ class Request:
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes.")
 @click.option("--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events.")
-@click.option("--where", metavar="SQL", help="Only events of which this is true: temp > 80 AND site LIKE 'roof%'.")
+@click.option("--where", metavar="SQL", help="Only events of which this is true: temp > 75 AND site LIKE 'roof%'.")
 @click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
               help="Only events with this application property, a text. May be repeated: all of them.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="As a member of this consumer group: each partition is one member's, and the place is kept.")
@@ -70,6 +71,7 @@ class Request:
               help=f"Who we are; a subscription is one container's.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
 @click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
               help="text for people, json a line each, body and a line end, raw: the body alone.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--timeout", "timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop when nothing has come for this long.")
 @click.option("--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events on their way at a time.")
 @client_options
@@ -88,6 +90,7 @@ def receive(
     durable: str | None,
     container_id: str | None,
     form: str,
+    as_json: bool,
     timeout: float | None,
     credit: int,
     endpoint: Endpoint,
@@ -98,7 +101,7 @@ def receive(
     or a time before now (-1h). Offsets count in each partition. The first event is included, the end is not.
 
     In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
-    m.event-streams-group-key a message annotation.
+    m.event-streams-group-key a message annotation. The body is not looked into: 'send --property-column' makes columns properties.
 
     A group ends, without --follow, when its members together have read what there was. Its members get partitions as others come and go.
 
@@ -108,11 +111,11 @@ def receive(
     \b
     Examples:
       amqp-streams receive temps
-      amqp-streams receive temps --follow --format json | jq .body
+      amqp-streams receive temps --follow --json | jq .body
       amqp-streams receive temps --partition 0 --from 42 --max 10
       amqp-streams receive temps --from -1h --until -30m
       amqp-streams receive temps --from 2026-11-21T06:30 --follow
-      amqp-streams receive temps --where "temp > 80 AND site LIKE 'roof%'"
+      amqp-streams receive temps --where "temp > 75"
       amqp-streams receive temps --property site=roof --follow
       amqp-streams receive temps --group billing --follow
       amqp-streams receive temps --group billing --partition 0 --epoch 7
@@ -138,7 +141,7 @@ def receive(
         follow=follow and until != "end",
         bounds=_bounds(until, moment),
         events_max=events_max,
-        form=Format(form),
+        form=Format.JSON if as_json else Format(form),
         timeout_s=timeout,
         credit=credit,
         filters=filters_of(where, properties),
@@ -169,9 +172,10 @@ def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict
 
 
 async def _receive(node: Endpoint, wanted: Request, container_id: str | None) -> int:
-    async with node.client(container_id=container_id) as client:
+    async with opened(node, wanted.log, container_id=container_id) as client:
         remaining = await _remaining(client, wanted)
         if remaining is not None and not remaining and not wanted.filters:
+            say(f"nothing to read: {wanted.log} has no event {_place(wanted.start)}")
             return 0
 
         async def reached() -> bool:
@@ -189,12 +193,32 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
             reached=reached if wanted.filters and isinstance(wanted.bounds.place, AtOffset) else None,
         )
         if wanted.group is not None and wanted.partition is None:
-            return await _join(client, wanted, wanted.group, ending)
+            return (await _join(client, wanted, wanted.group, ending)).status
         async with _consumer(client, wanted) as consumer:
-            return await copy(consumer, ending, wanted.form)
+            copied = await copy(consumer, ending, wanted.form)
+        if wanted.filters and remaining is not None and not wanted.follow and copied == (0, 0):
+            say(_unmatched(remaining.events))
+        return copied.status
 
 
-async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> int:
+def _place(start: Start) -> str:
+    """Where reading was to start, for people."""
+    if start == EARLIEST:
+        return "at all"
+    if start == LATEST:
+        return "after the latest one; wait for new ones with --follow"
+    if isinstance(start, AfterTime):
+        return f"stored at or after {iso_time(start.timestamp_ms + 1)}"
+    assert isinstance(start, AfterOffset)
+    return f"with offset {int(start.offset) + 1} or a later one; 'amqp-streams info' shows the offsets"
+
+
+def _unmatched(events: int | None) -> str:
+    count = "no event" if events is None else f"0 of {events:,} events"
+    return f"{count} matched. A filter sees properties and annotations of events, not their bodies: see 'amqp-streams receive --help'"
+
+
+async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> Copied:
     """Read as a member of a group that has its share of the partitions, whichever they are at the time."""
     member = Member(client, wanted.log, group, {} if wanted.follow else ends_of(await client.info(wanted.log)))
     member.consumer = client.group_consumer(

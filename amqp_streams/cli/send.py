@@ -1,9 +1,11 @@
 """`amqp-streams send`: lines, JSON lines, CSV rows or files in, events out, and how many of them are durable."""
 
+import asyncio
 import mimetypes
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -11,12 +13,13 @@ from typing import Final
 
 import click
 
-from amqp_streams.cli.connection import Endpoint, client_options, run
+from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.console import Advance, human_bytes, print_json, progress, say
 from amqp_streams.cli.drafts import Common, CsvDrafter, Draft, Drafter, JsonDrafter, LineDrafter
 from amqp_streams.cli.parameters import PROPERTY
 from amqp_streams.cli.reading import InputError, Lines, chunks, descriptor_of
 from amqp_streams.client import Producer, SendError
+from amqp_streams.errors import AmqpStreamsError
 
 _FAILED: Final = 1
 _LINES, _JSON_LINES, _FILE, _CSV = "lines", "json-lines", "file", "csv"
@@ -31,11 +34,18 @@ class Reading:
     csv_as_json: bool = True
     key_column: str | None = None
     key_template: str | None = None
+    property_columns: tuple[str, ...] = ()
 
     def drafter(self) -> Drafter:
         """A drafter for one file: a CSV file's columns are its own."""
         if self.mode == _CSV:
-            return CsvDrafter(self.common, as_json=self.csv_as_json, key_column=self.key_column, key_template=self.key_template)
+            return CsvDrafter(
+                self.common,
+                as_json=self.csv_as_json,
+                key_column=self.key_column,
+                key_template=self.key_template,
+                property_columns=self.property_columns,
+            )
         return JsonDrafter(self.common) if self.mode == _JSON_LINES else LineDrafter(self.common)
 
 
@@ -51,7 +61,7 @@ class Tally:
     seconds: float = 0.0
 
 
-@click.command(short_help="Send events from stdin or files.")
+@click.command(cls=NodeCommand, short_help="Send events from stdin or files.")
 @click.argument("address")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--lines", "mode", flag_value=_LINES, default=_LINES, help="Each line is an event (the default).")
@@ -65,6 +75,10 @@ class Tally:
 @click.option(
     "--key-template", metavar="TEMPLATE", help="With --csv: the key is made of columns, such as '{date:.10}' or '{site}-{sensor}'."
 )
+@click.option(
+    "--property-column", "property_columns", multiple=True, metavar="NAME",
+    help="With --csv: this column is also an application property, a number if it looks like one; may be repeated. '*': all columns.",
+)  # fmt: skip
 @click.option("--partition", help="Send all of them to this partition.")
 @click.option(
     "--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE", help="An application property; may be repeated."
@@ -89,6 +103,7 @@ def send(
     key_regex: str | None,
     key_column: str | None,
     key_template: str | None,
+    property_columns: tuple[str, ...],
     partition: str | None,
     properties: tuple[tuple[str, str], ...],
     subject: str | None,
@@ -104,12 +119,12 @@ def send(
     Examples:
       echo 20.5 | amqp-streams send temps --key kitchen
       tail -f access.log | amqp-streams send access --key-regex '^(\\S+)'
-      amqp-streams send temps --csv seattle-temps.csv --key-template '{date:.10}'
+      amqp-streams send temps --csv seattle-temps.csv --key-template '{date:.10}' --property-column temp
       amqp-streams send invoices --file *.pdf --property site=lisbon
       amqp-streams receive old --format json | amqp-streams send new --json-lines
     """
-    if mode != _CSV and (key_column or key_template):
-        message = "--key-column and --key-template go with --csv"
+    if mode != _CSV and (key_column or key_template or property_columns):
+        message = "--key-column, --key-template and --property-column need --csv"
         raise click.UsageError(message)
     if sum(one is not None for one in (key, key_regex, key_column, key_template)) > 1:
         message = "--key, --key-regex, --key-column and --key-template are alternatives: give one"
@@ -118,7 +133,7 @@ def send(
         message = "--file needs FILES; '-' is stdin"
         raise click.UsageError(message)
     common = Common(key, content_type, subject, dict(properties), _pattern(key_regex))
-    reading = Reading(mode, common, csv_body == "json", key_column, key_template)
+    reading = Reading(mode, common, csv_body == "json", key_column, key_template, property_columns)
     node, log = endpoint.at(address)
     tally = run(_send(node, log, files or ("-",), reading, partition=partition, window=window, wait_s=timeout))
     _report(tally, as_json=as_json)
@@ -131,8 +146,8 @@ async def _send(
     tally = Tally()
     total = _total_bytes(files)
     started = time.monotonic()
-    async with node.client() as client, client.producer(log, partition=partition, window=window) as producer:
-        with progress("sending", total) as advance:
+    async with opened(node, log) as client, client.producer(log, partition=partition, window=window) as producer:
+        with _accounted(producer, tally), progress("sending", total) as advance:
             for file in files:
                 await _send_file(producer, file, reading, tally, advance, bound=partition is not None, wait_s=wait_s)
             try:
@@ -142,6 +157,19 @@ async def _send(
                 tally.first_refusal = str(error.failures[0][1])
     tally.seconds = time.monotonic() - started
     return tally
+
+
+@contextmanager
+def _accounted(producer: Producer, tally: Tally) -> Iterator[None]:
+    """Say how many events are accepted when sending ends early: by Ctrl-C, or because the node is lost."""
+    try:
+        yield
+    except (asyncio.CancelledError, AmqpStreamsError):
+        if tally.sent:
+            open_ = producer.unsettled
+            unknown = f"; whether {open_:,} more were accepted is not known" if open_ else ""
+            say(f"stopped: {tally.sent - open_:,} of {tally.sent:,} events are settled{unknown}")
+        raise
 
 
 async def _send_file(

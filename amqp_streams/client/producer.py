@@ -187,6 +187,11 @@ class Producer(Endpoint):
         if self._failure is not None and not isinstance(self._failure, ClosedError):
             raise self._failure
 
+    @property
+    def unsettled(self) -> int:
+        """Events that were posted and have no outcome yet."""
+        return self._outbox.events
+
     async def close(self, *, timeout: float | None = 30.0) -> None:
         """Flush, then detach. Raises what `flush` raises, detached all the same."""
         try:

@@ -15,9 +15,11 @@ from amqp_streams.client import (
     Event,
     GroupInfo,
     LinkRefusedError,
+    LogExtent,
     LogInfo,
     LogSummary,
     ManagementError,
+    PartitionExtent,
     PartitionInfo,
     Receipt,
     ReceivedEvent,
@@ -102,6 +104,21 @@ class FakeClient(_Entered):
         """See `Client`."""
         return self._node.info(log)
 
+    async def extents(self, logs: Sequence[str], **_: object) -> dict[str, LogExtent]:
+        """See `Client`."""
+        self._node.asked.append(("extents", *logs))
+        return {
+            log: LogExtent(
+                log,
+                "i1",
+                tuple(
+                    PartitionExtent(str(n), 0, len(one), 100 * len(one), None, None, "running")
+                    for n, one in enumerate(self._node.logs[log])
+                ),
+            )
+            for log in logs
+        }
+
     def producer(self, log: str, **options: object) -> "FakeProducer":
         """See `Client`."""
         self._node.opened.append({"log": log, **options})
@@ -124,6 +141,11 @@ class FakeProducer(_Entered):
     def __init__(self, node: FakeNode, log: str, partition: object) -> None:
         self._node, self._log, self._bound = node, log, partition
         self._failures: list[tuple[object, RejectedError]] = []
+
+    @property
+    def unsettled(self) -> int:
+        """See `Producer`."""
+        return 0
 
     async def post_batch(self, events: Sequence[Event], partition: str | None = None, **_: object) -> None:
         """See `Producer`."""
@@ -206,7 +228,9 @@ class FakeManagement:
 
     async def list_logs(self) -> list[LogSummary]:
         """See `Management`."""
-        return [LogSummary(name, len(partitions)) for name, partitions in sorted(self._node.logs.items())]
+        return [
+            LogSummary(name, len(partitions), self._node.settings.get(name, {})) for name, partitions in sorted(self._node.logs.items())
+        ]
 
     async def describe_log(self, name: str) -> LogInfo:
         """See `Management`."""
@@ -241,6 +265,8 @@ class FakeManagement:
 
     async def list_groups(self, log: str | None = None) -> list[GroupInfo]:
         """See `Management`."""
+        if log is not None:
+            self._known(log)
         return [one for one in self._node.groups if log in (None, one.log)]
 
     async def describe_group(self, log: str, group: str) -> GroupInfo:

@@ -114,7 +114,9 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def test_a_log_lives_from_being_made_to_being_deleted(node: Node) -> None:
     made = json.loads(node.run("log", "create", "life", "--partitions", "3", "--retention", "7d", "--json").stdout)
     assert (made["log"], len(made["partitions"]), made["retention_ms"], made["sync"]) == ("life", 3, 604_800_000, "always")
-    assert {"name": "life", "partitions": 3} in json.loads(node.run("log", "list", "--json").stdout)["logs"]
+    assert ("life", 3, 0) in [
+        (one["name"], one["partitions"], one["events"]) for one in json.loads(node.run("log", "list", "--json").stdout)["logs"]
+    ]
     changed = json.loads(node.run("log", "update", "life", "--retention", "none", "--retention-bytes", "1GiB", "--json").stdout)
     assert (changed["retention_ms"], changed["retention_bytes"]) == (None, 1 << 30)
     assert node.run("log", "create", "life").returncode == 1
@@ -122,6 +124,35 @@ def test_a_log_lives_from_being_made_to_being_deleted(node: Node) -> None:
     gone = node.run("log", "describe", "life")
     assert (gone.returncode, gone.stdout) == (1, "")
     assert "life" in gone.stderr
+
+
+def test_the_filter_of_the_help_finds_rows_of_the_readmes_file(node: Node) -> None:
+    file = Path(__file__).parents[3] / "examples" / "temperatures" / "seattle-temps.csv"
+    node.run("log", "create", "seattle", "--partitions", "4")
+    assert node.run("send", "seattle", str(file), "--csv", "--property-column", "temp").returncode == 0
+    found = [json.loads(json.loads(line)["body"]) for line in node.lines("receive", "seattle", "--where", "temp > 75", "--json")]
+    rows = [line.split(",") for line in file.read_text().splitlines()[1:]]
+    assert sorted(float(one["temp"]) for one in found) == sorted(float(temp) for _, temp in rows if float(temp) > 75)
+    assert found
+    none = node.run("receive", "seattle", "--where", "temperature > 75")
+    assert (none.returncode, none.stdout, none.stderr.partition(" matched")[0]) == (0, "", f"0 of {len(rows):,} events")
+
+
+def test_an_interrupted_send_says_how_many_events_are_settled(node: Node) -> None:
+    node.run("log", "create", "typed")
+    sending = subprocess.Popen(
+        [*PROGRAM, "send", "typed"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(AMQP_STREAMS_URL=node.url),
+    )  # fmt: skip
+    assert sending.stdin is not None
+    sending.stdin.write("a\nb\n")
+    sending.stdin.flush()
+    wait_for(lambda: '"event_count": 2' in node.run("info", "typed", "--json").stdout)
+    sending.send_signal(signal.SIGINT)
+    _, err = sending.communicate(timeout=PATIENCE_S)
+    assert sending.returncode == 130
+    assert err.startswith("stopped: ")
+    assert " of 2 events are settled" in err
 
 
 def test_rows_come_back_in_the_order_of_their_keys_from_an_offset_and_from_a_time(node: Node, tmp_path: Path) -> None:

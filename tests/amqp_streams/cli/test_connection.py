@@ -1,5 +1,6 @@
 """Commands find the node that was meant, and a password is never an argument."""
 
+import json
 from pathlib import Path
 
 import click
@@ -7,7 +8,7 @@ import pytest
 
 from amqp_streams.cli import main
 from amqp_streams.cli.connection import URL_DEFAULT, Endpoint, run
-from amqp_streams.client import TlsOptions
+from amqp_streams.client import TimedOutError, TlsOptions
 from amqp_streams.errors import ConfigError
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import FakeNode
@@ -33,7 +34,7 @@ def test_a_url_with_a_path_is_a_node_and_a_log(address: str, url: str, log: str)
 
 @pytest.mark.parametrize("address", ["http://x/temps", "amqp://x", "amqp://x/", "amqp:///temps", "://"])
 def test_a_url_without_a_log_or_of_another_protocol_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="is no address"):
+    with pytest.raises(ConfigError, match="is not an address"):
         Endpoint().at(address)
 
 
@@ -48,6 +49,50 @@ def test_the_node_is_on_this_machine_unless_said_otherwise(node: FakeNode, run: 
     run("info", "temps", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
     run("info", "temps", "--url", "amqp://from.flag", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
     assert [endpoint.url for endpoint in node.endpoints] == [URL_DEFAULT, "amqp://from.environment", "amqp://from.flag"]
+
+
+def test_the_url_may_stand_before_the_command(node: FakeNode, run: Run) -> None:
+    run("--url", "amqp://before", "info", "temps", environment={"AMQP_STREAMS_URL": "amqp://from.environment"})
+    run("--url", "amqp://before", "info", "temps", "--url", "amqp://behind")
+    run("--url", "amqp://before", "log", "list")
+    assert [endpoint.url for endpoint in node.endpoints] == ["amqp://before", "amqp://behind", "amqp://before"]
+
+
+def test_help_lists_the_options_of_the_connection_apart(run: Run) -> None:
+    own, _, connection = run("info", "--help").stdout.partition("Connection options:")
+    assert "--json" in own
+    assert "--url" not in own
+    assert all(option in connection for option in ("--url", "--user", "--ca", "--insecure"))
+    assert "Connection options:" in run("group", "reset", "--help").stdout
+
+
+def test_a_log_that_is_misspelt_leads_to_the_one_that_was_meant(node: FakeNode, run: Run) -> None:
+    for words in (["info"], ["receive"], ["log", "describe"], ["log", "delete", "--yes"], ["group", "list"], ["cursor", "list"]):
+        answer = run(*words, "tmps")
+        assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: there is no log 'tmps'; did you mean 'temps'?\n"), words
+    assert "or create it: amqp-streams log create invoices" in run("info", "invoices").stderr
+
+
+def test_an_error_is_json_where_json_was_asked_for(node: FakeNode, run: Run) -> None:
+    answer = run("info", "tmps", "--json")
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert json.loads(answer.stderr) == {"error": "there is no log 'tmps'; did you mean 'temps'?", "condition": None}
+
+
+def test_a_node_that_does_not_answer_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent:
+        async def __aenter__(self) -> None:
+            message = "connecting took longer than 10.0 s"
+            raise TimedOutError(message)
+
+        async def __aexit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(Endpoint, "client", lambda *_, **__: Silent())
+    answer = run("info", "temps", "--url", "amqp://alice:secret@silent")
+    assert answer.stderr.startswith(
+        "amqp-streams: amqp://silent:5672: no answer: connecting took longer than 10.0 s. Is that an AMQP port?"
+    )
 
 
 def test_user_and_password_come_from_the_environment(node: FakeNode, run: Run) -> None:

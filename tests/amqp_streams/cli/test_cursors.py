@@ -65,24 +65,34 @@ def test_the_names_of_the_json_are_stable(kept: FakeNode, run: Run) -> None:
 )
 @pytest.mark.parametrize("name", ["9de4", "nightly"])
 def test_a_place_is_moved_as_a_reader_would_begin(kept: FakeNode, run: Run, words: list[str], to: object, name: str) -> None:
-    answer = run("cursor", "reset", "temps", name, "--to", *words, "--partition", "0")
+    answer = run("cursor", "reset", "temps", name, "--to", *words, "--partition", "0", "--yes")
     assert answer.exit_code == 0
     assert answer.stdout.splitlines()[0].split() == ["PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER"]
     assert kept.asked == [("reset", "temps", "9de4", to, "0")]
-    assert json.loads(run("cursor", "reset", "temps", name, "--to", *words, "--json").stdout)["id"] == "9de4"
+    assert json.loads(run("cursor", "reset", "temps", name, "--to", *words, "--partition", "0", "--yes", "--json").stdout)["id"] == "9de4"
+
+
+def test_a_place_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(kept: FakeNode, run: Run) -> None:
+    answer = run("cursor", "reset", "temps", "nightly", "--to", "earliest", stdin="n\n")
+    assert answer.exit_code == 1
+    assert "nightly of temps reads next: 0:" in answer.stderr
+    assert answer.stderr.endswith("Move it to earliest? [y/N] nothing is moved\n")
+    assert kept.asked == []
+    assert run("cursor", "reset", "temps", "nightly", "--to", "earliest", stdin="y\n").exit_code == 0
+    assert [asked[0] for asked in kept.asked] == ["reset"]
 
 
 def test_a_name_that_nobody_has_or_two_have_is_not_guessed(kept: FakeNode, run: Run) -> None:
     answer = run("cursor", "remove", "temps", "nope", "--yes")
     assert (answer.exit_code, answer.stderr) == (
         1,
-        "amqp-streams: 404: log 'temps' has no cursor 'nope': see 'amqp-streams cursor list temps'\n",
+        "amqp-streams: log 'temps' has no cursor 'nope': see 'amqp-streams cursor list temps'\n",
     )
     kept.cursors.append(CursorInfo("temps", "aaaa", container="elsewhere", link="nightly"))
     answer = run("cursor", "remove", "temps", "nightly", "--yes")
     assert (answer.exit_code, answer.stderr) == (
         1,
-        "amqp-streams: 409: 2 containers have a subscription 'nightly': say which, 9de4, aaaa\n",
+        "amqp-streams: 2 containers have a subscription 'nightly': say which, 9de4, aaaa\n",
     )
     assert kept.asked == []
 

@@ -137,6 +137,17 @@ def test_the_key_of_a_row_is_a_column_or_made_of_columns() -> None:
     assert draft_of(CsvDrafter(Common(), key_template="{date:.10}"), header, row).event.key == "2010/01/01"
 
 
+def test_columns_can_be_properties_and_numbers_are_numbers() -> None:
+    """So that the node's filters can compare them."""
+    header, row = b"site,temp,n,zip,big,empty", b"roof,39.4,-5,007,99999999999999999999,"
+    event = draft_of(CsvDrafter(Common(properties={"a": "b"}), property_columns=["temp", "site"]), header, row).event
+    assert event.properties == {"a": "b", "temp": 39.4, "site": "roof"}
+    every = draft_of(CsvDrafter(Common(), as_json=False, property_columns=["*"]), header, row).event.properties
+    assert every == {"site": "roof", "temp": 39.4, "n": -5, "zip": "007", "big": 1e20, "empty": ""}
+    assert every is not None
+    assert [type(value) for value in every.values()] == [str, float, int, str, float, str]
+
+
 def test_a_column_may_have_any_name() -> None:
     assert draft_of(CsvDrafter(Common(), key_column="a{b}.c"), b"a{b}.c", b"x").event.key == "x"
 
@@ -156,6 +167,7 @@ def test_quoted_cells_may_hold_line_ends() -> None:
         (CsvDrafter(Common()), [b"a,a"], "named twice"),
         (CsvDrafter(Common()), [b"a", b"\xff"], "row 2: no CSV in UTF-8"),
         (CsvDrafter(Common()), [b"a", b'"x"y'], "row 2: no CSV"),
+        (CsvDrafter(Common(), property_columns=["a", "c"]), [b"a,b"], "--property-column: there is no column 'c'; there are a, b"),
         (CsvDrafter(Common(), key_column="c"), [b"a,b"], "no column 'c'; there are a, b"),
         (CsvDrafter(Common(), key_template="{c}"), [b"a,b", b"1,2"], "no column 'c'; there are a, b"),
         (CsvDrafter(Common(), key_template="{a"), [b"a,b", b"1,2"], "--key-template: row 2"),

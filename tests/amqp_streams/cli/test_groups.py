@@ -59,9 +59,21 @@ def test_the_names_of_the_json_are_stable(grouped: FakeNode, run: Run) -> None:
 
 
 def test_a_group_is_moved_as_a_reader_would_begin(grouped: FakeNode, run: Run) -> None:
-    answer = run("group", "reset", "temps", "billing", "--to", "2026-11-21T06:30", "--json")
+    answer = run("group", "reset", "temps", "billing", "--to", "2026-11-21T06:30", "--yes", "--json")
     assert json.loads(answer.stdout)["group"] == "billing"
-    assert grouped.asked[0] == ("reset", "temps", "billing", AfterTime(NOW_MS - 1), None)
+    assert grouped.asked[1] == ("reset", "temps", "billing", AfterTime(NOW_MS - 1), None)
+
+
+def test_a_group_that_is_misspelt_leads_to_the_one_that_was_meant(grouped: FakeNode, run: Run) -> None:
+    assert run("group", "describe", "temps", "biling").stderr == (
+        "amqp-streams: log 'temps' has no consumer group 'biling'; did you mean 'billing'?\n"
+    )
+
+
+def test_an_offset_needs_a_partition_where_there_are_several(grouped: FakeNode, run: Run) -> None:
+    answer = run("group", "reset", "temps", "billing", "--to", "42")
+    assert (answer.exit_code, "name it with --partition, one of 0, 1" in answer.stderr) == (2, True)
+    assert all(asked[0] != "reset" for asked in grouped.asked)
 
 
 def test_a_group_is_removed_when_the_answer_is_yes(grouped: FakeNode, run: Run) -> None:
@@ -78,7 +90,10 @@ def test_a_group_is_removed_when_the_answer_is_yes(grouped: FakeNode, run: Run) 
 def test_what_is_not_there_is_a_failure_in_words(grouped: FakeNode, run: Run) -> None:
     for words in (["describe"], ["reset", "--to", "earliest"], ["remove", "--yes"]):
         answer = run("group", words[0], "temps", "nope", *words[1:])
-        assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: 404: log 'temps' has no consumer group 'nope'\n")
+        assert (answer.exit_code, answer.stderr) == (
+            1,
+            "amqp-streams: log 'temps' has no consumer group 'nope'; see 'amqp-streams group list temps'\n",
+        )
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from amqp_streams.client import Event
 from tests.amqp_streams.cli.conftest import Run
 from tests.amqp_streams.cli.fakes import FakeNode
 
@@ -25,7 +26,7 @@ def test_a_log_is_made_with_what_people_write(node: FakeNode, run: Run) -> None:
 def test_a_log_that_is_there_already_is_a_failure(node: FakeNode, run: Run) -> None:
     answer = run("log", "create", "temps")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert "409" in answer.stderr
+    assert "exists already" in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -47,9 +48,23 @@ def test_what_cannot_be_is_misuse_before_anybody_is_asked(node: FakeNode, run: R
 
 
 def test_all_logs_are_listed(node: FakeNode, run: Run) -> None:
-    node.logs["a"] = [[]]
-    assert [line.split() for line in run("log", "list").stdout.splitlines()] == [["LOG", "PARTITIONS"], ["a", "1"], ["temps", "2"]]
-    assert json.loads(run("log", "list", "--json").stdout) == {"logs": [{"name": "a", "partitions": 1}, {"name": "temps", "partitions": 2}]}
+    node.logs["a"] = [[Event(b"x")] * 3]
+    node.settings["a"] = {"retention-ms": 604_800_000, "retention-bytes": 1 << 20}
+    assert [line.split() for line in run("log", "list").stdout.splitlines()] == [
+        ["LOG", "PARTITIONS", "EVENTS", "BYTES", "KEPT"],
+        ["a", "1", "3", "300", "B", "7d,", "1.0", "MiB", "a", "partition"],
+        ["temps", "2", "0", "0", "B", "for", "ever"],
+    ]
+    assert json.loads(run("log", "list", "--json").stdout)["logs"][0] == {
+        "name": "a", "partitions": 1, "events": 3, "bytes": 300, "retention_ms": 604_800_000, "retention_bytes": 1 << 20,
+    }  # fmt: skip
+
+
+def test_the_figures_of_many_logs_are_asked_for_in_parts(node: FakeNode, run: Run) -> None:
+    """The node answers a request in one turn of its loop, so a request has at most 1,024 partitions."""
+    node.logs |= {f"log-{number}": [[] for _ in range(600)] for number in range(3)}
+    assert len(run("log", "list").stdout.splitlines()) == 5
+    assert [asked[1:] for asked in node.asked] == [("log-0",), ("log-1",), ("log-2", "temps")]
 
 
 def test_a_log_is_described(node: FakeNode, run: Run) -> None:

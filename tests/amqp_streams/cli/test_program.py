@@ -31,7 +31,7 @@ COMMANDS = dict(commands(main))
 
 def test_all_commands_are_there() -> None:
     assert {words[0] for words in COMMANDS} == {
-        "serve", "log", "send", "receive", "info", "cursor", "group", "verify", "dump", "user", "bench",
+        "serve", "log", "send", "receive", "info", "cursor", "group", "verify", "dump", "user", "bench", "version",
     }  # fmt: skip
     assert {words[1] for words in COMMANDS if words[0] == "log" and len(words) > 1} == {"create", "list", "describe", "update", "delete"}
     assert {words[1] for words in COMMANDS if words[0] == "cursor" and len(words) > 1} == {"list", "reset", "remove"}
@@ -59,6 +59,7 @@ def test_an_unknown_flag_is_misuse(words: tuple[str, ...]) -> None:
 
 
 def test_the_program_tells_its_version_and_lists_its_commands() -> None:
+    assert RUNNER.invoke(main, ["version"]).stdout == f"{__version__}\n"
     assert RUNNER.invoke(main, ["--version"]).stdout == f"amqp-streams, version {__version__}\n"
     listed = RUNNER.invoke(main, ["--help"])
     assert listed.exit_code == 0
@@ -68,7 +69,8 @@ def test_the_program_tells_its_version_and_lists_its_commands() -> None:
 def test_an_unknown_command_is_misuse() -> None:
     answer = RUNNER.invoke(main, ["sned"])
     assert answer.exit_code == 2
-    assert "sned" in answer.stderr
+    assert "No such command 'sned'. Did you mean 'send'?" in answer.stderr
+    assert RUNNER.invoke(main, ["xyz"]).stderr.endswith("No such command 'xyz'.\n")
 
 
 @pytest.fixture
@@ -96,7 +98,7 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int | N
         (1, 1, ""),
         (AmqpStreamsError("the log is gone"), 1, "amqp-streams: the log is gone\n"),
         (ConfigError("no such setting"), 2, "amqp-streams: no such setting\n"),
-        (OSError(2, "No such file", "x"), 1, "amqp-streams: [Errno 2] No such file: 'x'\n"),
+        (OSError(2, "No such file", "x"), 1, "amqp-streams: x: No such file\n"),
         (KeyboardInterrupt(), 130, ""),
         (click.Abort(), 130, ""),
     ],
@@ -131,4 +133,7 @@ def test_a_closed_standard_descriptor_does_not_matter(closed: str) -> None:
     command = f'"{sys.executable}" -m amqp_streams.cli receive amqp://127.0.0.1:1/temps {closed}'
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr in {"", "amqp-streams: amqp://127.0.0.1:1: [Errno 111] Connection refused\n"}
+    assert done.stderr in {
+        "",
+        "amqp-streams: amqp://127.0.0.1:1: nothing listens there. Is a node running ('amqp-streams serve'), and is --url right?\n",
+    }

@@ -52,7 +52,33 @@ def test_reading_ends_after_so_many_events(filled: FakeNode, run: Run) -> None:
 def test_an_empty_log_has_nothing_to_wait_for(node: FakeNode, run: Run) -> None:
     answer = run("receive", "temps")
     assert (answer.exit_code, answer.stdout) == (0, "")
+    assert answer.stderr == "nothing to read: temps has no event at all\n"
     assert not node.opened
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("99", "no event with offset 99 or a later one; 'amqp-streams info' shows the offsets"),
+        (str(NOW_MS + 5), "no event stored at or after 2026-11-21T06:30:00.005Z"),
+        ("latest", "no event after the latest one; wait for new ones with --follow"),
+    ],
+)
+def test_a_start_behind_the_last_event_is_said(filled: FakeNode, run: Run, place: str, words: str) -> None:
+    answer = run("receive", "temps", "--from", place)
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "", f"nothing to read: temps has {words}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "count"), [((), "0 of 5 events"), (("--from", "1"), "0 of 3 events"), (("--from", str(NOW_MS)), "no event")]
+)
+def test_a_filter_that_nothing_passes_says_so_and_what_filters_see(filled: FakeNode, run: Run, words: tuple[str, ...], count: str) -> None:
+    filled.passes = lambda body: False
+    answer = run("receive", "temps", "--where", "temp > 80", *words)
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert answer.stderr.startswith(f"{count} matched. A filter sees properties and annotations of events, not their bodies")
+    filled.passes = lambda body: True
+    assert run("receive", "temps", "--where", "temp > 80").stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -102,6 +128,10 @@ def test_json_lines_have_the_whole_event(filled: FakeNode, run: Run) -> None:
         "body_base64": "/w==",
         "annotations": {"x-note": "hi", "event-streams-group-key": "k"},
     }
+
+
+def test_json_is_another_name_for_its_format(filled: FakeNode, run: Run) -> None:
+    assert run("receive", "temps", "--json").stdout == run("receive", "temps", "--format", "json").stdout
 
 
 def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) -> None:

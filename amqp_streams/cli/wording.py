@@ -1,0 +1,95 @@
+"""What went wrong, as a sentence for people: the fault, where it is, and what to do. Pure.
+
+One law: the same fault has one wording, whichever layer of the client reported it.
+"""
+
+import socket
+import ssl
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from http import HTTPStatus
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.client import ConnectError
+from amqp_streams.client.errors import EndpointError, ManagementError
+from amqp_streams.errors import AmqpStreamsError
+
+
+class NotFoundError(AmqpStreamsError):
+    """A log or a group that was named does not exist."""
+
+
+def sentence(error: BaseException) -> str:
+    """The error in one sentence, without codes of protocols or of the operating system."""
+    if isinstance(error, EndpointError):
+        return error.description or error.condition
+    if isinstance(error, ManagementError):
+        return error.description or f"the node refused the request with status {error.status}"
+    if isinstance(error, ConnectError):
+        return _unreachable(error)
+    if isinstance(error, OSError) and not isinstance(error, AmqpStreamsError):
+        reason = error.strerror or str(error) or type(error).__name__
+        return reason if error.filename is None else f"{error.filename}: {reason}"
+    return str(error) or str(type(error).__doc__)
+
+
+def condition(error: BaseException) -> str | int | None:
+    """The code that programs can compare: an AMQP condition, or the status of an answer; None: it has none."""
+    if isinstance(error, EndpointError):
+        return error.condition
+    return error.status if isinstance(error, ManagementError) else None
+
+
+def is_missing(error: BaseException) -> bool:
+    """Something that was named does not exist."""
+    return condition(error) in {names.NOT_FOUND, HTTPStatus.NOT_FOUND.value}
+
+
+def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
+    """The error for a log that is not among `logs`: with the nearest name, or else with how to list and create logs."""
+    near = get_close_matches(log, list(logs), n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams log list', or create it: amqp-streams log create {log}"
+    return NotFoundError(f"there is no log {log!r}; {advice}")
+
+
+def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:
+    """The same for a consumer group of a log."""
+    near = get_close_matches(group, list(groups), n=1)
+    advice = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams group list {log}'"
+    return NotFoundError(f"log {log!r} has no consumer group {group!r}; {advice}")
+
+
+def _unreachable(error: ConnectError) -> str:
+    """Why there is no connection. The client writes the address, then the system's own words."""
+    words = str(error) or str(type(error).__doc__)
+    cause = next((each for each in _causes(error) if isinstance(each, OSError) and not isinstance(each, AmqpStreamsError)), None)
+    if cause is None:
+        return f"{words}. Is that an AMQP port? The admin listener speaks HTTP" if "no answer" in words else words
+    reason = _tls_reason(cause) if isinstance(cause, ssl.SSLError) else _REASONS.get(type(cause), cause.strerror)
+    return words if reason is None else f"{words.removesuffix(str(cause)).rstrip(': ')}: {reason}"
+
+
+_REASONS: Final[Mapping[type[OSError], str]] = {
+    ConnectionRefusedError: "nothing listens there. Is a node running ('amqp-streams serve'), and is --url right?",
+    ConnectionResetError: "the connection was closed at once. Is that an AMQP port? With TLS it is amqps:// or wss://",
+    TimeoutError: "no answer. Is the host up, and does a firewall let the port through?",
+    socket.gaierror: "the name of the host cannot be resolved. Is --url right?",
+}
+_NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"})
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the node is not trusted ({error.verify_message}). Give its authority with --ca"
+    if error.reason in _NOT_TLS:
+        return "no TLS is spoken there. Use the port of the TLS listener, or amqp:// or ws:// in --url"
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    return f"TLS failed ({reason}). See --ca, --cert and --key-file"
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause = error.__cause__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__
