@@ -6,7 +6,7 @@ and not taken is bounded.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Self
 
@@ -183,20 +183,20 @@ class AmqpEventLog:
     async def _read(self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]") -> None:
         """One partition, for ever: a link that is refused is tried again, from where we are."""
         while True:
-            start = EARLIEST if offset is None else AfterOffset(offset)
-            consumer = self._client.consumer(name, partition=partition, start=start, credit=_CREDIT, settle="none")
             try:
-                await consumer.open(timeout=None)
-                async with aclosing(_batches(consumer, partition)) as taken:
-                    async for batch in taken:
-                        await batches.put(batch)
-                        offset = batch[-1].offset
-            except AmqpStreamsError as error:
+                start = EARLIEST if offset is None else AfterOffset(offset)
+                consumer = self._client.consumer(name, partition=partition, start=start, credit=_CREDIT, settle="none")
+                try:
+                    await consumer.open(timeout=None)
+                    async with aclosing(_batches(consumer, partition)) as taken:
+                        async for batch in taken:
+                            await batches.put(batch)
+                            offset = batch[-1].offset
+                finally:
+                    await consumer.close(timeout=1.0)
+            except (AmqpStreamsError, ValueError) as error:  # ValueError: a start that was stored is not an offset
                 log.warning("reading_interrupted", log=name, partition=partition, reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
-            finally:
-                with suppress(AmqpStreamsError):
-                    await consumer.close(timeout=1.0)
 
     async def _info(self, log: str) -> LogInfo:
         try:

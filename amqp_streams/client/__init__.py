@@ -43,6 +43,7 @@ from amqp_streams.client.options import (
     SaslOptions,
     Settle,
     Start,
+    StartAt,
     TlsOptions,
     sql_filter,
 )
@@ -102,6 +103,7 @@ __all__ = [
     "SessionError",
     "Settle",
     "Start",
+    "StartAt",
     "TimedOutError",
     "TlsOptions",
     "connect",

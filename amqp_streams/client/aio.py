@@ -19,7 +19,7 @@ from amqp_streams.client.extents import LogExtent, extents_body, read_extents
 from amqp_streams.client.group import GroupConsumer, GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
-from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
+from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, SaslOptions, Settle, StartAt, TlsOptions, start_of
 from amqp_streams.client.pool import Pool
 from amqp_streams.client.producer import Pending, Producer, Receipt
 from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter, RangeReader, Run, named_filters
@@ -69,7 +69,7 @@ class Client:
         log: str,
         *,
         partition: str | int | None = None,
-        start: Start = LATEST,
+        start: StartAt = LATEST,
         credit: int = 1000,
         settle: Settle = "auto",
         properties: Mapping[str, object] | None = None,
@@ -87,7 +87,11 @@ class Client:
         `epoch` takes a partition from whoever has it with a smaller one. `durable`: the node keeps the place of the subscription of this
         name, for this `container_id`; in a group, the group's place in the partition.
 
-        Raises: ValueError for `durable` outside of a group when `connect` was not given a container_id.
+        `start`: LATEST and "latest", EARLIEST and "earliest", AfterOffset or AfterTime. With `filters`, too, LATEST means events accepted
+        after the attach.
+
+        Raises: ValueError, TypeError for a start that is none; ValueError for `durable` outside of a group when `connect` was not given
+        a container_id.
         """
         if durable is not None and group is None and not self._named:
             message = "durable needs connect(…, container_id=…): under that id the node keeps the place, and a made-up one never returns"
@@ -96,7 +100,7 @@ class Client:
             self._pool,
             log,
             partition=_partition(partition),
-            start=start,
+            start=start_of(start),
             credit=credit,
             settle=settle,
             properties=properties,
@@ -111,7 +115,7 @@ class Client:
         log: str,
         group: str,
         *,
-        start: Start = EARLIEST,
+        start: StartAt = EARLIEST,
         settle: GroupSettle = "auto",
         credit: int = 1000,
         candidates: int = 4,
@@ -130,7 +134,7 @@ class Client:
             self._pool,
             log,
             group,
-            start=start,
+            start=start_of(start),
             settle=settle,
             credit=credit,
             candidates=candidates,

@@ -20,7 +20,7 @@ from amqp_streams.client.extents import LogExtent
 from amqp_streams.client.group import GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.numbering import Sequences
-from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, SaslOptions, Settle, Start, TlsOptions
+from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, SaslOptions, Settle, StartAt, TlsOptions
 from amqp_streams.client.outbox import Entry
 from amqp_streams.client.producer import NO_NUMBERS, Receipt, Sent, encode
 from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter
@@ -190,7 +190,7 @@ class Client:
         log: str,
         *,
         partition: str | int | None = None,
-        start: Start = LATEST,
+        start: StartAt = LATEST,
         credit: int = 1000,
         settle: Settle = "auto",
         properties: Mapping[str, object] | None = None,
@@ -219,7 +219,7 @@ class Client:
         log: str,
         group: str,
         *,
-        start: Start = EARLIEST,
+        start: StartAt = EARLIEST,
         settle: GroupSettle = "auto",
         credit: int = 1000,
         candidates: int = 4,

@@ -6,7 +6,7 @@ from typing import Final
 from amqp_streams.client import aio
 from amqp_streams.client.background import Background
 from amqp_streams.client.info import LogInfo, LogSummary
-from amqp_streams.client.options import Start
+from amqp_streams.client.options import StartAt
 from amqp_streams.client.places import CursorInfo, GroupInfo
 
 
@@ -65,7 +65,7 @@ class Management:
         """One of them, by its id."""
         return self._thread.call(self._inner.describe_cursor(log, cursor, timeout=timeout))
 
-    def reset_cursor(self, log: str, cursor: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0) -> CursorInfo:
+    def reset_cursor(self, log: str, cursor: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0) -> CursorInfo:
         """Move it in one partition or in all: the next event is the first after `to`. Refused (409) while a link uses it."""
         return self._thread.call(self._inner.reset_cursor(log, cursor, to, partition=partition, timeout=timeout))
 
@@ -81,7 +81,7 @@ class Management:
         """One of them: its place, epoch and owner in each partition."""
         return self._thread.call(self._inner.describe_group(log, group, timeout=timeout))
 
-    def reset_group(self, log: str, group: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0) -> GroupInfo:
+    def reset_group(self, log: str, group: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0) -> GroupInfo:
         """Move its place in one partition or in all: the next event is the first after `to`. Refused (409) while it has links."""
         return self._thread.call(self._inner.reset_group(log, group, to, partition=partition, timeout=timeout))
 

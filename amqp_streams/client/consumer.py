@@ -13,7 +13,7 @@ from typing import Final, Self
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.cursor import Cursor
+from amqp_streams.client.cursor import NEW_EVENTS, Cursor
 from amqp_streams.client.endpoint import Endpoint
 from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, OwnershipLostError, TimedOutError
 from amqp_streams.client.info import LogInfo
@@ -329,6 +329,8 @@ class Consumer(Endpoint):
         return OwnershipLostError(error.condition, error.description, error.info) if lost and self._started else error
 
     def _open(self, wire: Wire, position: Mapping[str, object]) -> Attachment:
+        if not position and self._filters and wire.event_streams:
+            position = NEW_EVENTS
         filters = {**self._filters, **position}
         self._asked = frozenset(filters)
         return wire.attach_receiver(

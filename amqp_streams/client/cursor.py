@@ -14,6 +14,9 @@ from amqp_streams.wire.codec import Described, Symbol, Timestamp
 
 FILTER_NAME: Final = "event-streams-start"
 
+NEW_EVENTS: Final = {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)})}
+"""Events accepted after the attach. Without any filter a link starts there by itself; with another one it would start at the earliest."""
+
 
 class Cursor:
     """The position in each partition: the offset after which the next event comes."""

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.candidates import Candidates, Ending
-from amqp_streams.client.cursor import Cursor
+from amqp_streams.client.cursor import NEW_EVENTS, Cursor
 from amqp_streams.client.endpoint import Signal, refused_for_a_limit
 from amqp_streams.client.errors import ClosedError, ConnectionLostError, EndpointError, LinkError, LinkRefusedError
 from amqp_streams.client.links import Delivery, ReceiverLink
@@ -72,7 +72,8 @@ class GroupConsumer:
         self._pool: Final = pool
         self._credit: Final = credit
         self.auto: Final = settle == "auto"
-        self._filters: Final = {**(filters or {}), **Cursor(start, None, kept=True).filters(())}
+        position = Cursor(start, None, kept=True).filters(())
+        self._filters: Final = {**filters, **(position or NEW_EVENTS)} if filters else position
         self._on_assigned: Final = on_assigned
         self._on_revoked: Final = on_revoked
         self._candidates: Final = Candidates(candidates, pool.retry, f"group-{uuid4().hex}")

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 from amqp_streams import names
 from amqp_streams.client.errors import TimedOutError
 from amqp_streams.client.info import LogInfo, LogSummary
-from amqp_streams.client.options import Start
+from amqp_streams.client.options import StartAt
 from amqp_streams.client.places import CursorInfo, GroupInfo, cursor_info, group_info, listed, reset_body
 from amqp_streams.client.pool import Pool
 from amqp_streams.client.requests import log_info, manage
@@ -92,7 +92,7 @@ class Management:
         return cursor_info(await self._ask("READ", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log))
 
     async def reset_cursor(
-        self, log: str, cursor: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0
+        self, log: str, cursor: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
     ) -> CursorInfo:
         """Move it in one partition or in all: the next event is the first after `to`. Refused (409) while a link uses it."""
         return cursor_info(await self._ask("UPDATE", cursor, reset_body(to, partition), timeout, type_=names.CURSOR_TYPE, log=log))
@@ -111,7 +111,7 @@ class Management:
         return group_info(await self._ask("READ", group, {}, timeout, type_=names.GROUP_TYPE, log=log))
 
     async def reset_group(
-        self, log: str, group: str, to: Start, *, partition: str | None = None, timeout: float | None = 30.0
+        self, log: str, group: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
     ) -> GroupInfo:
         """Move its place in one partition or in all: the next event is the first after `to`. Refused (409) while it has links."""
         return group_info(await self._ask("UPDATE", group, reset_body(to, partition), timeout, type_=names.GROUP_TYPE, log=log))

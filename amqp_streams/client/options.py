@@ -9,7 +9,9 @@ from typing import Final, Literal
 
 from amqp_streams import names
 from amqp_streams.wire.codec import Described, Symbol
+from amqp_streams.wire.offsets import OFFSET_DIGITS, OFFSET_MAX
 
+_OFFSET_CHARACTERS_MAX: Final = 255
 Settle = Literal["auto", "manual", "none"]
 """auto: settled as accepted when the next events are taken; manual: by `settle`; none: the peer settles as it sends."""
 
@@ -36,30 +38,63 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class AfterOffset:
-    """Events whose offset is greater than `offset`: a symbol as `event.offset` gives it, or a partition's record number.
+    """Events whose offset is greater than `offset`: as `event.offset` gives it, or a number, or a number as text.
 
     Offsets belong to a partition; on a consumer of several partitions the same value is applied to each.
+
+    Raises: ValueError, TypeError for something else.
     """
 
     offset: str | int
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be an offset."""
+        if not isinstance(self.offset, str | int) or isinstance(self.offset, bool):
+            message = f"an offset is a number or a text such as event.offset, not {self.offset!r}"
+            raise TypeError(message)
+        if not self.symbol.isascii() or not 0 < len(self.symbol) <= _OFFSET_CHARACTERS_MAX or self.symbol.startswith("-"):
+            message = f"{self.offset!r} is not an offset: give a number from 0 to {OFFSET_MAX}, or event.offset"
+            raise ValueError(message)
+
     @property
     def symbol(self) -> str:
-        """The offset as it goes over the wire."""
-        return self.offset if isinstance(self.offset, str) else f"{self.offset:016d}"
+        """The offset as it goes over the wire: plain numbers have 16 digits there."""
+        offset = self.offset
+        if isinstance(offset, int):
+            return f"{offset:016d}"
+        return offset.zfill(OFFSET_DIGITS) if offset.isdecimal() and (offset[0] != "0" or len(offset) == 1) else offset
 
 
 @dataclass(frozen=True, slots=True)
 class AfterTime:
-    """Events stored after this moment, in milliseconds since 1970 UTC (exclusive)."""
+    """Events stored after this moment, in milliseconds since 1970 UTC (exclusive). Raises: TypeError for something else."""
 
     timestamp_ms: int
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be a moment."""
+        if not isinstance(self.timestamp_ms, int) or isinstance(self.timestamp_ms, bool):
+            message = f"a time is a whole number of milliseconds since 1970 UTC, not {self.timestamp_ms!r}"
+            raise TypeError(message)
+
 
 Start = Latest | AfterOffset | AfterTime
+StartAt = Start | Literal["earliest", "latest"]
+"""What is taken where a start is asked for."""
 
 LATEST: Final = Latest()
 EARLIEST: Final = AfterOffset(names.OFFSET_EARLIEST)
+
+
+def start_of(given: StartAt) -> Start:
+    """The start that is meant. Raises: ValueError for a text, TypeError for a value that is none."""
+    if isinstance(given, Latest | AfterOffset | AfterTime):
+        return given
+    starts: dict[object, Start] = {"earliest": EARLIEST, "latest": LATEST}
+    if isinstance(given, str) and given in starts:
+        return starts[given]
+    message = f"{given!r} is not a start: give 'earliest', 'latest', AfterOffset(offset) or AfterTime(timestamp_ms)"
+    raise (ValueError if isinstance(given, str) else TypeError)(message)
 
 
 @dataclass(frozen=True, slots=True)

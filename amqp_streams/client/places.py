@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from amqp_streams import names
-from amqp_streams.client.options import EARLIEST, AfterTime, Latest, Start
+from amqp_streams.client.options import EARLIEST, AfterTime, Latest, StartAt, start_of
 from amqp_streams.wire.codec import Symbol, Timestamp
 
 
@@ -99,9 +99,10 @@ def group_info(entry: Mapping[str, object]) -> GroupInfo:
     )
 
 
-def reset_body(to: Start, partition: str | None) -> dict[str, object]:
-    """What a request says of where a place is to go: as with a source's filter, the next event is the first after `to`."""
+def reset_body(given: StartAt, partition: str | None) -> dict[str, object]:
+    """What a request says of where a place is to go: as with a source's filter, the next event is the first after `given`."""
     where: dict[str, object]
+    to = start_of(given)
     if isinstance(to, Latest):
         where = {names.RESET_POSITION: names.OFFSET_LATEST}
     elif isinstance(to, AfterTime):

@@ -1,10 +1,12 @@
 """Both faces of the client against the real node: every way in, every call, and through kill -9."""
 
 import asyncio
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -112,6 +114,16 @@ async def test_the_next_address_is_tried_when_one_does_not_answer(node: RunningN
         assert len((await client.info("shared")).partitions) == 2
 
 
+async def test_the_next_address_is_tried_when_one_accepts_connections_and_is_silent(node: RunningNode) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        urls = [f"amqp://127.0.0.1:{silent.getsockname()[1]}", node.url]
+        async with connect(urls, timeout=4.0) as client:
+            assert len((await client.info("shared")).partitions) == 2
+            assert str(client._pool.address) == node.url
+            async with connect(urls, timeout=None, retry=RetryPolicy(first_connect=True)) as waiting:
+                assert waiting.connected
+
+
 async def test_management_makes_describes_changes_lists_and_deletes(node: RunningNode) -> None:
     async with connect(node.url) as client:
         management = client.management
@@ -171,6 +183,50 @@ async def test_events_are_read_from_every_kind_of_start(node: RunningNode) -> No
             [event] = await drain(consumer, 1)
             assert (event.body, event.partition) == ("late", "1")
             assert await consumer.receive(timeout=0) == []
+
+
+async def test_latest_with_a_filter_is_what_is_accepted_after_the_attach(node: RunningNode) -> None:
+    log = fresh("alerts")
+    filters = {"hot": sql_filter("temp > 80")}
+
+    async def alert(body: str) -> None:
+        async with client.producer(log) as producer:
+            await producer.send(Event(body, properties={"temp": 99}))
+
+    async with connect(node.url, container_id=fresh("c")) as client:
+        await client.management.create_log(log)
+        await alert("old")
+        async with (
+            client.consumer(log, filters=filters) as one,
+            client.consumer(log, start="latest", partition=0, filters=filters) as other,
+            client.consumer(log, durable="alerts", filters=filters) as durable,
+            client.group_consumer(log, "g", start="latest", filters=filters) as group,
+        ):
+            while not group.partitions:
+                await group.receive(1, timeout=0.01)
+            await alert("new")
+            for consumer in (one, other, durable, group):
+                assert [event.body for event in await consumer.receive(timeout=20)] == ["new"]
+        await alert("meanwhile")
+        async with client.consumer(log, durable="alerts", filters=filters) as durable:
+            assert [event.body for event in await durable.receive(timeout=20)] == ["meanwhile"], (
+                "a place that is kept counts, not the start"
+            )
+
+
+async def test_a_start_may_be_a_word_and_a_wrong_one_is_an_error_at_once(node: RunningNode) -> None:
+    log = fresh("words")
+    async with connect(node.url) as client:
+        await client.management.create_log(log)
+        async with client.producer(log) as producer:
+            await producer.post_batch([Event(number) for number in range(3)])
+        async with client.consumer(log, start="earliest") as consumer:
+            assert [event.body for event in await drain(consumer, 3)] == [0, 1, 2]
+        async with client.consumer(log, start=AfterOffset("1")) as consumer:
+            assert [event.body for event in await drain(consumer, 1)] == [2]
+        for make in (client.consumer, partial(client.group_consumer, group="g")):
+            with pytest.raises(ValueError, match="'nonsense' is not a start: give 'earliest', 'latest'"):
+                make(log, start="nonsense")  # type: ignore[operator]
 
 
 async def test_one_key_goes_to_one_partition_in_order(node: RunningNode) -> None:
@@ -242,16 +298,17 @@ def test_the_blocking_face_does_the_same(node: RunningNode) -> None:
         client.management.delete_log("blocking")
 
 
-def test_kill_9_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(tmp_path: Path) -> None:
-    """Two kills under load: every event is stored, and the consumer of all partitions gets what is stored, once, in order."""
+@pytest.mark.parametrize("end", [RunningNode.kill, RunningNode.stop], ids=["kill -9", "SIGTERM"])
+def test_a_restart_loses_nothing_accepted_and_repeats_nothing_to_a_consumer(tmp_path: Path, end: Callable[[RunningNode], None]) -> None:
+    """Two restarts under load: every event is stored, and the consumer of all partitions gets what is stored, once, in order."""
     node = RunningNode(tmp_path, "--log=log:3").start()
     try:
-        asyncio.run(_kills(node))
+        asyncio.run(_restarts(node, end))
     finally:
         node.stop()
 
 
-async def _kills(node: RunningNode) -> None:
+async def _restarts(node: RunningNode, end: Callable[[RunningNode], None]) -> None:
     total = 3000
     received: list[ReceivedEvent] = []
     retry = RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)  # a busy machine takes seconds to start a node
@@ -266,7 +323,7 @@ async def _kills(node: RunningNode) -> None:
             for limit in (700, 1700):
                 while len(received) < limit:
                     received.extend(await consumer.receive(50))
-                await asyncio.to_thread(node.kill)
+                await asyncio.to_thread(end, node)
                 await asyncio.to_thread(node.start)
 
         async with asyncio.timeout(60):
