@@ -147,7 +147,7 @@ class EmbeddedNode:
             await self._end()
             raise
         self._listen = self.address = addresses["amqp"][0]
-        log.info("node_started", address=self.address, pid=self._process.pid)
+        log.info("node_started", url=f"amqp://{self.address}", pid=self._process.pid)
 
     async def _end(self) -> None:
         process = self._process

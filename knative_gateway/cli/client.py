@@ -1,11 +1,13 @@
 """[io] The gateway's API as the commands use it: requests, and which path a kind's name means."""
 
 import json
+import socket
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
@@ -63,7 +65,7 @@ class Client:
         """Raises ConfigError: the URL is none, or the certificates cannot be read."""
         parts = urlsplit(server)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            message = f"--server: {server!r} is no http:// or https:// URL"
+            message = f"--server: {server!r} is not an http:// or https:// URL"
             raise ConfigError(message)
         self.server: Final = server.rstrip("/")
         self._token: Final = token
@@ -99,8 +101,7 @@ class Client:
         except urllib.error.HTTPError as error:
             raise RefusedError(_reason(error), error.code) from None
         except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            message = f"{self.server} cannot be reached: {getattr(reason, 'strerror', None) or reason}"
+            message = f"{self.server} cannot be reached: {_unreachable(getattr(error, 'reason', None) or error)}"
             raise GatewayError(message) from None
 
     def resources(self, *, again: bool = False) -> Sequence[Resource]:
@@ -127,8 +128,9 @@ class Client:
         found = [resource for resource in self.resources() if written.lower() in resource.categories]
         if found:
             return found
-        known = ", ".join(resource.plural for resource in self.resources())
-        message = f"the gateway has no kind {written!r}; it has {known}"
+        known = [resource.plural for resource in self.resources()]
+        near = get_close_matches(written.lower(), [*known, *(resource.singular for resource in self.resources())], n=1)
+        message = f"the gateway has no kind {written!r}; " + (f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}")
         raise GatewayError(message)
 
     def kind_of(self, object_: Object) -> Resource:
@@ -158,6 +160,20 @@ class Client:
                     _texts(each, "shortNames"),
                     _texts(each, "categories"),
                 )
+
+
+def _unreachable(reason: object) -> str:
+    """Why there is no answer, and what to do."""
+    match reason:
+        case ConnectionRefusedError():
+            return "nothing listens there. Is a gateway running ('knative-gateway serve'), and is --server right?"
+        case socket.gaierror():
+            return "the name of the host cannot be resolved. Is --server right?"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted ({reason.verify_message}). Give its authority with --ca"
+        case ssl.SSLError():
+            return "no TLS is spoken there. Is --server right? Without TLS it begins with http://"
+    return str(getattr(reason, "strerror", None) or reason)
 
 
 def _texts(value: object, name: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 mi
 
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final, NoReturn
 
@@ -50,6 +51,13 @@ class Program(click.Group):
         command = getattr(import_module(module), name)
         assert isinstance(command, click.Command)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest name for a command that does not exist."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], _COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without importing them."""

@@ -9,6 +9,7 @@ from knative_gateway.cli.client import APPLY, MANAGER, TABLE, Client, RefusedErr
 from knative_gateway.cli.files import read_files
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.errors import GatewayError
+from knative_gateway.manifests import written_yaml
 from knative_gateway.resources.objects import Object, entries, name_of, namespace_of, text
 
 FAILED: Final = 1
@@ -64,8 +65,11 @@ def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_
 @namespace_option
 @click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces.")
 @click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels: app=x,tier!=y.")
-@click.option("--wide", is_flag=True, help="All columns.")
-@click.option("--json", "as_json", is_flag=True, help="Whole objects, a line each.")
+@click.option(
+    "-o", "--output", type=click.Choice(["wide", "json", "yaml"]), help="All columns, or whole objects: JSON lines or YAML documents."
+)
+@click.option("--wide", is_flag=True, help="The same as -o wide.")
+@click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @asks_gateway
 def get(
     *,
@@ -75,6 +79,7 @@ def get(
     namespace: str | None,
     all_namespaces: bool,
     selector: str | None,
+    output: str | None,
     wide: bool,
     as_json: bool,
 ) -> int:
@@ -85,7 +90,7 @@ def get(
     \b
     Examples:
       knative-gateway get triggers --all-namespaces
-      knative-gateway get trigger/measured --json
+      knative-gateway get trigger/measured -o yaml
       knative-gateway get brokers,triggers --selector team=weather
     """
     if "/" in kinds:
@@ -94,10 +99,11 @@ def get(
     resources = [resource for kind in kinds.split(",") for resource in client.named(kind)]
     place = "" if all_namespaces else namespace or "default"
     query = {"labelSelector": selector} if selector else {}
-    if as_json:
+    if as_json or output in {"json", "yaml"}:
         answers = [client.ask("GET", path, query=query)[1] for resource in resources for path in _paths(resource, place, names)]
         found = [each for answer in answers for each in (entries(answer, "items") if "items" in answer else [answer])]
-        click.echo("".join(f"{json.dumps(each)}\n" for each in found), nl=False)
+        written = "---\n".join(map(written_yaml, found)) if output == "yaml" else "".join(f"{json.dumps(each)}\n" for each in found)
+        click.echo(written, nl=False)
         return 0
     shown: list[str] = []
     for resource in resources:
@@ -105,7 +111,15 @@ def get(
         rows = [row for table in tables for row in table["rows"]]
         prefix = f"{resource.full_name}/" if len(resources) > 1 else ""
         if rows:
-            shown.append(_table(tables[0]["columnDefinitions"], rows, wide=wide, spaces=not place and resource.namespaced, prefix=prefix))
+            shown.append(
+                _table(
+                    tables[0]["columnDefinitions"],
+                    rows,
+                    wide=wide or output == "wide",
+                    spaces=not place and resource.namespaced,
+                    prefix=prefix,
+                )
+            )
     click.echo("\n".join(shown), nl=False)
     if not shown:
         click.echo(f"no {kinds} {'anywhere' if all_namespaces else f'in the namespace {place}'}", err=True)

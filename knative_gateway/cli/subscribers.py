@@ -1,31 +1,58 @@
 """`knative-gateway history`, `pause`, `resume`, `replay`, `redrive`: what a Trigger or Subscription can be asked."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import Final
 
 import click
 
-from knative_gateway.cli.client import Client
+from knative_gateway.cli.client import Client, Resource
 from knative_gateway.cli.options import asks_gateway, namespace_option
-from knative_gateway.resources.objects import child, entries, number, text
+from knative_gateway.cli.starts import FORMS, written_start
+from knative_gateway.errors import GatewayError
+from knative_gateway.resources.objects import Object, child, entries, name_of, number, text
 
 KINDS: Final = frozenset({"Trigger", "Subscription"})
 
 
 def _of_subscriber(command: Callable[..., int]) -> Callable[..., int]:
     """The arguments and flags that they have in common."""
-    return click.argument("subscriber", metavar="KIND/NAME")(namespace_option(asks_gateway(command)))
+    return click.argument("subscriber", metavar="[KIND/]NAME")(namespace_option(asks_gateway(command)))
 
 
 def _path(client: Client, subscriber: str, namespace: str | None, action: str) -> str:
-    kind, _, name = subscriber.partition("/")
-    resources = [resource for resource in client.named(kind) if resource.kind in KINDS]
+    """The path of an action of `trigger/NAME` or `subscription/NAME`, or of the only one of both kinds that has a NAME.
+
+    Raises:
+        click.UsageError: it is of another kind, or the name alone is not enough.
+        GatewayError: neither a Trigger nor a Subscription has the name.
+    """
+    place = namespace or "default"
+    kind, slash, name = subscriber.rpartition("/")
+    resources = [resource for resource in client.named(kind) if resource.kind in KINDS] if slash else _having(client, name, place)
     if len(resources) != 1 or not name:
-        message = f"{subscriber!r} is no trigger/NAME or subscription/NAME"
+        message = f"{subscriber!r} is not trigger/NAME or subscription/NAME"
+        if len(resources) > 1:
+            message = f"{name!r} is the name of a Trigger and of a Subscription: write trigger/{name} or subscription/{name}"
         raise click.UsageError(message)
-    return resources[0].path(namespace or "default", name, action)
+    return resources[0].path(place, name, action)
+
+
+def _having(client: Client, name: str, namespace: str) -> list[Resource]:
+    """The kinds of which an object has this name."""
+    kinds = [resource for resource in client.resources() if resource.kind in KINDS]
+    names = {
+        resource: [name_of(child(each)) for each in entries(client.ask("GET", resource.path(namespace))[1], "items")] for resource in kinds
+    }
+    found = [resource for resource in kinds if name in names[resource]]
+    if not found:
+        near = get_close_matches(name, [one for each in names.values() for one in each], n=1)
+        advice = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"there is no Trigger or Subscription {name!r} in the namespace {namespace}{advice}"
+        raise GatewayError(message)
+    return found
 
 
 @click.command(short_help="Show what lately went wrong with a Trigger or Subscription.")
@@ -42,7 +69,7 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
     if as_json:
         click.echo(json.dumps(told))
         return 0
-    for failure in entries(told, "failures"):
+    for failure in _joined(list(map(child, entries(told, "failures")))):
         moment = datetime.fromtimestamp(number(failure, "at_ms") / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = f"{text(failure, 'event_source')} {text(failure, 'event_id')}"
         code = child(failure).get("code") or "-"
@@ -51,6 +78,17 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
     if not entries(told, "failures"):
         click.echo("no failures", err=True)
     return 0
+
+
+def _joined(failures: Sequence[Object]) -> Iterator[Object]:
+    """The failures, the last attempt of an event and what became of the event in one: they are two entries, the end first."""
+    ended: tuple[object, ...] | None = None
+    for failure in failures:
+        attempt = tuple(failure.get(key) for key in ("partition", "offset", "event_source", "event_id", "attempt", "reason"))
+        if not text(failure, "end") and attempt == ended:
+            continue
+        ended = attempt if text(failure, "end") else None
+        yield failure
 
 
 @click.command(short_help="Deliver nothing for now; events wait in the log.")
@@ -72,17 +110,22 @@ def resume(*, client: Client, subscriber: str, namespace: str | None) -> int:
 
 
 @click.command(short_help="Deliver again from an earlier place in the log.")
-@click.option("--start", required=True, metavar="PLACE", help="earliest, time=2026-01-31T12:00:00Z, offset=PARTITION=OFFSET,… or new.")
+@click.option("--start", required=True, metavar="PLACE", help=f"{FORMS[0].upper()}{FORMS[1:]}.")
 @_of_subscriber
 def replay(*, client: Client, subscriber: str, namespace: str | None, start: str) -> int:
     """Deliver the events of the log to a Trigger's or Subscription's subscriber again, from a place on.
 
     \b
-    Example:
-      knative-gateway replay trigger/measured --start time=2026-01-31T12:00:00Z
+    Examples:
+      knative-gateway replay trigger/measured --start -1h
+      knative-gateway replay measured --start 2026-01-31T12:00:00Z
     """
-    client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": start})
-    click.echo(f"{subscriber} goes on from {start}")
+    try:
+        place = written_start(start, datetime.now(UTC))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--start'") from error
+    client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": place})
+    click.echo(f"{subscriber} goes on from {place}")
     return 0
 
 

@@ -116,6 +116,7 @@ def test_its_history_says_what_became_of_an_event(run: Run, monkeypatch: pytest.
         },
         {"at_ms": 1_769_860_810_000, "event_source": "/s", "event_id": "1", "attempt": 1, "code": None, "reason": "refused", "end": ""},
     ]
+    failures.insert(1, {**failures[0], "end": ""})
     monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
     monkeypatch.setattr(Client, "ask", lambda *_: (200, {"failures": failures}))
     assert run("history", "trigger/asked").stdout.splitlines() == [
@@ -133,14 +134,36 @@ def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
     assert json.loads(run("history", "trigger/asked", "--json").stdout)["failures"] == []
     assert "not available here" in run("redrive", "trigger/asked", status=1).stderr
     assert "not available here" in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
-    assert "start must be given" in run("replay", "trigger/asked", "--start", "yesterday", status=1).stderr
+    assert "'yesterday' is not a place to start at. Give earliest" in run("replay", "asked", "--start", "yesterday", status=2).stderr
     run("pause", "broker/asked", status=2)
-    run("pause", "trigger", status=2)
+    run("pause", "trigger/", status=2)
+    run("pause", "trigger", status=1)
+
+
+def test_a_name_alone_means_the_trigger_or_subscription_that_has_it(run: Run) -> None:
+    run("apply", "-f", "-", given=[trigger("alone")])
+    assert run("history", "alone").stderr == "no failures\n"
+    assert (
+        "there is no Trigger or Subscription 'alon' in the namespace default; did you mean 'alone'?"
+        in run("pause", "alon", status=1).stderr
+    )
+    assert "in the namespace other" in run("pause", "alone", "-n", "other", status=1).stderr
+
+
+def test_replay_takes_the_forms_of_receive(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
+    monkeypatch.setattr(Client, "ask", lambda *given: (200, asked.append(given[3:])))
+    run("replay", "measured", "--start", "0:42")
+    run("replay", "measured", "--start", "2026-01-31T12:00")
+    assert asked == [({"start": "offset=0=42"},), ({"start": "time=2026-01-31T12:00:00.000Z"},)]
 
 
 def test_what_cannot_be_reached_or_is_not_known_is_told(run: Run, tmp_path: Path) -> None:
     assert "cannot be reached" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
-    assert "no http:// or https:// URL" in run("get", "triggers", server="ftp://x", status=2).stderr
+    assert "is not an http:// or https:// URL" in run("get", "triggers", server="ftp://x", status=2).stderr
+    assert "nothing listens there. Is a gateway running" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
+    assert "has no kind 'trigers'; did you mean 'triggers'?" in run("get", "trigers", status=1).stderr
     assert "has no kind 'nothings'; it has namespaces" in run("get", "nothings", status=1).stderr
     assert "--ca" in run("get", "triggers", "--ca", str(tmp_path / "nowhere"), server="https://127.0.0.1:1", status=2).stderr
     assert "no kind Nothing in v9" in run("apply", "-f", "-", given=[{"apiVersion": "v9", "kind": "Nothing"}], status=1).stderr
