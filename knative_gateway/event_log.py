@@ -29,6 +29,8 @@ from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.appending import Appender, AppendLimits, Told
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Stored
+from knative_gateway.probing import Probe, ProbeTimes
+from knative_gateway.supervising import Supervisor
 
 READ_EVENTS_MAX: Final = 500
 """Events that one batch of a reader has at most."""
@@ -53,12 +55,22 @@ class AmqpEventLog:
         tls: TlsOptions | None = None,
         limits: AppendLimits | None = None,
         drain_s: float = 5.0,
+        probes: ProbeTimes | None = None,
+        tasks: Supervisor | None = None,
     ) -> None:
         retry = RetryPolicy(attempts_max=_FOR_EVER, elapsed_max_ms=_FOR_EVER, first_ms=50, wait_max_ms=1000, first_connect=True)
         self._client: Final[Client] = connect(url, user=user, password=password, tls=tls, retry=retry, timeout=None)
         self._appender: Final = Appender(self._client, limits)
         self._drain_s: Final = drain_s
-        self._connecting: asyncio.Task[None] | None = None
+        self._probes: Final = probes
+        self._supervisor: Final = tasks or Supervisor()
+        self._probe: Probe | None = None
+        self._tasks: Final[list[asyncio.Task[None]]] = []
+
+    @property
+    def problem(self) -> str | None:
+        """Why the node cannot be used; None: nothing is known against it."""
+        return "the event log node is away" if self._probe is None else self._probe.problem
 
     @property
     def client(self) -> Client:
@@ -71,7 +83,8 @@ class AmqpEventLog:
         return self._client.connected
 
     async def __aenter__(self) -> Self:
-        self._connecting = asyncio.create_task(self._connect())
+        self._probe = Probe(self._client, self._probes)
+        self._tasks[:] = asyncio.create_task(self._connect()), self._supervisor.keep("event log probe", self._probe.run)
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -80,8 +93,8 @@ class AmqpEventLog:
     async def close(self) -> None:
         """Wait for the outcome of what is on its way, for a time, and disconnect."""
         await self._appender.close(self._drain_s if self.connected else 0.0)
-        if self._connecting is not None:
-            self._connecting.cancel()
+        for task in self._tasks:
+            task.cancel()
         await self._client.close()
 
     async def wait_connected(self, timeout_s: float) -> None:
@@ -90,12 +103,12 @@ class AmqpEventLog:
         Raises:
             UnavailableError: it does not come within `timeout_s`, or does not let us in; with its reason.
         """
-        assert self._connecting is not None, "entered"
-        done, _ = await asyncio.wait({self._connecting}, timeout=timeout_s)
+        connecting, *_ = self._tasks
+        done, _ = await asyncio.wait({connecting}, timeout=timeout_s)
         if not done:
             message = f"the event log node does not answer within {timeout_s:g} s"
             raise UnavailableError(message)
-        self._connecting.result()
+        connecting.result()
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
         """Make the log if it is not there; the number of its partitions.

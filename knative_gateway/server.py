@@ -258,7 +258,7 @@ class Gateway:
             url = self.node.url
             self.addresses["amqp"] = [self.node.address]
         appends = AppendLimits(events=limits.pending_events, bytes=limits.pending, wait_s=limits.append)
-        self.event_log = await self._parts.enter_async_context(AmqpEventLog(url, limits=appends, drain_s=limits.drain))
+        self.event_log = await self._parts.enter_async_context(AmqpEventLog(url, limits=appends, drain_s=limits.drain, tasks=self.tasks))
         try:
             await self.event_log.wait_connected(CONNECT_S_MAX)
         except GatewayError as error:
@@ -294,11 +294,9 @@ class Gateway:
     def _missing(self) -> str | None:
         if not self._up:
             return "starting or stopping"
-        if self.event_log is None or not self.event_log.connected:
-            return "the event log node is away"
-        if self.tasks.problem is not None:
-            return self.tasks.problem
-        return "not all Brokers and Channels take events yet" if self._opening else None
+        problem = "the event log node is away" if self.event_log is None else self.event_log.problem
+        opening = "not all Brokers and Channels take events yet" if self._opening else None
+        return problem or self.tasks.problem or opening
 
     def _destinations(self) -> Destinations:
         rules = self.settings.destinations

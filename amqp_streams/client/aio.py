@@ -47,6 +47,11 @@ class Client:
         """There is a connection just now."""
         return self._pool.connected
 
+    @property
+    def address(self) -> str:
+        """The URL that is connected to, or is tried next; without user and password."""
+        return str(self._pool.address)
+
     def producer(
         self,
         log: str,
