@@ -1,6 +1,7 @@
 """The settings of the gateway: frozen, checked when they are made. Pure.
 
-Where they come from is told in cli/settings.py; what each is for, in docs/gateway.md. Durations are seconds, sizes take units ("1MiB").
+Where they come from is in cli/settings.py; what each is for, in docs/gateway.md (a test compares the two).
+Durations are seconds, sizes take units ("1MiB").
 """
 
 import re
