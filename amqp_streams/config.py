@@ -4,6 +4,7 @@
 The names that people write leave out `_ms` (`retention = "7d"`); both are understood. Who may do what is in `policy.py`.
 """
 
+import ipaddress
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -35,6 +36,18 @@ def log_name(name: str) -> str:
 
 
 LogName = Annotated[str, AfterValidator(log_name)]
+
+
+def _network(text: str) -> str:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        message = f"{text[:64]!r} is not an IP address or a network such as 10.0.0.0/8"
+        raise ValueError(message) from None
+    return text
+
+
+TrustedProxy = Annotated[str, AfterValidator(_network)]
 
 
 class LogSettings(Settings):
@@ -280,6 +293,15 @@ class NodeSettings(Settings):
     access: tuple[AccessRule, ...] = Field(default=(), max_length=ACCESS_RULES_MAX)
     quotas: dict[UserName, Quota] = Field(default_factory=dict)
     redirects: tuple[Redirect, ...] = Field(default=(), validation_alias=AliasChoices("redirect", "redirects"))
+    trusted_proxies: tuple[TrustedProxy, ...] = Field(
+        default=(), description="addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed by the admin listener"
+    )
+    shutdown_delay_ms: Milliseconds = Field(
+        default=0,
+        ge=0,
+        description="how long a stopping node still takes connections, `/readyz` saying no, so that load balancers turn away first",
+        validation_alias=AliasChoices("shutdown_delay", "shutdown_delay_ms"),
+    )
     log_format: LogFormat = LogFormat.TEXT
     log_level: LogLevel = LogLevel.INFO
 

@@ -4,6 +4,7 @@ A JVM costs as much as two thousand tests: one is enough.
 """
 
 import gc
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 import pytest
 
 SPARK = "spark"
+
+# A shell that runs this in the background makes it ignore SIGINT, and with it all processes that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

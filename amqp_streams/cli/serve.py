@@ -1,7 +1,9 @@
 """`amqp-streams serve`: settings in, a running node, its exit status out."""
 
+import contextlib
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +38,8 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("plain_without_tls", is_flag=True, default=None, help="Take passwords on connections that are neither TLS nor loopback.")
 @_setting("auto_create", metavar="PARTITIONS", help="Make unknown logs on first use, with this many partitions.  [default: 0, never]")
 @_setting("container_id", metavar="NAME", help="The node's AMQP container-id.  [default: amqp-streams]")
+@_setting("trusted_proxies", metavar="ADDRESS", multiple=True, help="A proxy whose X-Forwarded-For is believed; may be repeated.")
+@_setting("shutdown_delay", metavar="DURATION", help="Say 'not ready' so long before connections end, on SIGTERM.  [default: 0]")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
 @click.option(
@@ -74,6 +78,21 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
       amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
       amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
     """
+    with _hangups_held():
+        return _serve(config, ready_file, ready_fd, flags)
+
+
+@contextlib.contextmanager
+def _hangups_held() -> Iterator[None]:
+    """A SIGHUP waits until the node can obey it: unhandled, it kills. `server.serve` lets it in."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, flags: Mapping[str, object]) -> int:
     given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
     reread = partial(node_settings, given, os.environ, config)
     settings = reread()

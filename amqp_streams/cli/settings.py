@@ -31,7 +31,16 @@ _FILE_ONLY: Final[Mapping[str, type[BaseModel]]] = {
 }  # fmt: skip
 """Tables and arrays of tables with names of their own, or of things that come in numbers: no variable gives them."""
 _LISTS: Final = frozenset(
-    {("groups", "only"), ("listen",), ("listen_tls",), ("log",), ("oauth", "algorithms"), ("oauth", "audience"), ("oauth", "keys")}
+    {
+        ("groups", "only"),
+        ("listen",),
+        ("listen_tls",),
+        ("log",),
+        ("oauth", "algorithms"),
+        ("oauth", "audience"),
+        ("oauth", "keys"),
+        ("trusted_proxies",),
+    }
 )
 _PATHS: Final = frozenset(
     {
@@ -53,6 +62,8 @@ class Given:
     value: object
     place: str
 
+
+_DIGITS_MAX: Final = 9
 
 Name = tuple[str, ...]
 """The path of a setting: `("tls", "certificate")`, `("logs", "temps", "partitions")`."""
@@ -123,13 +134,16 @@ def from_file(path: Path) -> dict[Name, Given]:
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        return {name: Given(_from_folder(path.parent, value) if name in _PATHS else value, str(path)) for name, value in _leaves(tables)}
     except OSError as error:
         message = f"cannot read {path}: {error.strerror}"
         raise ConfigError(message) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        message = f"{path} is no TOML: {error}"
+    except RecursionError as error:
+        message = f"{path} nests tables or lists too deeply"
         raise ConfigError(message) from error
-    return {name: Given(_from_folder(path.parent, value) if name in _PATHS else value, str(path)) for name, value in _leaves(tables)}
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+        message = f"{path} is not valid TOML: {error}"
+        raise ConfigError(message) from error
 
 
 def _from_folder(folder: Path, value: object) -> object:
@@ -190,7 +204,7 @@ def _with_logs(given: Mapping[Name, Given]) -> dict[Name, Given]:
         return settings
     for text in logs.value if isinstance(logs.value, list | tuple) else [logs.value]:
         log, colon, partitions = str(text).partition(":")
-        if colon and not partitions.isdecimal():
+        if colon and not (partitions.isdecimal() and len(partitions) <= _DIGITS_MAX):
             message = f"{logs.place}: {text!r} is not NAME:PARTITIONS, such as temps:4"
             raise ConfigError(message)
         settings["logs", log, "partitions"] = Given(int(partitions) if colon else 1, logs.place)

@@ -5,6 +5,7 @@ Law: it answers from the first moment (a node that recovers is alive and not rea
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, cast
 
@@ -47,7 +48,6 @@ PONG_BYTES_MAX: Final = 256 << 10
 WEBSOCKET_PATHS: Final = ("/", "/amqp", "/$servicebus/websocket")
 
 _TRANSPORT: Final = "transport"
-_LOCAL_PROXIES: Final = ("127.0.0.1", "::1")
 
 log = structlog.get_logger("amqp_streams.server")
 
@@ -63,7 +63,9 @@ class Phase(StrEnum):
 class AdminServer:
     """The admin listener. Made by `serve_admin`; the owner moves `phase`, and sets `factory` before it is READY."""
 
-    def __init__(self, metrics: Metrics, *, limits: Limits, admission: Admission, linger_s: float) -> None:
+    def __init__(
+        self, metrics: Metrics, *, limits: Limits, admission: Admission, linger_s: float, trusted_proxies: Sequence[str] = ()
+    ) -> None:
         self.phase = Phase.STARTING
         self.factory: ConnectionFactory | None = None
         self.metrics: Final = metrics
@@ -87,7 +89,8 @@ class AdminServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            forwarded_allow_ips=list(_LOCAL_PROXIES),  # said here so that no environment variable says otherwise
+            proxy_headers=bool(trusted_proxies),
+            forwarded_allow_ips=list(trusted_proxies),  # said here so that no environment variable says otherwise
         )
         self._config.load()
 
@@ -224,14 +227,21 @@ async def serve_admin(
     tls: TlsContext | None = None,
     admission: Admission | None = None,
     linger_s: float = LINGER_S,
+    trusted_proxies: Sequence[str] = (),
 ) -> AdminServer:
     """Start the admin server, STARTING. `admission` is the AMQP listeners', so that WebSockets count among the connections.
+
+    `trusted_proxies`: addresses and networks that say truly for whom they forward.
 
     Raises:
         ConfigError: the address cannot be bound.
     """
     server = AdminServer(
-        metrics, limits=limits, admission=Admission(limits.connections) if admission is None else admission, linger_s=linger_s
+        metrics,
+        limits=limits,
+        admission=Admission(limits.connections) if admission is None else admission,
+        linger_s=linger_s,
+        trusted_proxies=trusted_proxies,
     )
     await server.open(listener, tls)
     return server

@@ -4,7 +4,8 @@ Laws: what is broken keeps the old in force, and says what and where; a link tha
 named, not half done.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -33,13 +34,42 @@ Reread = Callable[[], NodeSettings]
 log = structlog.get_logger("amqp_streams")
 
 
-def reload_settings(service: EventService, guard: Guard, reread: Reread) -> bool:
-    """Read the configuration again and put it in force; False, and everything as before, when it is broken."""
+class Reloaded(StrEnum):
+    """What reading a part again came to. FAILED: what was in force before still is, and a line says what is wrong."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    NONE = "not configured"
+
+
+def reload_parts(parts: Mapping[str, Callable[[], Reloaded]]) -> None:
+    """Read each part again, whatever becomes of the others, and log the results."""
+    results = {name: _reload_part(name, part) for name, part in parts.items()}
+    written = {name: str(result) for name, result in results.items()}
+    if Reloaded.FAILED in results.values():
+        log.error("reload_incomplete", **written)
+    else:
+        log.info("reloaded", **written)
+
+
+def _reload_part(name: str, part: Callable[[], Reloaded]) -> Reloaded:
+    try:
+        return part()
+    except Exception:
+        log.exception("reload_failed", part=name)
+        return Reloaded.FAILED
+
+
+def reload_settings(service: EventService, guard: Guard, reread: Reread | None) -> Reloaded:
+    """Read the configuration again and put it in force; everything stays as before when it is broken."""
+    if reread is None:
+        return Reloaded.NONE
     try:
         new = reread()
     except ConfigError as error:
         log.error("settings_not_reloaded", reason=str(error))
-        return False
+        return Reloaded.FAILED
     old = service.settings
     changed = set(differences(old, new))
     later = sorted(name for name in changed if name.split(".")[0] not in AT_ONCE)
@@ -59,28 +89,38 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread) -> bool
         shut_unmapped(service, guard)
     if old.anonymous is not now.anonymous:
         shut_anonymous(service, guard)
-    return bool(changed)
+    return Reloaded.CHANGED if changed else Reloaded.UNCHANGED
 
 
-def reload_users(service: EventService, users: UsersFile) -> bool | None:
-    """Read the users file again and let those go that are not in it any more; whether it changed, None: it is broken."""
+def reload_users(service: EventService, users: UsersFile | None) -> Reloaded:
+    """Read the users file again and let those go that are not in it any more; nobody goes when it is broken or missing."""
+    if users is None:
+        return Reloaded.NONE
     try:
         changed = users.reload()
     except ConfigError as error:
         log.error("users_not_reloaded", reason=str(error))
-        return None
+        return Reloaded.FAILED
     if changed:
         known = set(users.names)
         for connection in tuple(service.connections):
             if connection.mechanism in PASSWORD_MECHANISMS and connection.user not in known:
                 log.warning("user_removed", user=connection.user)
                 connection.shut(PeerError(names.CONNECTION_FORCED, "this user was removed"))
-    return changed
+    return Reloaded.CHANGED if changed else Reloaded.UNCHANGED
 
 
-def reload_certificates(tls: TlsContext | None) -> bool | None:
-    """Read the certificates again; None: there are none."""
-    return None if tls is None else tls.reload()
+def reload_certificates(tls: TlsContext | None) -> Reloaded:
+    """Read the certificates again."""
+    if tls is None:
+        return Reloaded.NONE
+    return Reloaded.CHANGED if tls.reload() else Reloaded.FAILED
+
+
+def reload_tokens(guard: Guard) -> Reloaded:
+    """Read the keys for tokens again."""
+    read = guard.reload_tokens()
+    return Reloaded.NONE if read is None else Reloaded.CHANGED if read else Reloaded.FAILED
 
 
 def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str]:

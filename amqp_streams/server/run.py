@@ -26,7 +26,15 @@ from amqp_streams.server.guard import Guard
 from amqp_streams.server.listener import Listeners, listen
 from amqp_streams.server.metrics import Metrics
 from amqp_streams.server.password_checks import RUNNING_MAX
-from amqp_streams.server.reload import Reread, reload_certificates, reload_settings, reload_users, warn_if_open
+from amqp_streams.server.reload import (
+    Reread,
+    reload_certificates,
+    reload_parts,
+    reload_settings,
+    reload_tokens,
+    reload_users,
+    warn_if_open,
+)
 from amqp_streams.server.service import EventService
 from amqp_streams.server.sockets import Admission
 from amqp_streams.server.tls import TlsContext
@@ -68,13 +76,18 @@ async def serve(
     node = Server(settings, reread=reread)
     stopping = stop or asyncio.Event()
     handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
+    if not stop:  # from the first moment: recovery may take long, and a SIGHUP that nobody handles kills
+        loop.add_signal_handler(signal.SIGHUP, node.reload)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
-        await node.start(store or open_directory(settings, loop))
-        for number, handler in handlers.items():
+        opened = store or open_directory(settings, loop)
+        for number, handler in handlers.items():  # until here SIGTERM is sudden, which loses nothing and waits for nothing
             loop.add_signal_handler(number, handler)
+        await node.start(opened)
         if ready is not None:
             ready(node.addresses)
         await stopping.wait()
+        await node.announce_stop()
     finally:
         await node.stop()
         for number in handlers:
@@ -112,6 +125,7 @@ class Server:
         self._guard: Guard | None = None
         self._admin: AdminServer | None = None
         self._listeners: Listeners | None = None
+        self._reload_when_ready = False
 
     async def start(self, store: Store) -> None:
         """Bind everything; accept. The store is this object's from here on.
@@ -126,7 +140,14 @@ class Server:
         self.service.on_commit = self._metrics.commits.observe
         self._metrics.source = self.service
         if settings.admin_listen is not None:
-            self._admin = await serve_admin(settings.admin_listen, self._metrics, limits=limits, tls=self._tls, admission=self._admission)
+            self._admin = await serve_admin(
+                settings.admin_listen,
+                self._metrics,
+                limits=limits,
+                tls=self._tls,
+                admission=self._admission,
+                trusted_proxies=settings.trusted_proxies,
+            )
             self._admin.factory = self._connect
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
         self._make_logs(store)
@@ -139,6 +160,8 @@ class Server:
         gc.collect()
         gc.freeze()  # what start-up made stays; collections then look at connections only
         warn_if_open(settings)
+        if self._reload_when_ready:
+            self.reload()
         log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
 
     def _make_logs(self, store: Store) -> None:
@@ -161,6 +184,14 @@ class Server:
             if changed != found.settings:
                 store.update(name, changed)
                 log.info("log_updated", log=name)
+
+    async def announce_stop(self) -> None:
+        """Say on `/readyz` that this node stops, and serve on for a while: load balancers send nobody here when it stops."""
+        if self._admin is not None:
+            self._admin.phase = Phase.STOPPING
+        if self.settings.shutdown_delay_ms:
+            log.info("stopping", shutdown_delay_ms=self.settings.shutdown_delay_ms)
+            await asyncio.sleep(self.settings.shutdown_delay_ms / 1000)
 
     async def stop(self) -> None:
         """Tell everyone, let go, commit and sync what is pending. Safe after a start that failed half-way."""
@@ -185,13 +216,19 @@ class Server:
             self.service.store.close()
 
     def reload(self) -> None:
-        """SIGHUP: settings, certificates and users are read again; what is broken keeps the old ones."""
+        """SIGHUP: settings, certificates and users are read again; what is broken keeps the old ones. Before it is ready: when it is."""
         service, guard = self.service, self._guard
-        if service is None or guard is None or not service.ready:  # what there is was read a moment ago
+        if service is None or guard is None or not service.ready:
+            self._reload_when_ready = True
             return
-        settings = None if self._reread is None else reload_settings(service, guard, self._reread)
-        users = None if self._users is None else reload_users(service, self._users)
-        log.info("reloaded", tls=reload_certificates(self._tls), users=users, settings=settings, oauth=guard.reload_tokens())
+        reload_parts(
+            {
+                "settings": lambda: reload_settings(service, guard, self._reread),
+                "users": lambda: reload_users(service, self._users),
+                "tls": lambda: reload_certificates(self._tls),
+                "oauth": lambda: reload_tokens(guard),
+            }
+        )
 
     def _connect(self, channel: ByteChannel) -> Connection:
         assert self.service is not None

@@ -158,9 +158,12 @@ class UsersFile:
         """Read the file again if it changed since; True if it did.
 
         Raises:
-            ConfigError: as `load`; what was read before stays in force.
+            ConfigError: as `load`, or it was there before and is missing; what was read before stays in force.
         """
         with self._lock:
+            if self._contents.stamp is not None and _stamp(self._path) is None:
+                message = f"the users file {self._path} is missing: put it back, or restart the node to run without users"
+                raise ConfigError(message)
             return self._refresh()
 
     # -- questions

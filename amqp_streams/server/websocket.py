@@ -22,6 +22,8 @@ SUBPROTOCOLS: Final = ("amqp", "AMQPWSB10")
 # What goes out in one message; clients refuse messages beyond their own bound, commonly 1 MiB.
 SEND_BYTES: Final = 64 << 10
 
+# What proxies add to a request.
+_FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-real-ip")
 # RFC 6455, 7.4.1
 _UNSUPPORTED_DATA: Final = 1003
 
@@ -49,8 +51,10 @@ class WebSocketChannel:
     def __init__(self, socket: WebSocket, underneath: Underneath, *, linger_s: float) -> None:
         host, port = (socket.client.host, socket.client.port) if socket.client else ("?", 0)
         self.peer: Final = format_address(host, port)
-        # A page of anybody's may make the user's browser connect to this machine: that is not a local program.
-        self.loopback: Final = is_loopback(host) and _is_local_origin(socket.headers.get("origin"))
+        # A page of anybody's may make the user's browser connect to this machine, and a proxy on it forwards strangers: those are not
+        # local programs.
+        forwarded = any(name in socket.headers for name in _FORWARDED)
+        self.loopback: Final = is_loopback(host) and _is_local_origin(socket.headers.get("origin")) and not forwarded
         self.secure: Final = socket.url.scheme == "wss"
         self.certificate: Final[dict[str, Any] | None] = underneath.get_extra_info("peercert")
         self._socket: Final = socket

@@ -68,7 +68,7 @@ def test_sighup_reads_the_file_again_under_the_same_flags(monkeypatch: pytest.Mo
         file.write_text('data_dir = "d"\nsync = "always"\ncontainer_id = "after"\n')
         read.append(reread())
         file.write_text("container_id =\n")
-        with pytest.raises(ConfigError, match=r"node\.toml is no TOML"):
+        with pytest.raises(ConfigError, match=r"node\.toml is not valid TOML"):
             reread()
         return 0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from amqp_streams.cli.settings import Name, flag_of, node_settings, settable, variable_of, written_names
+from amqp_streams.cli.settings import Name, flag_of, from_file, node_settings, settable, variable_of, written_names
 from amqp_streams.config import AnonymousAccess, GroupSettings, Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, TlsSettings
 from amqp_streams.errors import ConfigError
 
@@ -240,7 +240,7 @@ def test_a_table_where_a_value_belongs_is_refused(tmp_path: Path) -> None:
     assert f"sync.mode ({path}): Input should be 'always', 'interval' or 'never'" in said
 
 
-@pytest.mark.parametrize(("content", "complaint"), [(None, "cannot read"), (b"a = ", "no TOML"), (b"\xff", "no TOML")])
+@pytest.mark.parametrize(("content", "complaint"), [(None, "cannot read"), (b"a = ", "not valid TOML"), (b"\xff", "not valid TOML")])
 def test_a_file_that_is_none_is_said_so(tmp_path: Path, content: bytes | None, complaint: str) -> None:
     path = tmp_path / "node.toml"
     if content is not None:
@@ -315,3 +315,32 @@ def test_every_dependency_is_accounted_for() -> None:
     for requirement in (one.partition(";")[0] for one in wanted):
         name = re.split(r"[<>=]", requirement, maxsplit=1)[0]
         assert any(row.startswith(f"| {name} | {requirement.removeprefix(name)} |") for row in rows), requirement
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("a = " + "[" * 5000 + "]" * 5000, "nests tables or lists too deeply"),
+        ("[" + ".".join(["a"] * 5000) + "]\nb = 1", "nests tables or lists too deeply"),
+        ("[limits]\ncredit = " + "9" * 5000, "is not valid TOML"),
+    ],
+    ids=["lists", "tables", "digits"],
+)
+def test_a_file_that_python_cannot_read_is_refused_in_words(tmp_path: Path, content: str, complaint: str) -> None:
+    """A reload with such a file must not end half-way."""
+    file = tmp_path / "node.toml"
+    file.write_text(content)
+    with pytest.raises(ConfigError, match=complaint):
+        from_file(file)
+
+
+def test_a_number_of_partitions_with_thousands_of_digits_is_refused_in_words() -> None:
+    with pytest.raises(ConfigError, match="is not NAME:PARTITIONS"):
+        node_settings({("data_dir",): "d", ("log",): ("temps:" + "9" * 5000,)}, {}, None)
+
+
+def test_trusted_proxies_are_addresses_and_networks() -> None:
+    found = node_settings({("data_dir",): "d"}, {"AMQP_STREAMS_TRUSTED_PROXIES": "10.0.0.0/8 ::1"}, None)
+    assert found.trusted_proxies == ("10.0.0.0/8", "::1")
+    with pytest.raises(ConfigError, match=r"'lb\.example' is not an IP address or a network"):
+        node_settings({("data_dir",): "d", ("trusted_proxies",): ("lb.example",)}, {}, None)

@@ -14,7 +14,15 @@ from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, 
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect, Right
 from amqp_streams.server.guard import Guard, Login
-from amqp_streams.server.reload import differences, reload_certificates, reload_settings, reload_users, warn_if_open
+from amqp_streams.server.reload import (
+    Reloaded,
+    differences,
+    reload_certificates,
+    reload_parts,
+    reload_settings,
+    reload_users,
+    warn_if_open,
+)
 from amqp_streams.server.users import UsersFile
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
@@ -245,9 +253,9 @@ def test_users_who_are_removed_are_closed_and_the_others_are_not(tmp_path: Path)
     bench = Bench()
     alice, bob, scram = bench.pair("alice"), bench.pair("bob"), bench.pair("alice", mechanism="SCRAM-SHA-256")
     certificate, nobody = bench.pair("alice", mechanism="EXTERNAL"), bench.pair(None)
-    assert reload_users(bench.node.service, users) is False
+    assert reload_users(bench.node.service, users) is Reloaded.UNCHANGED
     UsersFile.load(tmp_path / "users.json").remove("alice")
-    assert reload_users(bench.node.service, users) is True
+    assert reload_users(bench.node.service, users) is Reloaded.CHANGED
     bench.node.run()
     assert closed(alice) == closed(scram) == (names.CONNECTION_FORCED, "this user was removed")
     assert closed(bob) == closed(certificate) == closed(nobody) is None
@@ -260,11 +268,39 @@ def test_a_broken_users_file_lets_nobody_go(tmp_path: Path) -> None:
     alice = bench.pair("alice")
     (tmp_path / "users.json").write_text("{")
     with capture_logs() as lines:
-        assert reload_users(bench.node.service, users) is None
+        assert reload_users(bench.node.service, users) is Reloaded.FAILED
     [line] = lines
     assert (line["event"], line["log_level"]) == ("users_not_reloaded", "error")
     assert "users.json" in line["reason"]
     assert closed(alice) is None
+
+
+def test_a_missing_users_file_lets_nobody_go(tmp_path: Path) -> None:
+    """It may be replaced just now, or its mount be away for a moment."""
+    users = UsersFile.load(tmp_path / "users.json")
+    users.add("alice", "secret")
+    bench = Bench()
+    alice = bench.pair("alice")
+    (tmp_path / "users.json").unlink()
+    with capture_logs() as lines:
+        assert reload_users(bench.node.service, users) is Reloaded.FAILED
+    [line] = lines
+    assert "users.json is missing" in line["reason"]
+    assert closed(alice) is None
+    assert users.called("alice") == "alice"
+
+
+def test_each_part_is_read_again_whatever_becomes_of_the_others() -> None:
+    def broken() -> Reloaded:
+        raise RecursionError
+
+    with capture_logs() as lines:
+        reload_parts({"settings": broken, "users": lambda: Reloaded.CHANGED})
+    assert [(line["event"], line["log_level"]) for line in lines] == [("reload_failed", "error"), ("reload_incomplete", "error")]
+    assert (lines[1]["settings"], lines[1]["users"]) == ("failed", "changed")
+    with capture_logs() as lines:
+        reload_parts({"settings": lambda: Reloaded.UNCHANGED, "users": lambda: Reloaded.NONE})
+    assert [(line["event"], line["log_level"]) for line in lines] == [("reloaded", "info")]
 
 
 def test_anonymous_connections_go_where_they_are_not_let_in_any_more() -> None:
@@ -292,7 +328,7 @@ def test_a_broken_configuration_changes_nothing_and_is_named() -> None:
 
     before = bench.node.service.settings
     with capture_logs() as lines:
-        assert reload_settings(bench.node.service, bench.guard, broken) is False
+        assert reload_settings(bench.node.service, bench.guard, broken) is Reloaded.FAILED
     [line] = lines
     assert (line["event"], line["log_level"]) == ("settings_not_reloaded", "error")
     assert "access.0.allow.0 (node.toml)" in line["reason"]
@@ -317,4 +353,4 @@ def test_nothing_changed_is_nothing_done() -> None:
     assert bench.reload() == []
     assert bench.node.service.node.access is access
     assert list(differences(bench.node.settings, bench.node.settings)) == []
-    assert reload_certificates(None) is None
+    assert reload_certificates(None) is Reloaded.NONE

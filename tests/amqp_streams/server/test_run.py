@@ -1,13 +1,15 @@
 """What a node makes of the configured logs when it starts, and that it lets go of everything when it cannot."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from amqp_streams.config import Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
-from amqp_streams.server.run import serve
+from amqp_streams.server.run import Server, serve
 from amqp_streams.testing import MemoryStore
 
 
@@ -55,3 +57,61 @@ async def test_another_number_of_partitions_is_refused_with_both_and_the_remedy(
     store.create("temps", LogSettings(partitions=4), incarnation="x")
     with pytest.raises(ConfigError, match=r"has 4 partitions .* says 2: .* delete the log"):
         await _run(_settings(tmp_path, temps=LogSettings(partitions=2)), store)
+
+
+HUNG_UP = """
+import os, signal, sys
+from pathlib import Path
+from amqp_streams.cli.serve import _hangups_held
+from amqp_streams.config import Listener, NodeSettings
+import amqp_streams.server.run  # the name is also that of its function
+node = sys.modules["amqp_streams.server.run"]
+
+opened = node.open_directory
+
+def hung_up(settings, loop):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return opened(settings, loop)
+
+node.open_directory = hung_up
+settings = NodeSettings(data_dir=Path(sys.argv[1]), listen=(Listener(host="127.0.0.1", port=0),))
+with _hangups_held():
+    os.kill(os.getpid(), signal.SIGHUP)
+    ready = lambda _addresses: os.kill(os.getpid(), signal.SIGTERM)
+    sys.exit(node.run(settings, ready=ready, reread=lambda: settings))
+"""
+
+
+def test_a_sighup_during_the_start_is_obeyed_when_the_node_is_ready(tmp_path: Path) -> None:
+    """Unhandled it would kill a node that recovers; forgotten, it would leave settings in force that were replaced meanwhile."""
+    done = subprocess.run([sys.executable, "-c", HUNG_UP, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout + done.stderr
+    assert "reloaded" in said
+
+
+async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_path: Path) -> None:
+    """A load balancer needs time to see that it must send nobody here."""
+    settings = _settings(tmp_path).model_copy(update={"admin_listen": Listener(host="127.0.0.1", port=0), "shutdown_delay_ms": 60_000})
+    node = Server(settings)
+    await node.start(MemoryStore())
+    stopping = asyncio.create_task(node.announce_stop())
+    await asyncio.sleep(0)
+    try:
+        reader, writer = await _connected(node.addresses["admin"][0])
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b"503" in await reader.readline()
+        writer.close()
+        reader, writer = await _connected(node.addresses["amqp"][0])
+        writer.write(b"AMQP\x03\x01\x00\x00")
+        assert await reader.readexactly(8) == b"AMQP\x03\x01\x00\x00"
+        writer.close()
+        assert not stopping.done()
+    finally:
+        stopping.cancel()
+        await node.stop()
+
+
+async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = address.rpartition(":")
+    return await asyncio.open_connection(host, int(port))

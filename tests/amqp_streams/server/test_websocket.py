@@ -296,6 +296,25 @@ async def test_a_strangers_web_page_is_no_local_program(
     assert (await echoes.number(0)).channel.loopback is loopback
 
 
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+async def test_who_comes_through_a_proxy_is_no_local_program_and_has_the_proxys_address(
+    start: Start, dial: Open, echoes: Echoes, header: str
+) -> None:
+    """Otherwise any header would give an address whose login failures are not counted, or another's."""
+    await dial(await start(echoes), additional_headers={header: "192.0.2.7", "X-Forwarded-Proto": "https"})
+    channel = (await echoes.number(0)).channel
+    assert channel.peer.startswith("127.0.0.1:")
+    assert (channel.loopback, channel.secure) == (False, False)
+
+
+async def test_a_trusted_proxy_says_for_whom_it_forwards(start: Start, dial: Open, echoes: Echoes) -> None:
+    server = await start(echoes, trusted_proxies=("127.0.0.0/8",))
+    await dial(server, additional_headers={"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"})
+    channel = (await echoes.number(0)).channel
+    assert channel.peer.startswith("192.0.2.7:")
+    assert (channel.loopback, channel.secure) == (False, True)
+
+
 async def test_closing_the_server_says_goodbye_to_each(start: Start, dial: Open, echoes: Echoes) -> None:
     server = await start(echoes)
     client = await dial(server)
