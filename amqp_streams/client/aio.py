@@ -42,6 +42,9 @@ class Client:
         self.management: Final = Management(pool)
         self._asker: Final = Asker(pool)
 
+    def __repr__(self) -> str:
+        return f"<Client of {self.address}, {'connected' if self.connected else 'not connected'}>"
+
     @property
     def connected(self) -> bool:
         """There is a connection just now."""

@@ -9,7 +9,7 @@ import uvloop
 
 from amqp_streams.client.errors import ClosedError, TimedOutError
 from amqp_streams.client.outbox import Entry
-from amqp_streams.client.producer import Receipt
+from amqp_streams.client.producer import Producer, Receipt
 from amqp_streams.errors import AmqpStreamsError
 
 _T = TypeVar("_T")
@@ -60,10 +60,11 @@ class Background:
 class Pending:
     """An event on its way; `result` waits for its receipt and raises what `Producer.send` raises."""
 
-    __slots__ = ("_entry", "_known", "_room")
+    __slots__ = ("_entry", "_known", "_producer", "_room")
 
-    def __init__(self, entry: Entry, room: threading.Semaphore) -> None:
+    def __init__(self, entry: Entry, room: threading.Semaphore, producer: Producer) -> None:
         self._entry: Final = entry
+        self._producer: Final = producer
         self._room: Final = room
         self._known: Final = threading.Event()
 
@@ -75,7 +76,8 @@ class Pending:
     def result(self, timeout: float | None = 30.0) -> Receipt:
         """The receipt. Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError."""
         if not self._known.wait(timeout):
-            message = f"waiting for an outcome took longer than {timeout} s"
+            obstacle = self._producer.obstacle
+            message = f"waiting for an outcome took longer than {timeout} s" + (f": {obstacle}" if obstacle else "")
             raise TimedOutError(message)
         if isinstance(self._entry.outcome, AmqpStreamsError):
             raise self._entry.outcome

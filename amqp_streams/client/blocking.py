@@ -38,6 +38,9 @@ class Producer:
         self._queue: list[Entry] = []
         self._sequences: list[int | None] = []
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     def send(
         self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
     ) -> Receipt:
@@ -52,9 +55,10 @@ class Producer:
             raise SequenceError(NO_NUMBERS)
         entry = Entry(event, encode(event, partition))
         if not self._room.acquire(timeout=timeout):
-            message = f"waiting for room in the window took longer than {timeout} s"
+            obstacle = self._inner.obstacle
+            message = f"waiting for room in the window took longer than {timeout} s" + (f": {obstacle}" if obstacle else "")
             raise TimedOutError(message)
-        pending = Pending(entry, self._room)
+        pending = Pending(entry, self._room, self._inner)
         entry.on_outcome = pending.wake
         with self._lock:
             self._queue.append(entry)
@@ -98,6 +102,9 @@ class Consumer:
     def __init__(self, thread: Background, inner: aio.Consumer) -> None:
         self._thread: Final = thread
         self._inner: Final = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     @property
     def link_properties(self) -> dict[str, object]:
@@ -171,6 +178,9 @@ class Client:
         self._thread: Final = thread
         self._inner: Final = inner
         self.management: Final = Management(thread, inner.management)
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
     def producer(
         self,

@@ -22,6 +22,9 @@ class GroupConsumer:
         self._thread: Final = thread
         self._inner: Final = inner
 
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that are ours now."""

@@ -64,6 +64,8 @@ class Connector:
         self._give_up_at = 0.0
         self._lost_by: AmqpStreamsError | None = None
         self._warned_at: float | None = None
+        self.trouble: AmqpStreamsError | None = None
+        """Why there is no connection; None while there is one."""
         self._closed = False
         self._retry: Final = retry
 
@@ -183,7 +185,7 @@ class Connector:
                 self._warn(error)
                 continue
             if wire.lost_by is None:
-                self._wire, self._warned_at = wire, None
+                self._wire, self._warned_at, self.trouble = wire, None, None
                 _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
                 return wire
             self._rotation.failed(wire.address)
@@ -218,6 +220,7 @@ class Connector:
 
     def _warn(self, error: ConnectError) -> None:
         """At once, and now and then while it lasts."""
+        self.trouble = error
         now_s = asyncio.get_running_loop().time()
         if self._warned_at is None or now_s - self._warned_at >= _WARN_AGAIN_S:
             self._warned_at = now_s

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from amqp_streams import names
 from amqp_streams.client.cursor import NEW_EVENTS, Cursor
-from amqp_streams.client.endpoint import Endpoint
+from amqp_streams.client.endpoint import Endpoint, place_text
 from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, OwnershipLostError, TimedOutError
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.links import Delivery, ReceiverLink
@@ -89,6 +89,10 @@ class Consumer(Endpoint):
         self._owed = 0
         self._unsettled: list[Delivery] = []
         self._taken: deque[ReceivedEvent] = deque()
+
+    def __repr__(self) -> str:
+        state = "attached" if self.attached else "not attached"
+        return f"<Consumer of {place_text(self.log, self.partition)}, {state}>"
 
     @property
     def link_properties(self) -> dict[str, object]:

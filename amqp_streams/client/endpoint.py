@@ -48,6 +48,11 @@ def refused_for_a_limit(error: AmqpStreamsError) -> bool:
     return error.condition == names.RESOURCE_LIMIT_EXCEEDED and not error.info
 
 
+def place_text(log: str, partition: str | None) -> str:
+    """A log, or one partition of it, for people."""
+    return repr(log) if partition is None else f"{log!r} partition {partition}"
+
+
 class Signal:
     """Wakes everybody who waits, and remembers nothing."""
 
@@ -107,6 +112,7 @@ class Endpoint(ABC):
         self._task: asyncio.Task[None] | None = None
         self._started = False
         self._progress = False
+        self._ended_by: AmqpStreamsError | None = None
 
     @property
     def attached(self) -> bool:
@@ -123,7 +129,7 @@ class Endpoint(ABC):
             raise ClosedError(message)
         self._task = asyncio.create_task(self._run())
         try:
-            await self._signal.wait_until(lambda: self._started or self._failure is not None, timeout, "attaching")
+            await self._until(lambda: self._started or self._failure is not None, timeout, "attaching")
         except BaseException:
             self._stop(ClosedError("closed"))
             raise
@@ -170,6 +176,22 @@ class Endpoint(ABC):
         """What an end means for this kind."""
         return error
 
+    async def _until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Wait for it. Raises TimedOutError, naming `what` was waited for and what keeps it up, as far as that is known."""
+        try:
+            await self._signal.wait_until(condition, timeout, what)
+        except TimedOutError as error:
+            raise self._late(error) from None
+
+    def _late(self, error: TimedOutError) -> TimedOutError:
+        """The same with what keeps it up."""
+        obstacle = self._obstacle()
+        return error if obstacle is None else TimedOutError(f"{error}: {obstacle}")
+
+    def _obstacle(self) -> AmqpStreamsError | None:
+        """What the node said last, or why there is no connection."""
+        return None if self.attached else self._ended_by or self._pool.trouble
+
     def _check(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -194,6 +216,7 @@ class Endpoint(ABC):
         try:
             while True:
                 error = await self._life()
+                self._ended_by = error
                 if error is None:
                     continue
                 attempt = 0 if self._progress else attempt

@@ -91,6 +91,9 @@ class GroupConsumer:
         self._lost = False
         self._yielded_s = 0.0
 
+    def __repr__(self) -> str:
+        return f"<GroupConsumer of {self.log!r} in group {self.group!r}, partitions {', '.join(self.partitions) or 'none'}>"
+
     @property
     def partitions(self) -> tuple[str, ...]:
         """The partitions that are ours now."""

@@ -14,6 +14,7 @@ from amqp_streams.client.connector import CONNECT_S_MAX, Connector, Rotation
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import RetryPolicy, SaslOptions, TlsOptions
 from amqp_streams.client.wire import Wire
+from amqp_streams.errors import AmqpStreamsError
 
 ELSEWHERE_MAX: Final = 64
 """Other containers that a client is connected to at a time."""
@@ -63,6 +64,11 @@ class Pool:
     def connections(self) -> int:
         """How many there are or are being made, besides those to other containers."""
         return 1 + len(self._more)
+
+    @property
+    def trouble(self) -> AmqpStreamsError | None:
+        """Why there is no connection, or not the one that is wanted last; None: nothing is known."""
+        return self._more[-1].trouble if self._more else self._first.trouble
 
     @property
     def address(self) -> Address:

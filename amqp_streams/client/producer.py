@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, cast
 
 from amqp_streams import names
-from amqp_streams.client.endpoint import Endpoint
+from amqp_streams.client.endpoint import Endpoint, place_text
 from amqp_streams.client.errors import (
     ClosedError,
     ConnectionLostError,
@@ -40,6 +40,7 @@ WINDOW_BYTES_MAX: Final = 64 << 20
 """Bytes of events without an outcome that one producer holds, however few events they are; one more always fits."""
 NO_NUMBERS: Final = "numbers are for producers with an id: client.producer(…, producer_id=…)"
 _TURN_MAX: Final = 2000
+_SHOWN_MAX: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,16 @@ class Producer(Endpoint):
         self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max)
         self._resend_task: asyncio.Task[None] | None = None
         self._releases = 0
+        self._refused_by: ReleasedError | None = None
+
+    def __repr__(self) -> str:
+        state = "attached" if self.attached else "not attached"
+        return f"<Producer for {place_text(self.log, self.partition)}, {state}, {self._outbox.events} events without an outcome>"
+
+    @property
+    def obstacle(self) -> AmqpStreamsError | None:
+        """Why events have no outcome, as far as that is known: what the node said last, or why there is no connection."""
+        return self._obstacle()
 
     async def send(
         self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
@@ -120,7 +131,7 @@ class Producer(Endpoint):
                 entry.cancelled = True
             if isinstance(error, TimeoutError) and not isinstance(error, AmqpStreamsError):
                 message = f"waiting for an outcome took longer than {timeout} s"
-                raise TimedOutError(message) from None
+                raise self._late(TimedOutError(message)) from None
             raise
 
     async def post(
@@ -180,7 +191,7 @@ class Producer(Endpoint):
         Raises: SendError naming what was refused since the last flush; TimedOutError, what is left goes on.
         """
         outbox = self._outbox
-        await self._signal.wait_until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
+        await self._until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
         failures, count = outbox.take_failures()
         if count:
             raise SendError(failures, count)
@@ -201,6 +212,9 @@ class Producer(Endpoint):
 
     # -- room and sending
 
+    def _obstacle(self) -> AmqpStreamsError | None:
+        return self._refused_by or super()._obstacle()
+
     async def _add(self, entry: Entry, sequence: int | None, timeout: float | None) -> None:
         if self._outbox.room <= 0:
             await self._room(timeout)
@@ -218,7 +232,7 @@ class Producer(Endpoint):
 
     async def _room(self, timeout: float | None) -> None:
         outbox = self._outbox
-        await self._signal.wait_until(lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window")
+        await self._until(lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window")
 
     def _pump_soon(self) -> None:
         """Send at the end of this turn of the loop, everything that was posted in it at once."""
@@ -255,7 +269,10 @@ class Producer(Endpoint):
         if accepted:
             self._progress = True
             self._releases = 0
+            self._refused_by = None
             outbox.accepted(cast("list[Entry]", accepted))
+        if refused:
+            self._refused_by = next((error for _, error in refused if isinstance(error, ReleasedError)), self._refused_by)
         if self._numbering is not None:
             if self._refused_in_order(refused):
                 self._begin_anew()
@@ -350,5 +367,6 @@ def _encoded(event: object) -> bytes:
         return event.encode()
     if isinstance(event, bytes | bytearray | memoryview):
         return bytes(event)
-    message = f"{type(event).__name__} cannot be sent: Event, ReceivedEvent or bytes of an AMQP message"
+    shown = f"Event({event!r})" if isinstance(event, str | dict | list | int | float) and len(repr(event)) <= _SHOWN_MAX else "Event(…)"
+    message = f"a {type(event).__name__} cannot be sent: give {shown}, a ReceivedEvent, or the bytes of an AMQP message"
     raise TypeError(message)

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import re
+from typing import Any
 
 import proton
 import pytest
@@ -15,8 +17,10 @@ from amqp_streams.client import (
     RejectedError,
     ReleasedError,
     RetryPolicy,
+    SaslOptions,
     SendError,
     TimedOutError,
+    blocking,
     connect,
 )
 from amqp_streams.client.received import ReceivedEvent
@@ -294,3 +298,76 @@ async def test_an_exception_in_the_block_leaves_without_waiting_for_outcomes(nod
         assert pending is not None
         with pytest.raises(ClosedError):
             await pending
+
+
+FULL = "amqp:resource-limit-exceeded: the disk is full"
+
+
+@pytest.fixture
+def full(node: MemoryNode) -> MemoryNode:
+    node.outcome, node.condition = lambda message: REJECTED, proton.Condition("amqp:resource-limit-exceeded", "the disk is full")
+    return node
+
+
+async def test_a_timeout_says_what_the_node_said(full: MemoryNode) -> None:
+    async with connect(URL, retry=RetryPolicy(first_ms=1)) as client:
+        producer = client.producer("log", window=1)
+        await producer.open()
+        await producer.post(Event(1))
+        with pytest.raises(TimedOutError, match=rf"flushing took longer than 0.05 s: {FULL}"):
+            await producer.flush(timeout=0.05)
+        with pytest.raises(TimedOutError, match=rf"waiting for room in the window took longer than 0.05 s: {FULL}"):
+            await producer.post(Event(2), timeout=0.05)
+        full.outcome = lambda message: ACCEPTED
+        await producer.flush()
+        full.outcome = lambda message: REJECTED
+        with pytest.raises(TimedOutError, match=rf"waiting for an outcome took longer than 0.05 s: {FULL}"):
+            await producer.send(Event(3), timeout=0.05)
+        full.outcome = lambda message: None
+        with pytest.raises(TimedOutError, match=r"took longer than 0\.05 s: amqp:res"):
+            await producer.send(Event(3), timeout=0.05)
+        with contextlib.suppress(TimedOutError):
+            await producer.close(timeout=0)
+
+
+async def test_a_timeout_says_why_there_is_no_connection(node: MemoryNode) -> None:
+    async with connect(URL, retry=RetryPolicy(first_ms=1)) as client, client.producer("log") as producer:
+        node.unreachable = 1_000_000
+        node.lose()
+        with pytest.raises(TimedOutError, match=r"waiting for an outcome took longer than 0\.05 s: amqp://node:5672: refused"):
+            await producer.send(Event(1), timeout=0.05)
+        node.unreachable = 0
+
+
+def test_the_blocking_face_says_what_the_node_said(full: MemoryNode) -> None:
+    with blocking.connect(URL, retry=RetryPolicy(first_ms=1)) as client:
+        producer = client.producer("log", window=1)
+        producer.__enter__()
+        pending = producer.post(Event(1))
+        with pytest.raises(TimedOutError, match=FULL):
+            pending.result(timeout=0.05)
+        with pytest.raises(TimedOutError, match=FULL):
+            producer.post(Event(2), timeout=0.05)
+        full.outcome = lambda message: ACCEPTED
+        assert pending.result().attempts > 1
+        producer.close()
+
+
+async def test_clients_producers_and_consumers_say_what_they_are(node: MemoryNode) -> None:
+    async with connect("amqp://ann:secret@node", sasl=SaslOptions(plain_without_tls=True)) as client:
+        assert repr(client) == "<Client of amqp://node:5672, connected>"
+        producer = client.producer("log", partition=3)
+        assert repr(producer) == "<Producer for 'log' partition 3, not attached, 0 events without an outcome>"
+        async with producer, client.consumer("log") as consumer:
+            assert repr(producer) == "<Producer for 'log' partition 3, attached, 0 events without an outcome>"
+            assert repr(consumer) == "<Consumer of 'log', attached>"
+        assert repr(client.group_consumer("log", "g")) == "<GroupConsumer of 'log' in group 'g', partitions none>"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [("text", "Event('text')"), ({"a": 1}, "Event({'a': 1})"), ("x" * 99, "Event(…)"), (None, "Event(…)")]
+)
+async def test_what_is_no_event_is_refused_with_the_way_to_send_it(node: MemoryNode, given: Any, shown: str) -> None:
+    async with connect(URL) as client, client.producer("log") as producer:
+        with pytest.raises(TypeError, match=f"cannot be sent: give {re.escape(shown)}, a ReceivedEvent, or the bytes of an AMQP message"):
+            await producer.send(given)
