@@ -87,7 +87,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| deliveries of one subscriber under way | {under_way} |" in table
     assert f"| filters of a Trigger | {FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels |" in table
     expression = f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} words and marks, {FILTER_LIMITS.depth} levels"
-    assert f"| a CloudEvents SQL expression | {expression} |" in table
+    assert f"| a CloudEvents SQL expression | {expression};" in table
     assert f"| name of a Broker, Trigger, Channel, Subscription | {NAME_CHARACTERS_MAX} characters |" in table
     assert f"| one wait between attempts | {WAIT_MAX_MS // 3_600_000} hours |" in table
     assert f"| {RETRY_AFTER_MAX_MS // 60_000} minutes |" in section("Delivery")

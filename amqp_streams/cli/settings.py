@@ -16,6 +16,7 @@ from amqp_streams.authentication import ExternalRule, OAuthSettings
 from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings, TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
+from amqp_streams.setting_errors import reason
 
 PREFIX: Final = "AMQP_STREAMS_"
 
@@ -245,17 +246,15 @@ def _nested(values: Mapping[Name, object]) -> dict[str, object]:
 def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         name = tuple(str(part) for part in problem["loc"] if part != "[key]")
-        reason = str(problem["ctx"]["error"]) if problem["type"] == "value_error" else problem["msg"]
+        told = reason(problem)
         if problem["type"] == "extra_forbidden":
-            reason = f"no such setting; there are {', '.join(_siblings(name))}"
+            told = f"no such setting; there are {', '.join(_siblings(name))}"
         elif problem["type"] == "missing":
             elsewhere = "" if name[0] in _FILE_ONLY else f": {flag_of(name)}, {variable_of(name)} or in the file"
-            reason = f"is needed{elsewhere}"
-        elif problem["type"] != "value_error" and not isinstance(problem["input"], dict):
-            reason = f"{reason}, not {problem['input']!r}"
+            told = f"is needed{elsewhere}"
         places = [one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]]
         at = f" ({places[0]})" if name and places else ""
-        yield f"{'.'.join(name)}{at}: {reason}" if name else reason
+        yield f"{'.'.join(name)}{at}: {told}" if name else told
 
 
 def _siblings(name: Name) -> list[str]:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import WireError
+from amqp_streams.setting_errors import reason
 from amqp_streams.streams.access import EVERYTHING, Permissions
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.sections import sections
@@ -179,23 +179,12 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
     except ValidationError as error:
         first = error.errors()[0]
         setting = str(first["loc"][0]).replace("_", "-")
-        raise RequestError(BAD_REQUEST, f"setting {setting!r} {_reason(first)}") from error
+        raise RequestError(BAD_REQUEST, f"setting {setting!r} {reason(first)}") from error
 
 
 def described_settings(settings: LogSettings) -> dict[Value, Value]:
     """Settings as they go into an answer."""
     return {key.replace("_", "-"): value for key, value in settings.model_dump().items()}
-
-
-def _reason(error: ErrorDetails) -> str:
-    """What is wrong with a setting, in words."""
-    match error["type"], error.get("ctx", {}):
-        case "greater_than_equal", {"ge": bound}:
-            return f"must be at least {bound} (got {str(error['input'])[:64]})"
-        case "less_than_equal", {"le": bound}:
-            return f"must be at most {bound} (got {str(error['input'])[:64]})"
-        case _:
-            return f"is not valid: {error['msg']}"
 
 
 def _number(value: Value) -> Value:

@@ -13,6 +13,7 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from amqp_streams.setting_errors import reason
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
 
@@ -137,12 +138,10 @@ def _nested(values: Mapping[Name, object]) -> dict[str, Any]:
 def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[str]:
     for problem in error.errors(include_url=False):
         name = tuple(str(part) for part in problem["loc"])
-        reason = str(problem["ctx"]["error"]) if problem["type"] == "value_error" else problem["msg"]
+        told = reason(problem)
         if problem["type"] == "extra_forbidden":
             model = sections().get(name[0], GatewaySettings) if len(name) > 1 else GatewaySettings
-            reason = f"no such setting; there are {', '.join(sorted(model.model_fields))}"
-        elif problem["type"] not in {"value_error", "missing"} and not isinstance(problem["input"], dict):
-            reason = f"{reason}, not {problem['input']!r}"
+            told = f"no such setting; there are {', '.join(sorted(model.model_fields))}"
         place = next((one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]), None)
         at = f" ({place})" if name and place is not None else ""
-        yield f"{'.'.join(name)}{at}: {reason}" if name else reason
+        yield f"{'.'.join(name)}{at}: {told}" if name else told

@@ -97,7 +97,7 @@ def test_rules_hold_for_those_who_log_in_and_change_under_links_that_stay(start_
 def test_a_broken_configuration_changes_nothing_and_says_what_and_where(start_node: StartNode, cli: Cli, tmp_path: Path) -> None:
     site = Site(start_node, cli, tmp_path, ALICE_SENDS)
     site.reload(ALICE_SENDS.replace("send", "sendd"), until="settings_not_reloaded")
-    assert f"access.0.allow.0 ({site.config}): Input should be 'send'" in site.node.words
+    assert f"access.0.allow.0 ({site.config}): must be 'send'" in site.node.words
     with site.client("alice") as alice:
         sends(alice)
     site.reload(ALICE_SENDS + "[limits]\ncredit = 5\n", until="restart_needed")

@@ -323,7 +323,7 @@ def test_a_broken_configuration_changes_nothing_and_is_named() -> None:
     alice = bench.pair("alice").sender("temps")
 
     def broken() -> NodeSettings:
-        message = "access.0.allow.0 (node.toml): Input should be 'send', not 'sendd'"
+        message = "access.0.allow.0 (node.toml): must be 'send', 'receive', 'info' or 'manage' (got 'sendd')"
         raise ConfigError(message)
 
     before = bench.node.service.settings

@@ -97,7 +97,7 @@ def test_a_setting_may_be_unset() -> None:
         ({"retention_ms": "9" * 400 + "d"}, "1000 years"),
         ({"retention_bytes": 1 << 63}, "'retention-bytes' must be at most"),
         ({"retention_bytes": "9" * 400 + ".0TiB"}, "largest size"),
-        ({"retention_bytes": 1000}, "'retention-bytes' must be at least 1048576 .got 1000"),
+        ({"retention_bytes": 1000}, "'retention-bytes' must be at least 1MiB .got 1000"),
         ({"segment_ms": 1 << 63}, "'segment-ms' must be at most"),
         ({"segment_bytes": -1}, "'segment-bytes'"),
         ({"colour": "blue"}, r"unknown setting 'colour': known are partitions, retention-bytes"),
