@@ -61,6 +61,33 @@ class Tokens(Protocol):
         """Whose; None: it is not believed."""
 
 
+class Access:
+    """What the sender of one request may do with a kind of object, now and later."""
+
+    def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
+        self._gate: Final = gate
+        self._authorization: Final = authorization
+        self._namespace: Final = namespace
+        self._what: Final = what
+
+    def check(self, verb: Verb) -> None:
+        """Let pass. Raises UnauthenticatedError, ForbiddenError."""
+        self._gate.check(self._gate.identify(self._authorization), verb, namespace=self._namespace, what=self._what)
+
+    def check_reference(self, namespace: str) -> None:
+        """Let an object refer to those of another namespace: who may not read them would be told of them by its status."""
+        what = f"a reference to the namespace {namespace}"
+        self._gate.check(self._gate.identify(self._authorization), Verb.READ, namespace=namespace, what=what)
+
+    def may_read(self) -> bool:
+        """Whether it still may: tokens are revoked and expire, rules change."""
+        try:
+            self.check(Verb.READ)
+        except (ForbiddenError, UnauthenticatedError):
+            return False
+        return True
+
+
 class Gate:
     """The one who asks for tokens. Implements `ports.Authorizer`."""
 

@@ -4,6 +4,7 @@ Laws: every destination ends as an absolute http or https URL, or as a reason wh
 other object its `status.address.url`; `uri` beside `ref` is relative to that (RFC 3986).
 
 Such a name of a cluster says nothing outside of one. `ServiceMap` is how it is reached here, and is asked last: status shows the name.
+Only `NAME.NAMESPACE.svc` and `NAME.NAMESPACE.svc.cluster.local` are names of Services: a shorter one may be a host of the internet.
 """
 
 import re
@@ -15,11 +16,12 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 from knative_gateway.destinations import Destinations
 from knative_gateway.errors import ConfigError
 from knative_gateway.ports import Key
+from knative_gateway.resources.hosts import is_dns_name
 from knative_gateway.resources.objects import Object, child, entries, group_of, number, text
 
 Lookup = Callable[[Key], Object | None]
 CLUSTER_DOMAIN: Final = "cluster.local"
-_CLUSTER_NAME: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)(?:\.svc(?:\.cluster\.local)?)?\.?")
+_CLUSTER_NAME: Final = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]+)\.svc(?:\.cluster\.local)?\.?")
 _MAPPED: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 
@@ -67,7 +69,7 @@ class ServiceMap:
             return base.rstrip("/") + (rest if rest.startswith("/") or not rest else f"/{rest}")
         service = lookup(Key("", "Service", found["namespace"], found["name"]))
         host = text(service, "spec", "externalName")
-        if not host or text(service, "spec", "type") != "ExternalName":
+        if not is_dns_name(host) or text(service, "spec", "type") != "ExternalName":
             return url
         port = parts.port or _only_port(child(service))
         return urlunsplit((parts.scheme, f"{host}:{port}" if port else host, parts.path, parts.query, ""))
@@ -109,6 +111,13 @@ class Addressing:
         """Where a resolved URL is sent to."""
         return self.services.reached(url, self.lookup)
 
+    def shown(self, url: str, namespace: str) -> str:
+        """Where a resolved URL is really sent to, for people who read objects of this namespace; empty if that is what it says, or if a
+        Service of another namespace decides it.
+        """
+        found, reached = _CLUSTER_NAME.fullmatch(urlsplit(url).hostname or ""), self.reached(url)
+        return "" if found is None or reached == url or found["namespace"] != namespace else without_credentials(reached)
+
     def _address(self, reference: Object, namespace: str) -> str | Unresolved:
         group, kind, name = group_of(text(reference, "apiVersion")), text(reference, "kind"), text(reference, "name")
         found = self.lookup(Key(group, kind, namespace, name))
@@ -130,6 +139,15 @@ class Addressing:
         """Where events are really sent must be allowed."""
         refusal = self.allowed.refusal_of_url(self.reached(url)) if self.allowed else None
         return url if refusal is None else Unresolved("DestinationDenied", refusal)
+
+
+def without_credentials(url: str) -> str:
+    """A URL less `user:password@`, for status and messages."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 
 
 def is_absolute(url: str) -> bool:

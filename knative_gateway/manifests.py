@@ -5,6 +5,7 @@ YAML is JSON here: dates stay texts, keys are texts, and aliases cannot make a s
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from knative_gateway.resources.objects import Object, entries, text
 from knative_gateway.yaml_documents import FLOATING, documents
 
 _DIGITS_MAX: Final = 20
+_SURROGATE: Final = re.compile(rb"\\(?:u|U0000)[dD][89a-fA-F]")
+"""An escape of half a character: both halves together are one."""
 
 
 class ManifestError(ValueError):
@@ -30,6 +33,8 @@ def read_json(written: bytes) -> object:
     try:
         read = json.loads(written, parse_constant=_no_constant, parse_float=_float, parse_int=_integer)
         Budget().spend(read)
+        if _SURROGATE.search(written):
+            check_text(read)
     except RecursionError:
         message = "it is nested too deep"
         raise ManifestError(message) from None
@@ -46,7 +51,10 @@ def read_yaml(written: bytes) -> list[object]:
         ManifestError: it is none, or too much.
     """
     try:
-        return [_plain(each) for each in documents(written) if each is not None]
+        read = [_plain(each) for each in documents(written) if each is not None]
+        if _SURROGATE.search(written):
+            check_text(read)
+        return read
     except (ValueError, OverflowError) as error:
         raise ManifestError(str(error)[:300]) from None
 
@@ -73,6 +81,30 @@ def written_yaml(document: Any) -> str:
     """A document as YAML."""
     dumped: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140)
     return dumped
+
+
+def check_text(value: object) -> None:
+    """Every text in a document, names too, can be written as UTF-8.
+
+    Raises:
+        ValueError: one has half a character (a surrogate without its other half).
+    """
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                message = f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} has half a character (a lone surrogate)"
+                raise ValueError(message) from None
+        case Mapping():
+            for name, below in value.items():
+                check_text(name)
+                check_text(below)
+        case list():
+            for below in value:
+                check_text(below)
+        case _:
+            pass
 
 
 class _Dumper(yaml.SafeDumper):

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from knative_gateway.access import Gate, Verb
+from knative_gateway.access import Access, Gate, Verb
 from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
 from knative_gateway.api.definitions import Definitions
@@ -20,7 +20,7 @@ from knative_gateway.api.targets import target
 from knative_gateway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
 from knative_gateway.ports import Checkpoints, ResourceStore
 from knative_gateway.resources.objects import timestamp
-from knative_gateway.resources.refusals import StatusError
+from knative_gateway.resources.refusals import StatusError, bad_request
 from knative_gateway.supervising import Supervisor
 
 RETRY_AFTER_S: Final = 1
@@ -86,7 +86,8 @@ class Api:
     async def _answer(self, request: Request) -> Response:
         meant = target(request.scope["path"])
         verb = Verb.READ if request.method in {"GET", "HEAD"} else Verb.WRITE
-        identity = self._gate.identify(request.headers.get("authorization"))
+        authorization = _authorization(request)
+        identity = self._gate.identify(authorization)
         if request.scope["path"] == reviews.PATH and request.method == "POST":
             return answer(reviews.review(await reading.body(request, self.settings.body_bytes_max), self._gate, identity), 201)
         if meant is None:  # discovery is for everybody who is known
@@ -99,8 +100,18 @@ class Api:
         kind = self.definitions.registry.find(meant.group, meant.version, meant.plural)
         if kind is None:
             raise nowhere()
-        self._gate.check(identity, verb, namespace=meant.namespace, what=kind.full_name)
-        return await self._handlers.answer(request, meant, kind)
+        access = Access(self._gate, authorization, meant.namespace, kind.full_name)
+        access.check(verb)
+        return await self._handlers.answer(request, meant, kind, access)
+
+
+def _authorization(request: Request) -> str | None:
+    """The header; of two, a proxy and the gateway could each believe another one."""
+    values = request.headers.getlist("authorization")
+    if len(values) > 1:
+        message = "the request has several Authorization headers"
+        raise bad_request(message)
+    return values[0] if values else None
 
 
 def _refusal(error: Exception, request: Request) -> Response:

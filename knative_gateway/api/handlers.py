@@ -10,6 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from knative_gateway.access import Access
 from knative_gateway.api import reading
 from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
 from knative_gateway.api.listing import list_document, object_document, page, selector
@@ -54,7 +55,7 @@ class Handlers:
         self.closing: Final = asyncio.Event()
         self._watches = 0
 
-    async def answer(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def answer(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         """The answer to a request for a kind that is served.
 
         Raises:
@@ -65,43 +66,43 @@ class Handlers:
         if not kind.namespaced and target.namespace:
             raise nowhere()
         if not target.name:
-            return await self._collection(request, target, kind)
+            return await self._collection(request, target, kind, access)
         if not target.subresource or (target.subresource == STATUS and kind.status):
-            return await self._object(request, target, kind)
+            return await self._object(request, target, kind, access)
         if applies(kind, target.subresource):
-            return await self._action(request, target, kind)
+            return await self._action(request, target, kind, access)
         raise nowhere()
 
-    async def _collection(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def _collection(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         match request.method:
             case "GET" if request.query_params.get("watch", "").lower() in {"1", "true"}:
-                return self._watch(request, target, kind)
+                return self._watch(request, target, kind, access)
             case "GET":
                 return await self._list(request, target, kind)
             case "POST" if target.namespace or not kind.namespaced:
                 body = await self._body(request)
-                made = await self._objects.create(self._meant(request, target, kind), body, dry_run=reading.dry_run(request))
+                made = await self._objects.create(self._meant(request, target, kind, access), body, dry_run=reading.dry_run(request))
                 return self._written(request, kind, made)
             case "DELETE" if target.namespace or not kind.namespaced:
-                return await self._delete_collection(request, target, kind)
+                return await self._delete_collection(request, target, kind, access)
             case _:
                 raise not_allowed()
 
-    async def _object(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def _object(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         match request.method:
             case "GET" if request.query_params.get("watch", "").lower() in {"1", "true"} and not target.subresource:
-                return self._watch(request, target, kind)
+                return self._watch(request, target, kind, access)
             case "GET":
                 wanted = form(request.headers.get("accept", ""))
                 found = await self._objects.get(kind, target.namespace, target.name)
                 return answer(object_document(kind, found, wanted, now_ms=self._now_ms(), include=_include(request)))
             case "PUT":
-                return await self._replace(request, target, kind)
+                return await self._replace(request, target, kind, access)
             case "PATCH":
-                return await self._patch(request, target, kind)
+                return await self._patch(request, target, kind, access)
             case "DELETE" if not target.subresource:
                 options = await self._body(request)
-                meant = self._meant(request, target, kind)
+                meant = self._meant(request, target, kind, access)
                 gone = await self._objects.delete(meant, options, dry_run=reading.dry_run(request, options))
                 return answer(_deleted(kind, gone))
             case _:
@@ -112,13 +113,13 @@ class Handlers:
         part = page(kind, *await self._objects.list(kind, target.namespace), request.query_params)
         return answer(list_document(kind, part, wanted, now_ms=self._now_ms(), include=_include(request)))
 
-    def _watch(self, request: Request, target: Target, kind: Kind) -> Response:
+    def _watch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         wanted = form(request.headers.get("accept", ""))
         watch = watch_of(kind, target.namespace, target.name, request.query_params, wanted)
         if self._watches >= WATCHES_MAX:
             words = f"there are {WATCHES_MAX} watches already, please try again later"
             raise StatusError(429, "TooManyRequests", words, details={"retryAfterSeconds": WATCHES_RETRY_S})
-        stream = events(watch, self._objects, self._store, self.closing, self._now_ms)
+        stream = events(watch, self._objects, self._store, self.closing, now_ms=self._now_ms, allowed=access.may_read)
 
         async def lines() -> AsyncIterator[bytes]:
             self._watches += 1
@@ -131,18 +132,18 @@ class Handlers:
 
         return StreamingResponse(lines(), media_type="application/json", headers={"cache-control": "no-cache, private"})
 
-    async def _replace(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def _replace(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         body = await self._body(request)
-        meant = self._meant(request, target, kind)
+        meant = self._meant(request, target, kind, access)
         once = bool(text(body, "metadata", "resourceVersion"))
         written = await self._objects.change(
             meant, lambda old: admission.replace(meant, old, body), dry_run=reading.dry_run(request), once=once
         )
         return self._written(request, kind, written)
 
-    async def _patch(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def _patch(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         type_ = reading.media_type(request)
-        meant = self._meant(request, target, kind)
+        meant = self._meant(request, target, kind, access)
         dry_run = reading.dry_run(request)
         body = await self._body(request)
         if type_ == patching.APPLY:
@@ -154,7 +155,7 @@ class Handlers:
         written = await self._objects.change(meant, lambda old: admission.patch(meant, old, type_, body), dry_run=dry_run, once=once)
         return self._written(request, kind, written)
 
-    async def _delete_collection(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def _delete_collection(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         options = await self._body(request)
         matches = selector(kind, request.query_params)
         version, found = await self._objects.list(kind, target.namespace)
@@ -167,7 +168,7 @@ class Handlers:
         for each in chosen:
             one = Target(target.group, target.version, target.plural, namespace_of(each), name_of(each))
             try:
-                deleted = await self._objects.delete(self._meant(request, one, kind), {}, dry_run=reading.dry_run(request, options))
+                deleted = await self._objects.delete(self._meant(request, one, kind, access), {}, dry_run=reading.dry_run(request, options))
             except StatusError as error:
                 if error.code not in {403, 404}:  # gone meanwhile; or one of those that always stay
                     raise
@@ -176,18 +177,18 @@ class Handlers:
         items = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": {"resourceVersion": str(version)}, "items": gone}
         return answer(items)
 
-    async def _action(self, request: Request, target: Target, kind: Kind) -> Response:
+    async def _action(self, request: Request, target: Target, kind: Kind, access: Access) -> Response:
         if request.method == "GET" and target.subresource == DELIVERIES:
             return answer(await self._actions.deliveries(kind, target.namespace, target.name))
         if request.method == "POST" and target.subresource in POSTED:
             options = await self._body(request)
-            return answer(await self._actions.act(self._meant(request, target, kind, plain=True), target.subresource, options))
+            return answer(await self._actions.act(self._meant(request, target, kind, access, plain=True), target.subresource, options))
         raise not_allowed()
 
     async def _body(self, request: Request) -> object:
         return await reading.body(request, self._settings.body_bytes_max)
 
-    def _meant(self, request: Request, target: Target, kind: Kind, *, plain: bool = False) -> admission.Request:
+    def _meant(self, request: Request, target: Target, kind: Kind, access: Access, *, plain: bool = False) -> admission.Request:
         return admission.Request(
             kind,
             target.namespace,
@@ -197,6 +198,7 @@ class Handlers:
             subresource="" if plain else target.subresource,
             validation=reading.validation(request),
             defaults=self._settings.defaults,
+            check_reference=access.check_reference,
         )
 
     def _written(self, request: Request, kind: Kind, written: Written) -> Response:

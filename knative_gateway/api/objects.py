@@ -18,6 +18,7 @@ from knative_gateway.resources.admission import Admitted, Request
 from knative_gateway.resources.bounds import OBJECT_BYTES_MAX
 from knative_gateway.resources.kinds import BUILT_IN, CORE, EXTENSIONS, Kind, established
 from knative_gateway.resources.objects import Object, child, entries, name_of, namespace_of, text, timestamp
+from knative_gateway.resources.references import foreign
 from knative_gateway.resources.refusals import StatusError, already_exists, not_found, outdated
 
 ATTEMPTS: Final = 10
@@ -84,6 +85,7 @@ class Objects:
         """
         admitted = admission.create(request, body, uid=str(uuid.uuid4()))
         name = name_of(admitted.object)
+        _check_references(request, admitted.object, None)
         self._check_not_built_in(request.kind, name, create=True)
         await self._need_namespace(request, dry_run=dry_run)
         if dry_run:
@@ -161,6 +163,7 @@ class Objects:
         for _ in range(1 if once else ATTEMPTS):
             old = await self.find(kind, request.namespace, request.name)
             admitted = change(old)
+            _check_references(request, admitted.object, old)
             self._check_not_built_in(kind, request.name)
             if old is not None and admission.unchanged(old, admitted.object):
                 return Written(old, admitted.warnings)
@@ -234,6 +237,11 @@ class Objects:
             if create:
                 raise already_exists(kind.group, kind.plural, name)
             raise _forbidden(kind, name, "it is built in and cannot be changed")
+
+
+def _check_references(request: Request, object_: Object, old: Object | None) -> None:
+    for namespace in sorted(foreign(object_, old)):
+        request.check_reference(namespace)
 
 
 def in_version(kind: Kind, stored: Object) -> Object:

@@ -23,9 +23,13 @@ from knative_gateway.resources.refusals import StatusError, gone
 from knative_gateway.resources.selectors import Selector
 
 TIMEOUT_S: Final = 3_600
-"""When a client sets none: it watches again."""
+"""When a client sets none, and at most: it watches again."""
+ALLOWED_S: Final = 5.0
+"""How long a watch goes on at most after its token was revoked or has expired."""
 BOOKMARK_S: Final = 60
 INITIAL_END: Final = {"k8s.io/initial-events-end": "true"}
+ALLOWED_OBJECTS: Final = 100
+"""Of an initial list: a slow reader takes as long for it as it likes."""
 Event = dict[str, object]
 
 
@@ -64,24 +68,32 @@ def watch_of(kind: Kind, namespace: str, name: str, query: Mapping[str, str], fo
         query.get("includeObject", "Metadata"),
         query.get("allowWatchBookmarks", "").lower() in {"1", "true"},
         initial,
-        number(query, "timeoutSeconds") or TIMEOUT_S,
+        min(number(query, "timeoutSeconds") or TIMEOUT_S, TIMEOUT_S),
     )
 
 
 async def events(
-    watch: Watch, objects: Objects, store: ResourceStore, closing: asyncio.Event, now_ms: Callable[[], int]
+    watch: Watch,
+    objects: Objects,
+    store: ResourceStore,
+    closing: asyncio.Event,
+    *,
+    now_ms: Callable[[], int],
+    allowed: Callable[[], bool],
 ) -> AsyncGenerator[Event, None]:
-    """What a watch sends until its time is over or `closing` is set."""
+    """What a watch sends until its time is over, `closing` is set, or its sender is not `allowed` any more."""
     position = watch.after
     try:
         if not position:
             position, present = await objects.list(watch.kind, watch.namespace)
-            for each in present:
+            for place, each in enumerate(present):
+                if not place % ALLOWED_OBJECTS and not allowed():
+                    return
                 if _is_meant(watch, each) and watch.matches(each):
                     yield _event("ADDED", watch, each, now_ms())
             if watch.initial_end:
                 yield _bookmark(watch, position, INITIAL_END)
-        async with aclosing(_changes(watch, store, closing, position)) as changes:
+        async with aclosing(_changes(watch, store, closing, position, allowed)) as changes:
             async for change in changes:
                 if isinstance(change, int):
                     yield _bookmark(watch, change, {})
@@ -95,21 +107,29 @@ async def events(
         yield {"type": "ERROR", "object": StatusError(500, "InternalError", str(error)).status()}
 
 
-async def _changes(watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int) -> AsyncGenerator[Change | int, None]:
+async def _changes(
+    watch: Watch, store: ResourceStore, closing: asyncio.Event, after: int, allowed: Callable[[], bool]
+) -> AsyncGenerator[Change | int, None]:
     """Changes of this kind; numbers: all changes up to this version have been told."""
     # All kinds are looked at: so it is known up to where nothing is missing, however rare changes of this one are.
     changes = store.watch("", "", after)
     loop = asyncio.get_running_loop()
     ends = loop.time() + watch.timeout_s
     marks = loop.time() + BOOKMARK_S
-    position = after
+    position, asked = after, loop.time()
     stopping = asyncio.create_task(closing.wait())
     coming: asyncio.Future[Change] | None = None
     try:
         while not closing.is_set() and loop.time() < ends:
+            if loop.time() >= asked + ALLOWED_S:
+                if not allowed():
+                    return
+                asked = loop.time()
             coming = coming or asyncio.ensure_future(anext(changes))
             waiting: set[asyncio.Future[Any]] = {coming, stopping}
-            await asyncio.wait(waiting, timeout=min(ends, marks) - loop.time(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                waiting, timeout=min(ends - loop.time(), marks - loop.time(), ALLOWED_S), return_when=asyncio.FIRST_COMPLETED
+            )
             if coming.done():
                 change, coming = coming.result(), None
                 position = change.version

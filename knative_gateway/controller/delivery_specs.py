@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from knative_gateway.addressing import Addressing, Unresolved
+from knative_gateway.addressing import Addressing, Unresolved, without_credentials
 from knative_gateway.ports import BackoffPolicy, Delivery
 from knative_gateway.resources.conditions import Condition, is_false, is_true
 from knative_gateway.resources.durations import duration_ms
@@ -32,7 +32,7 @@ class Resolved:
 
     def status(self) -> dict[str, object]:
         """`deadLetterSinkUri`, if there is anything to say."""
-        return {} if self.uri is None else {"deadLetterSinkUri": self.uri}
+        return {} if self.uri is None else {"deadLetterSinkUri": without_credentials(self.uri)}
 
     def delivery(self, addressing: Addressing) -> Delivery:
         """As the data plane takes it; only of what is usable."""
@@ -51,7 +51,7 @@ class Resolved:
 
     def as_uri(self) -> dict[str, object]:
         """The spec with its dead letter sink as a URI. Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD use the uri form."""
-        return put(self.spec, ("deadLetterSink",), {"uri": self.uri}) if self.uri else dict(self.spec)
+        return put(self.spec, ("deadLetterSink",), {"uri": without_credentials(self.uri)}) if self.uri else dict(self.spec)
 
 
 def resolved(spec: Object, namespace: str, addressing: Addressing) -> Resolved:

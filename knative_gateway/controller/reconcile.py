@@ -21,6 +21,7 @@ from knative_gateway.controller.relations import DEFINITION, MEMBERS, SOURCES, p
 from knative_gateway.controller.sources import Source, keys_of, names_of, path_of, readiness, source
 from knative_gateway.controller.subscribers import Member, Parent, member, subscriber_entry
 from knative_gateway.ports import Key, Route, Routes
+from knative_gateway.resources.conditions import READY, status_of
 from knative_gateway.resources.objects import Object, same, timestamp, uid_of
 
 T = TypeVar("T")
@@ -43,6 +44,7 @@ class Reconciler:
         self.new_needs: Final[dict[str, None]] = {}
         self.problems: Final[list[Problem]] = []
         """Exceptions since it was last emptied."""
+        self._needed_by: Final[dict[str, Key]] = {}
         self._objects: Final = objects
         self._settings: Final = settings
         self._data_plane: Final = DataPlaneState()
@@ -192,10 +194,11 @@ class Reconciler:
         if source_ is not None and source_.served:
             need = replace(source_.log.need, owner=source_.uid)
             self.needs[log] = need
+            self._needed_by[log] = key
             if need != before:
                 self.new_needs[log] = None
-        elif before is not None and (source_ is None or before.owner == source_.uid):
-            del self.needs[log]
+        elif self._needed_by.get(log) == key:
+            del self.needs[log], self._needed_by[log]
             self.new_needs[log] = None
 
     def _make_parent(self, key: Key) -> None:
@@ -347,7 +350,7 @@ def _order(key: Key) -> tuple[str, str]:
 
 
 def _seen_by_others(source_: Source | None) -> object:
-    return None if source_ is None else (source_.uid, source_.url)
+    return None if source_ is None else (source_.uid, source_.url, status_of(source_.resource, READY))
 
 
 def _seen_by_members(parent: Parent | None) -> object:

@@ -135,8 +135,9 @@ def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
     return is_false("Addressable", "NameTaken", f"{other_kind} {key.namespace}/{key.name} has this address")
 
 
-def _age(object_: Object) -> tuple[str, str]:
-    return text(object_, "metadata", "creationTimestamp"), uid_of(object_)
+def _age(object_: Object) -> tuple[str, bool, str]:
+    """Who sorts first is the elder: timestamps have whole seconds, and of those of one second the one that has the address keeps it."""
+    return text(object_, "metadata", "creationTimestamp"), not text(object_, "status", "address", "url"), uid_of(object_)
 
 
 def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:

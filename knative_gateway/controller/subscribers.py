@@ -9,17 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from knative_gateway.addressing import Addressing, Unresolved
+from knative_gateway.addressing import Addressing, Unresolved, without_credentials
 from knative_gateway.controller.delivery_specs import Resolved, effective
 from knative_gateway.controller.relations import CHANNELS, broker_of, channel_of
 from knative_gateway.controller.sources import Source
 from knative_gateway.filters import trigger_filters
 from knative_gateway.ports import Delivery, Key, Subscriber
-from knative_gateway.resources.conditions import FALSE, TRUE, Condition, is_false, is_true, is_unknown, status_of
-from knative_gateway.resources.extensions import of_subscriber
+from knative_gateway.resources.conditions import FALSE, READY, TRUE, Condition, is_false, is_true, is_unknown, status_of
+from knative_gateway.resources.extensions import dependency, of_subscriber
 from knative_gateway.resources.kinds import MESSAGING
-from knative_gateway.resources.objects import Object, child, number, same, text, uid_of
+from knative_gateway.resources.objects import Object, child, group_of, number, same, text, uid_of
 
+PAUSED_REASON: Final = "Paused"
+DEPENDENCY_READY: Final = "DependencyReady"
 OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no identity")
 
 
@@ -69,13 +71,13 @@ def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addre
         target = _Target(addressing.reached(url), parent.source.log.need.log, None)
         made = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
         subscriber = replace(made, brokers=addressing.brokers)
-    status: dict[str, object] = {"subscriberUri": "" if isinstance(url, Unresolved) else url, **delivery.status()}
+    status: dict[str, object] = {"subscriberUri": _shown(url), **delivery.status()}
     added = _added("SubscriptionReady", subscriber, served, _was_added("SubscriptionReady", object_, status))
     conditions = (  # causes before their consequence: the first that is False speaks for Ready
         _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"there is no Broker {broker.namespace}/{broker.name}"),
-        _resolution("SubscriberResolved", {"subscriber": url}),
+        _resolution("SubscriberResolved", {"subscriber": url}, addressing, key.namespace),
         delivery.condition,
-        is_true("DependencyReady", "NoDependency"),
+        _dependency(key, object_, addressing),
         OIDC,
         added,
     )
@@ -93,7 +95,7 @@ def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: 
     if is_channel and parent is not None and parent.source.served and delivery.is_usable and reached and None not in reached.values():
         target = _Target(reached.get("subscriber"), None, reached.get("reply"))
         subscriber = _subscriber(key, object_, target, delivery.delivery(addressing))
-    physical: dict[str, object] = {f"{name}Uri": "" if isinstance(url, Unresolved) else url for name, url in urls.items()}
+    physical: dict[str, object] = {f"{name}Uri": _shown(url) for name, url in urls.items()}
     status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
     added = _added("AddedToChannel", subscriber, served, _was_added("AddedToChannel", object_, status))
     if is_channel:
@@ -103,7 +105,7 @@ def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: 
         channel_ready = is_false(
             "ChannelReady", "ChannelKindNotSupported", f"a {channel.kind} of {channel.group or 'the core'} is no channel here"
         )
-    references = _resolution("ReferencesResolved", urls)
+    references = _resolution("ReferencesResolved", urls, addressing, key.namespace)
     if references.status == TRUE and delivery.condition.status == FALSE:
         references = is_false("ReferencesResolved", delivery.condition.reason, f"deadLetterSink: {delivery.condition.message}")
     conditions = (references, channel_ready, OIDC, added)
@@ -141,11 +143,36 @@ def _subscriber(key: Key, object_: Object, target: _Target, delivery: Delivery, 
     )
 
 
-def _resolution(type_: str, urls: Mapping[str, str | Unresolved]) -> Condition:
+def _shown(url: str | Unresolved) -> str:
+    return "" if isinstance(url, Unresolved) else without_credentials(url)
+
+
+def _resolution(type_: str, urls: Mapping[str, str | Unresolved], addressing: Addressing, namespace: str) -> Condition:
+    """Whether all lead somewhere, and where a Service's name leads to."""
+    sent: list[str] = []
     for name, url in urls.items():
         if isinstance(url, Unresolved):
             return is_false(type_, url.reason, f"{name}: {url.message}")
-    return is_true(type_)
+        if reached := addressing.shown(url, namespace):
+            sent.append(f"{name}: events are sent to {reached}")
+    return is_true(type_, "ServiceResolved", "; ".join(sent)) if sent else is_true(type_)
+
+
+def _dependency(key: Key, trigger: Object, addressing: Addressing) -> Condition:
+    """The Ready of the object that the annotation names."""
+    reference, _ = dependency(trigger)
+    if not reference:
+        return is_true(DEPENDENCY_READY, "NoDependency")
+    group, kind, name = group_of(text(reference, "apiVersion")), text(reference, "kind"), text(reference, "name")
+    found = addressing.lookup(Key(group, kind, key.namespace, name))
+    if found is None:
+        return is_false(DEPENDENCY_READY, "DependencyDoesNotExist", f"there is no {kind} {key.namespace}/{name}")
+    ready = status_of(found, READY)
+    words = f"{kind} {key.namespace}/{name} is not Ready"
+    if ready == TRUE:
+        return is_true(DEPENDENCY_READY)
+    make = is_false if ready == FALSE else is_unknown
+    return make(DEPENDENCY_READY, "DependencyNotReady", words)
 
 
 def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> Condition:
@@ -167,7 +194,7 @@ def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bo
         return is_false(type_, "SubscriberFailing", served.problem)
     if not before and subscriber != served.subscriber:
         return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
-    return is_true(type_, "Paused", "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
+    return is_true(type_, PAUSED_REASON, "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
 
 
 def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> bool:

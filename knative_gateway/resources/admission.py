@@ -4,7 +4,7 @@ create, replace and patch, of the object or of its status. In order: read, prune
 server's (uid, times, status, spec.subscribers), check the rules, count the generation, note who set what. The store gives resourceVersion.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -12,7 +12,7 @@ from typing import Final
 from knative_gateway.resources import applying, patching, schemas
 from knative_gateway.resources.applying import Manager
 from knative_gateway.resources.bounds import OBJECT_VALUES_MAX, Budget, TooMuchError
-from knative_gateway.resources.defaults import Defaults, filled
+from knative_gateway.resources.defaults import SUBSCRIBERS, Defaults, filled
 from knative_gateway.resources.kinds import CORE, Kind
 from knative_gateway.resources.objects import Object, at, child, drop, name_of, number, put, same, text, timestamp, uid_of
 from knative_gateway.resources.refusals import StatusError, bad_request, conflict, invalid, outdated, unsupported_media
@@ -21,6 +21,7 @@ from knative_gateway.resources.strategic import strategic_patch
 from knative_gateway.resources.validation import check_object
 
 STATUS: Final = "status"
+_SUBSCRIBABLE: Final = ("Channel", "InMemoryChannel")
 SUFFIX_CHARACTERS: Final = 5
 """Of a uid, behind a generateName."""
 METADATA: Final = schemas.record(
@@ -58,6 +59,8 @@ class Request:
     subresource: str = ""
     validation: FieldValidation = FieldValidation.WARN
     defaults: Defaults = field(default_factory=Defaults)
+    check_reference: Callable[[str], None] = lambda _namespace: None
+    """Raises ForbiddenError if its author may not refer to objects of that namespace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def create(request: Request, body: object, *, uid: str) -> Admitted:
         StatusError: it is refused.
     """
     object_, warnings = _read(request, body)
-    return Admitted(_noted(request, {}, _new(request, object_, uid)), warnings)
+    return Admitted(_noted(request, {}, _new(request, object_, uid)), warnings + _not_taken(object_, {}))
 
 
 def replace(request: Request, old: Object, body: object) -> Admitted:
@@ -86,7 +89,7 @@ def replace(request: Request, old: Object, body: object) -> Admitted:
     """
     object_, warnings = _read(request, body)
     merged = _over(request, old, object_)
-    return Admitted(_noted(request, old, merged), warnings)
+    return Admitted(_noted(request, old, merged), warnings + _not_taken(object_, old))
 
 
 def patch(request: Request, old: Object, media_type: str, body: object) -> Admitted:
@@ -107,6 +110,14 @@ def patch(request: Request, old: Object, media_type: str, body: object) -> Admit
             f" (not {media_type[:100]}; with kubectl patch: --type=merge)"
         )
     return replace(request, old, patched)
+
+
+def _not_taken(object_: Object, old: Object) -> tuple[str, ...]:
+    """What the author should hear of fields that are the server's."""
+    given = at(object_, *SUBSCRIBERS) if text(object_, "kind") in _SUBSCRIBABLE else None
+    if given is None or same(given, at(old, *SUBSCRIBERS)):
+        return ()
+    return ("spec.subscribers is filled in by the gateway: what was given is not taken; create Subscriptions instead",)
 
 
 def apply(request: Request, old: Object | None, body: object, *, uid: str, force: bool = False) -> Admitted:

@@ -11,13 +11,15 @@ On a Broker or Channel:
     knative-gateway/duplicate-window  an event with the source and id of one within this ISO 8601 duration is accepted and not stored again
 """
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from knative_gateway.ports import Order, Start
 from knative_gateway.resources.durations import duration_ms
-from knative_gateway.resources.objects import Object, annotation, child, moment_ms
+from knative_gateway.resources.objects import Object, annotation, child, moment_ms, namespace_of, text
 from knative_gateway.resources.refusals import Because, Cause
 
 PREFIX: Final = "knative-gateway/"
@@ -27,11 +29,14 @@ ORDER: Final = f"{PREFIX}order"
 IN_FLIGHT_MAX: Final = f"{PREFIX}in-flight-max"
 PER_SECOND_MAX: Final = f"{PREFIX}per-second-max"
 DUPLICATE_WINDOW: Final = f"{PREFIX}duplicate-window"
+DEPENDENCY: Final = "knative.dev/dependency"
+INJECTION: Final = "eventing.knative.dev/injection"
 KAFKA_ORDER: Final = "kafka.eventing.knative.dev/delivery.order"
 IN_FLIGHT_LIMIT: Final = 1024
 _OF_SUBSCRIBERS: Final = frozenset({PAUSED, START, ORDER, IN_FLIGHT_MAX, PER_SECOND_MAX})
 _OF_SOURCES: Final = frozenset({DUPLICATE_WINDOW})
-_OFFSETS: Final = re.compile(r"[0-9]{1,5}=[A-Za-z0-9._@-]{1,64}(?:,[0-9]{1,5}=[A-Za-z0-9._@-]{1,64})*")
+_PLACE: Final = r"[0-9]{1,5}=(?:[0-9]{1,20}|@earliest|@latest)"
+_OFFSETS: Final = re.compile(rf"{_PLACE}(?:,{_PLACE})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,32 @@ def path_of(name: str) -> str:
     return f"metadata.annotations[{name}]"
 
 
+def dependency(trigger: Object) -> tuple[Object, list[Cause]]:
+    """The object that a Trigger depends on, empty if none; and what is wrong. Knative: `knative.dev/dependency`, a reference in JSON."""
+    written = annotation(trigger, DEPENDENCY)
+    if written is None:
+        return {}, []
+    try:
+        reference = json.loads(written)
+    except (ValueError, RecursionError):
+        reference = None
+    if not isinstance(reference, Mapping):
+        return {}, [_cause(DEPENDENCY, written, 'expected a reference in JSON, as {"apiVersion": …, "kind": …, "name": …}')]
+    missing = [name for name in ("apiVersion", "kind", "name") if not text(reference, name)]
+    if missing:
+        return {}, [_cause(DEPENDENCY, written, f"{', '.join(missing)}: must be given")]
+    if text(reference, "namespace") not in {"", namespace_of(trigger)}:
+        return {}, [_cause(DEPENDENCY, written, "the namespace must be the Trigger's own")]
+    return reference, []
+
+
+def injection(trigger: Object) -> list[Cause]:
+    """What is wrong with Knative's `eventing.knative.dev/injection`. No Broker is made by it here."""
+    causes: list[Cause] = []
+    _one_of(trigger, INJECTION, ("enabled", "disabled"), causes)
+    return causes
+
+
 def _cause(name: str, written: str, expected: str) -> Cause:
     return Cause(Because.INVALID, path_of(name), f'"{written[:80]}": {expected}')
 
@@ -118,7 +149,13 @@ def _start(object_: Object, causes: list[Cause]) -> tuple[Start, str | None]:
         return Start.TIME, place
     if kind == Start.OFFSET and _OFFSETS.fullmatch(place):
         return Start.OFFSET, place
-    causes.append(_cause(START, written, "expected new, earliest, time=2026-01-31T12:00:00Z or offset=PARTITION=OFFSET,…"))
+    causes.append(
+        _cause(
+            START,
+            written,
+            "expected new, earliest, time=2026-01-31T12:00:00Z or offset=PARTITION=OFFSET,… (an offset: digits, @earliest or @latest)",
+        )
+    )
     return Start.NEW, None
 
 

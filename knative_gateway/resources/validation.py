@@ -12,6 +12,7 @@ from knative_gateway.filters import Problem, validate, validate_attributes
 from knative_gateway.resources import extensions
 from knative_gateway.resources.defaults import BROKER_CLASS
 from knative_gateway.resources.durations import duration_ms
+from knative_gateway.resources.hosts import is_dns_name
 from knative_gateway.resources.kinds import EXTENSIONS, Kind
 from knative_gateway.resources.objects import Object, annotation, at, child, entries, name_of, same, text
 from knative_gateway.resources.refusals import Because, Cause
@@ -47,6 +48,8 @@ def check_object(kind: Kind, object_: Object, old: Object | None = None) -> list
             causes += _subscription(object_, old)
         case "apiextensions.k8s.io", "CustomResourceDefinition":
             causes += _definition(object_, old)
+        case "", "Service":
+            causes += _service(object_)
         case "", "ConfigMap" if at(old, "immutable") is True:
             causes += [cause for name in ("data", "binaryData", "immutable") for cause in _fixed(object_, old, (name,))]
         case _:
@@ -97,6 +100,7 @@ def _broker(broker: Object, old: Object | None) -> list[Cause]:
 
 def _trigger(trigger: Object, old: Object | None) -> list[Cause]:
     causes = check_delivery(trigger) + extensions.of_subscriber(trigger)[1]
+    causes += extensions.dependency(trigger)[1] + extensions.injection(trigger)
     if not text(trigger, "spec", "broker"):
         causes.append(Cause(Because.REQUIRED, "spec.broker", "the name of a Broker in the same namespace"))
     elif not _SUBDOMAIN.fullmatch(text(trigger, "spec", "broker")):
@@ -135,6 +139,14 @@ def _channelable(channel: Object) -> list[Cause]:
 def _template(channel: Object) -> list[Cause]:
     template = child(channel, "spec", "channelTemplate")
     return [Cause(Because.REQUIRED, f"spec.channelTemplate.{name}", "") for name in ("apiVersion", "kind") if not text(template, name)]
+
+
+def _service(service: Object) -> list[Cause]:
+    """Its name is put into URLs."""
+    name, is_external = text(service, "spec", "externalName"), text(service, "spec", "type") == "ExternalName"
+    if (name or is_external) and not is_dns_name(name):
+        return [Cause(Because.INVALID, "spec.externalName", f'"{name[:80]}": must be a DNS name, as host.example.com')]
+    return []
 
 
 def _definition(definition: Object, old: Object | None) -> list[Cause]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knative_gateway.addressing import Addressing, ServiceMap, Unresolved, is_absolute
+from knative_gateway.addressing import Addressing, ServiceMap, Unresolved, is_absolute, without_credentials
 from knative_gateway.destinations import Destinations
 from knative_gateway.errors import ConfigError
 from knative_gateway.ports import Key
@@ -15,6 +15,7 @@ OBJECTS: dict[Key, Object] = {
     Key("", "Service", "n", "two-ports"): {
         "spec": {"type": "ExternalName", "externalName": "host.example", "ports": [{"port": 1}, {"port": 2}]}
     },
+    Key("", "Service", "n", "odd"): {"spec": {"type": "ExternalName", "externalName": "u:p@evil/x?"}},
     Key("serving.knative.dev", "Service", "n", "k"): {"status": {"address": {"url": "http://k.n.example/base/"}}},
     Key("any.group", "Thing", "n", "there"): {"status": {"address": {"url": "https://there"}}},
     Key("any.group", "Thing", "n", "empty"): {"status": {"address": {"url": ""}}},
@@ -98,8 +99,11 @@ MAP = ServiceMap.parse({"s.n": "http://127.0.0.1:9000/base/", "mapped.n": "https
     [
         ("http://s.n.svc/", "http://127.0.0.1:9000/base/"),
         ("http://s.n.svc.cluster.local/p?q=1", "http://127.0.0.1:9000/base/p?q=1"),
-        ("http://s.n", "http://127.0.0.1:9000/base"),
-        ("http://s.n:8080?q", "http://127.0.0.1:9000/base/?q"),
+        ("http://s.n.svc", "http://127.0.0.1:9000/base"),
+        ("http://s.n.svc:8080?q", "http://127.0.0.1:9000/base/?q"),
+        ("http://s.n/", "http://s.n/"),
+        ("http://outside.n:99/p", "http://outside.n:99/p"),
+        ("http://odd.n.svc/", "http://odd.n.svc/"),
         ("http://mapped.n.svc/p", "https://host/p"),
         ("http://outside.n.svc/p", "http://host.example:8081/p"),
         ("http://outside.n.svc:99/p", "http://host.example:99/p"),
@@ -137,3 +141,17 @@ def test_a_map_that_cannot_be_is_refused(entries: dict[str, str]) -> None:
 def test_only_whole_http_urls_are_absolute() -> None:
     assert is_absolute("https://h/p")
     assert not any(is_absolute(url) for url in ("", "h", "/p", "ftp://h", "http:///p", "http://h:x", "http://[", "mailto:a@b"))
+
+
+def test_where_a_service_leads_to_is_shown_in_its_own_namespace() -> None:
+    """Elsewhere it would tell what a Service says to people who may not read it."""
+    addressing = Addressing(OBJECTS.get, ServiceMap.parse({"s.n": "http://user:pass@127.0.0.1:9000"}))
+    assert addressing.shown("http://outside.n.svc/p", "n") == "http://host.example:8081/p"
+    assert addressing.shown("http://outside.n.svc/p", "other") == ""
+    assert addressing.shown("http://s.n.svc/", "n") == "http://127.0.0.1:9000/"
+    assert addressing.shown("http://s.other.svc/", "other") == addressing.shown("http://host/", "n") == ""
+
+
+def test_a_url_is_shown_without_user_and_password() -> None:
+    for url, shown in (("http://u:p@h:1/p?q=a@b", "http://h:1/p?q=a@b"), ("http://h/a@b", "http://h/a@b"), ("http://[x", "")):
+        assert without_credentials(url) == shown

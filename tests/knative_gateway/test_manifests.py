@@ -121,3 +121,16 @@ def test_lists_are_taken_apart() -> None:
     for wrong in (1, {}, {"kind": "x"}, {"apiVersion": "v1", "kind": "List", "items": [1]}):
         with pytest.raises(ManifestError, match="apiVersion and kind"):
             objects([wrong])
+
+
+@pytest.mark.parametrize("written", [b'{"a": "\\ud800"}', b'{"\\uDFFF": 1}', b'[["\\ud800x"]]', b'{"a": "\\udc00\\ud800"}'])
+def test_half_a_character_is_refused(written: bytes) -> None:
+    """It could be stored, and never be sent or measured as UTF-8."""
+    with pytest.raises(ManifestError, match="lone surrogate"):
+        read_json(written)
+    with pytest.raises(ManifestError):
+        read_yaml(written)
+
+
+def test_two_halves_are_a_character() -> None:
+    assert read_json(b'{"a": "\\ud83d\\ude00"}') == {"a": "\U0001f600"}

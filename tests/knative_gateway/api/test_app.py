@@ -111,3 +111,32 @@ async def test_a_client_that_goes_away_in_the_middle_is_no_error(api: Api) -> No
 
     await api({"type": "http", "method": "POST", "path": TRIGGERS, "query_string": b"", "headers": []}, receive, send)
     assert sent == []
+
+
+async def test_two_authorization_headers_are_refused(guarded: Api) -> None:
+    """A proxy might have believed the other one."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"authorization", b"Bearer admin"), (b"authorization", b"Bearer reader")]
+    scope = {"type": "http", "http_version": "1.1", "method": "GET", "path": TRIGGERS, "query_string": b"", "headers": headers}
+    await guarded(scope, receive, send)
+    assert sent[0]["status"] == 400
+
+
+async def test_a_reference_to_a_namespace_that_its_author_may_not_read_is_forbidden(guarded: Api) -> None:
+    """The status would tell whether the object is there, and its address."""
+    reference = {"apiVersion": "eventing.knative.dev/v1", "kind": "Broker", "name": "b", "namespace": "vic"}
+    answer = await ask(guarded, "member", "POST", TRIGGERS, trigger("t", subscriber={"ref": reference}))
+    assert (answer.code, answer.json["reason"]) == (403, "Forbidden")
+    assert 'a reference to the namespace vic is forbidden: User "member" cannot read' in answer.json["message"]
+    assert (await ask(guarded, "admin", "POST", TRIGGERS, trigger("t", subscriber={"ref": reference}))).code == 201
+    labelled = {**trigger("t", subscriber={"ref": reference}), "metadata": {"name": "t", "labels": {"a": "b"}}}
+    assert (await ask(guarded, "member", "PUT", f"{TRIGGERS}/t", labelled)).code == 200, "the reference was there"
+    labelled["spec"]["delivery"] = {"deadLetterSink": {"ref": {**reference, "namespace": "other"}}}
+    assert (await ask(guarded, "member", "PUT", f"{TRIGGERS}/t", labelled)).code == 403

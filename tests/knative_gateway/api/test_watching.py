@@ -1,13 +1,16 @@
 """Watches: what was there, what comes, what comes to match, and where a watch ends."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from knative_gateway.access import Gate, Identity
 from knative_gateway.api import Api, handlers
 from knative_gateway.api import watching as watches
+from knative_gateway.api.negotiation import Form
 from knative_gateway.store import Store, open_store, sqlite_url
 from tests.knative_gateway.api.client import MERGE, TABLE, TRIGGERS, call, config_map, trigger, watching
 
@@ -152,3 +155,56 @@ async def test_watches_end_when_the_store_closes(tmp_path: Path) -> None:
 async def test_a_watch_that_cannot_be_read_is_refused(api: Api, store: Store) -> None:
     for query in ({"resourceVersion": "x"}, {"timeoutSeconds": "-1"}, {"labelSelector": "=="}):
         assert (await call(api, "GET", TRIGGERS, query={"watch": "true", **query})).code == 400
+
+
+class Revocable:
+    """One token, until it is revoked."""
+
+    def __init__(self) -> None:
+        self.revoked = False
+
+    def identity(self, token: str) -> Identity | None:
+        return None if self.revoked or token != "mine" else Identity("me")
+
+
+async def test_a_watch_ends_with_its_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watches, "ALLOWED_S", 0.01)
+    tokens = Revocable()
+    api = Api(store.resources, store.checkpoints, gate=Gate([tokens]))
+    await api.start()
+    headers = {"authorization": "Bearer mine"}
+    async with watching(api, TRIGGERS, headers=headers) as events:
+        assert (await call(api, "POST", TRIGGERS, trigger("a"), headers=headers)).code == 201
+        assert await take(events, 1) == [("ADDED", "a")]
+        tokens.revoked = True
+        assert [event async for event in events] == []
+    await api.close()
+
+
+async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow reader takes as long for it as it likes."""
+    monkeypatch.setattr(watches, "ALLOWED_OBJECTS", 2)
+    api = Api(store.resources, store.checkpoints)
+    await api.start()
+    for name in "abcd":
+        await call(api, "POST", TRIGGERS, trigger(name))
+    asked: list[bool] = []
+
+    def allowed() -> bool:
+        asked.append(True)
+        return len(asked) < 2
+
+    kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
+    assert kind is not None
+    watch = watches.watch_of(kind, "", "", {}, Form.PLAIN)
+    told = [
+        event async for event in watches.events(watch, api.objects, store.resources, asyncio.Event(), now_ms=lambda: 0, allowed=allowed)
+    ]
+    assert len(told) == 2
+    await api.close()
+
+
+async def test_no_watch_lasts_longer_than_an_hour(api: Api) -> None:
+    kind = api.definitions.registry.find("eventing.knative.dev", "v1", "triggers")
+    assert kind is not None
+    assert watches.watch_of(kind, "", "", {"timeoutSeconds": "999999"}, Form.PLAIN).timeout_s == watches.TIMEOUT_S

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from knative_gateway.controller.plan import LogNeed, Settings
-from knative_gateway.resources.objects import at, text, uid_of
+from knative_gateway.resources.objects import at, put, text, uid_of
 from tests.knative_gateway.controller.world import BASE, World, broker, channel, made, ref, subscription, trigger
 
 SOURCES = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
@@ -212,3 +212,14 @@ def test_the_operator_says_how_senders_reach_the_gateway() -> None:
     world = World(Settings("https://events.example"))
     key = world.send(broker())
     assert at(world.settle().status(key), "address", "url") == "https://events.example/broker/default/b"
+
+
+@pytest.mark.parametrize("uid", ["a", "z"])
+def test_of_two_channels_of_one_second_the_one_that_has_the_address_keeps_it(uid: str) -> None:
+    world = World()
+    first = world.send(channel())
+    world.objects[first] = put(world.objects[first], ("metadata", "uid"), uid)
+    world.settle()
+    second = world.send(channel(kind="InMemoryChannel"))
+    world.settle()
+    assert (world.ready(first)[0], world.ready(second)) == ("True", ("False", "NameTaken"))

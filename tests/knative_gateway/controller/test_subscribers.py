@@ -7,7 +7,7 @@ import pytest
 from knative_gateway.addressing import ServiceMap
 from knative_gateway.controller.plan import Settings
 from knative_gateway.ports import Order, Start
-from knative_gateway.resources.objects import at
+from knative_gateway.resources.objects import at, entries, text
 from tests.knative_gateway.controller.world import BASE, World, addressable, broker, channel, ref, service, subscription, trigger
 
 SERVING = "serving.knative.dev/v1"
@@ -332,3 +332,48 @@ def test_a_subscription_inherits_delivery_whole_or_not_at_all() -> None:
     deliveries = [subscriber.delivery for key in (inherits, own) if (subscriber := world.subscriber(key))]
     assert [(each.retry, each.dead_letter_url) for each in deliveries] == [(5, "http://dead/"), (1, None)]
     assert at(world.status(inherits), "physicalSubscription", "deadLetterSinkUri") == "http://dead/"
+
+
+def test_a_dependency_must_be_there_and_ready() -> None:
+    """Knative: the annotation `knative.dev/dependency`."""
+    world = World()
+    world.send(broker())
+    sent = trigger()
+    reference = '{"apiVersion": "messaging.knative.dev/v1", "kind": "Channel", "name": "c"}'
+    key = world.send({**sent, "metadata": {"name": "t", "annotations": {"knative.dev/dependency": reference}}})
+    world.settle()
+    assert world.ready(key) == ("False", "DependencyDoesNotExist")
+    world.works = False
+    world.send(channel())
+    world.settle()
+    assert world.ready(key) == ("Unknown", "DependencyNotReady")
+    world.works = True
+    world.settle()
+    assert world.ready(key)[0] == "True"
+
+
+def test_credentials_of_a_url_are_not_in_status() -> None:
+    world = World()
+    world.send(channel())
+    sink = {"deadLetterSink": {"uri": "http://u:secret@sink/"}}
+    world.send(broker())
+    keys = [world.send(trigger(to="http://u:secret@there/", delivery=sink))]
+    keys.append(world.send(subscription(subscriber={"uri": "http://u:secret@there/"}, delivery=sink)))
+    world.settle()
+    found = world.subscriber(keys[0])
+    assert found is not None
+    assert found.subscriber_url == "http://u:secret@there/"
+    channel_key = next(key for key in world.objects if key.kind == "Channel")
+    for object_ in (world.status(keys[0]), world.status(keys[1]), world.objects[channel_key]):
+        assert "secret" not in str(object_)
+        assert "http://sink/" in str(object_)
+
+
+def test_where_an_external_name_leads_to_is_in_the_condition() -> None:
+    world = World()
+    world.send(broker())
+    world.send(service("s", {"type": "ExternalName", "externalName": "there.example"}))
+    key = world.send(trigger(to=ref("s")))
+    world.settle()
+    [told] = [each for each in entries(world.status(key), "conditions") if text(each, "type") == "SubscriberResolved"]
+    assert text(told, "message") == "subscriber: events are sent to http://there.example/"

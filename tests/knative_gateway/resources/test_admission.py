@@ -16,7 +16,7 @@ from knative_gateway.resources.admission import (
     replace,
     unchanged,
 )
-from knative_gateway.resources.objects import Object, at, drop, key_of, put
+from knative_gateway.resources.objects import Object, at, child, drop, key_of, put
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.resources.made import NOW, NOW_MS, SUBSCRIPTION, TRIGGER, kind, made
 from tests.knative_gateway.resources.test_objects import JSON
@@ -246,3 +246,19 @@ def test_whatever_is_sent_is_taken_or_refused(value: object, where: str) -> None
             assert refused.status()["code"] in {400, 422}  # noqa: PT017  both outcomes are well
         else:
             assert replace(request(), admitted, admitted).object == admitted
+
+
+def test_subscribers_of_a_channel_that_are_written_by_hand_are_not_taken_and_that_is_told() -> None:
+    kind_ = kind("Channel")
+    given = {
+        "apiVersion": "messaging.knative.dev/v1",
+        "kind": "Channel",
+        "metadata": {"name": "c"},
+        "spec": {"subscribers": [{"uid": "u"}]},
+    }
+    admitted = create(Request(kind_, "default", "", NOW_MS), given, uid=UID)
+    assert admitted.warnings == ("spec.subscribers is filled in by the gateway: what was given is not taken; create Subscriptions instead",)
+    assert "subscribers" not in child(admitted.object, "spec")
+    old = put(admitted.object, ("spec", "subscribers"), [{"uid": "u"}])
+    unchanged = replace(Request(kind_, "default", "c", NOW_MS), old, put(given, ("spec", "subscribers"), [{"uid": "u"}]))
+    assert unchanged.warnings == ()

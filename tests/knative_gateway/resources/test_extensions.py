@@ -2,7 +2,7 @@ import pytest
 
 from knative_gateway.delivery.congestion import LIMIT_MAX
 from knative_gateway.ports import Order, Start
-from knative_gateway.resources.extensions import IN_FLIGHT_LIMIT, Extensions, duplicate_window_ms, of_subscriber
+from knative_gateway.resources.extensions import IN_FLIGHT_LIMIT, Extensions, dependency, duplicate_window_ms, injection, of_subscriber
 
 
 def with_annotations(**annotations: str) -> dict[str, object]:
@@ -17,7 +17,11 @@ def with_annotations(**annotations: str) -> dict[str, object]:
         ("knative-gateway/start", "new", Extensions()),
         ("knative-gateway/start", "earliest", Extensions(start=Start.EARLIEST)),
         ("knative-gateway/start", "time=2026-01-01T00:00:00Z", Extensions(start=Start.TIME, start_at="2026-01-01T00:00:00Z")),
-        ("knative-gateway/start", "offset=0=0000a,1=0000b", Extensions(start=Start.OFFSET, start_at="0=0000a,1=0000b")),
+        (
+            "knative-gateway/start",
+            "offset=0=0000000000000007,1=@latest",
+            Extensions(start=Start.OFFSET, start_at="0=0000000000000007,1=@latest"),
+        ),
         ("knative-gateway/order", "key", Extensions(order=Order.BY_KEY)),
         ("knative-gateway/order", "ordered", Extensions(order=Order.ORDERED)),
         ("kafka.eventing.knative.dev/delivery.order", "ordered", Extensions(order=Order.ORDERED)),
@@ -38,6 +42,9 @@ def test_an_annotation_asks_for_an_extension(name: str, value: str, extensions: 
         ("knative-gateway/start", "yesterday"),
         ("knative-gateway/start", "time=yesterday"),
         ("knative-gateway/start", "offset=7"),
+        ("knative-gateway/start", "offset=0=-5"),
+        ("knative-gateway/start", "offset=0=abc"),
+        ("knative-gateway/start", "offset=0=1.5"),
         ("knative-gateway/order", "Ordered"),
         ("kafka.eventing.knative.dev/delivery.order", "key"),
         ("knative-gateway/in-flight-max", "0"),
@@ -73,3 +80,27 @@ def test_duplicates_are_looked_for_within_a_window(written: str | None, window_m
 
 def test_a_source_has_no_subscriber_s_annotations() -> None:
     assert len(duplicate_window_ms(with_annotations(**{"knative-gateway/paused": "true"}))[1]) == 1
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "x",
+        "[]",
+        "{}",
+        '{"apiVersion": "v1", "kind": "Service", "name": ""}',
+        '{"apiVersion": "", "kind": "Service", "name": "s"}',
+        '{"apiVersion": "v1", "name": "s"}',
+        '{"apiVersion": "v1", "kind": "Service", "name": "s", "namespace": "other"}',
+        "[" * 100_000,
+    ],
+)
+def test_a_dependency_that_is_not_a_reference_in_its_own_namespace_is_refused(written: str) -> None:
+    trigger = {"metadata": {"namespace": "n", "annotations": {"knative.dev/dependency": written}}}
+    reference, causes = dependency(trigger)
+    assert (reference, [cause.field for cause in causes]) == ({}, ["metadata.annotations[knative.dev/dependency]"])
+
+
+def test_injection_is_enabled_or_disabled() -> None:
+    for written, wrong in (("enabled", 0), ("disabled", 0), ("yes", 1)):
+        assert len(injection({"metadata": {"annotations": {"eventing.knative.dev/injection": written}}})) == wrong

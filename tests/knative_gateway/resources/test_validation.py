@@ -198,3 +198,10 @@ def test_an_immutable_config_map_never_changes() -> None:
     assert told("ConfigMap", {**old, "data": {"a": "2"}}, old) == ["data"]
     assert told("ConfigMap", {**old, "immutable": False}, old) == ["immutable"]
     assert told("ConfigMap", {**old, "data": {}}, {**old, "immutable": False}) == []
+
+
+def test_an_external_name_is_a_dns_name() -> None:
+    kind_ = kind("Service")
+    for name, wrong in (("host.example", 0), ("evil/x?", 1), ("u:p@evil", 1), ("", 1)):
+        service = {**made("Service", {"type": "ExternalName", "externalName": name})}
+        assert [cause.field for cause in check_object(kind_, service)] == ["spec.externalName"] * wrong
