@@ -19,6 +19,8 @@ class LogCounters:
     bytes_in: int = 0
     events_out: int = 0
     bytes_out: int = 0
+    repeated: int = 0
+    """Events of numbered producers that were accepted and not stored, because they were stored before."""
 
 
 class Logs:

@@ -173,7 +173,7 @@ class Node:
             return None
         producer = producer_id(given)
         self._store.allow_numbers()
-        return self._numbering.attach(log, producer, partition)
+        return self._numbering.attach(log, producer, partition, user=request.user)
 
     def detach(self, link: Grant | Pending, now_ms: int, *, closed: bool = False) -> None:
         """Forget a link, or an attach that is not answered yet. `closed`: its peer ended it for good, rather than losing it."""
@@ -272,7 +272,10 @@ class Node:
     def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
         """Take a batch of transfers into the next commit. `now_ms`: the wall clock. What a peer may not send is in `Receipt.refused`."""
         if isinstance(grant, Producing) and grant.numbered is not None:
-            return self._numbered_intake.receive(grant, grant.numbered, messages, now_ms)
+            receipt = self._numbered_intake.receive(grant, grant.numbered, messages, now_ms)
+            if receipt.settled:
+                self.counters[grant.log.name].repeated += len(receipt.settled)
+            return receipt
         return self._intake.receive(grant, messages, now_ms)
 
     # -- events out

@@ -151,13 +151,16 @@ def disk_metrics(data_dir: Path) -> Iterator[Metric]:
 def _log_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
     events = _family(CounterMetricFamily, "events", "Events accepted (in) and sent to consumers (out).", "log", "direction")
     volume = _family(CounterMetricFamily, "bytes", "Bytes of these events.", "log", "direction")
+    repeated = _family(CounterMetricFamily, "repeated_events", "Events of numbered producers that were stored before.", "log")
     for log in logs:
+        repeated.add_metric([log.name], log.repeated)
         events.add_metric([log.name, "in"], log.events_in)
         events.add_metric([log.name, "out"], log.events_out)
         volume.add_metric([log.name, "in"], log.bytes_in)
         volume.add_metric([log.name, "out"], log.bytes_out)
     yield events
     yield volume
+    yield repeated
 
 
 def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:

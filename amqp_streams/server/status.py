@@ -18,7 +18,10 @@ GROUP_LAGS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class LogStatus:
-    """One event log. Counters start at zero with the process; `_in` counts what was accepted, `_out` what was sent to consumers."""
+    """One event log. Counters start at zero with the process; `_in` counts what was accepted, `_out` what was sent to consumers.
+
+    `repeated`: events that were accepted and not stored, because a numbered producer had sent them before.
+    """
 
     name: str
     partitions: tuple[PartitionFacts, ...]
@@ -26,6 +29,7 @@ class LogStatus:
     bytes_in: int
     events_out: int
     bytes_out: int
+    repeated: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,8 @@ def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, 
     for name, stored in logs.items():
         counters = node.counters[name]
         facts = tuple(partition.facts() for partition in stored.partitions)
-        statuses.append(LogStatus(name, facts, counters.events_in, counters.bytes_in, counters.events_out, counters.bytes_out))
+        figures = (counters.events_in, counters.bytes_in, counters.events_out, counters.bytes_out, counters.repeated)
+        statuses.append(LogStatus(name, facts, *figures))
     return tuple(statuses)
 
 

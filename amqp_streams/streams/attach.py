@@ -250,7 +250,7 @@ def _producing_properties(grant: Producing) -> dict[Symbol, Value]:
     if grant.partition is not None:
         answered[names.PARTITION] = Symbol(str(grant.partition.index))
     if grant.numbered is not None:
-        answered[names.PRODUCER_ID] = grant.numbered.producer
+        answered[names.PRODUCER_ID] = grant.numbered.name
         if grant.numbered.highest is not None:
             answered[names.PRODUCER_SEQUENCE] = ULong(grant.numbered.highest)
     return {Symbol(name): value for name, value in answered.items()}

@@ -6,6 +6,7 @@ in silence: while an event of a link is owed to a partition, because it was refu
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from operator import lt
 from typing import Final
 
@@ -15,6 +16,8 @@ from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, CommitDone, Number
 from amqp_streams.storage.producers import victims
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.wire.types import Value
+
+_SEPARATOR: Final = "\x1f"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,12 @@ class Hole:
 class Numbered:
     """A link whose producer numbers its events. `home`: the partition of those without a hint, so that a repetition goes there, too.
 
+    `producer`: what it is stored under, see `stored_id`; `name`: what it calls itself.
     `highest`: how far the producer had come over the log when the link was attached; None: nothing is known of it.
     """
 
     producer: str
+    name: str
     incarnation: str
     home: int
     highest: int | None
@@ -74,6 +79,19 @@ def producer_id(value: Value) -> str:
     raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
 
 
+def stored_id(user: str | None, producer: str) -> str:
+    """What a user's producer is stored under: numbers of one user say nothing of another's. At most PRODUCER_ID_BYTES_MAX bytes.
+
+    No user's name has the separator. Those of nobody are stored under the name alone, as all were before users were told apart.
+    """
+    if user is None and _SEPARATOR not in producer:
+        return producer
+    joined = f"{user or ''}{_SEPARATOR}{producer}"
+    if len(joined.encode()) <= PRODUCER_ID_BYTES_MAX:
+        return joined
+    return f"{_SEPARATOR}{_SEPARATOR}{sha256(joined.encode()).hexdigest()}"
+
+
 class Numbering:
     """All links of producers that number their events, and what they have on its way to the disk.
 
@@ -94,14 +112,15 @@ class Numbering:
 
     # -- links
 
-    def attach(self, log: StoredLog, producer: str, bound: Partition | None) -> Numbered:
-        """A link of this producer is there."""
+    def attach(self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None) -> Numbered:
+        """A link of this user's producer is there."""
+        producer = stored_id(user, name)
         used = (log.incarnation, producer)
         self._links[used] = self._links.get(used, 0) + 1
-        home = partition_of_key(producer, len(log.partitions)) if bound is None else bound.index
+        home = partition_of_key(name, len(log.partitions)) if bound is None else bound.index
         reached = [self._reached(partition, producer) for partition in log.partitions]
         highest = max(reached)
-        return Numbered(producer, log.incarnation, home, highest if highest >= 0 else None)
+        return Numbered(producer, name, log.incarnation, home, highest if highest >= 0 else None)
 
     def detach(self, numbered: Numbered) -> None:
         """It is gone. Twice is once."""

@@ -214,3 +214,4 @@ def test_events_that_were_stored_already_count_once_in_figures(node: InMemoryNod
     for _ in range(3):
         pair.send(sender, numbered(0), numbered(1))
     assert node.service.node.counters["temps"].events_in == 2
+    assert node.service.node.counters["temps"].repeated == 4

@@ -12,7 +12,7 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, CommitDone, Numbers
-from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
+from amqp_streams.streams.numbering import Numbered, Numbering, producer_id, stored_id
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, Value
 
@@ -343,3 +343,32 @@ def test_whatever_is_sent_fails_or_begins_anew_each_event_is_there_once_and_in_o
             sender.send(6)
         desk.commit() if desk.store.pending_bytes or desk.store.in_flight else None
     assert desk.stored() == list(range(30))
+
+
+def test_producers_of_different_users_are_different_whatever_they_call_themselves() -> None:
+    """Otherwise whoever may send makes the events of another vanish, accepted, by one high number under its name."""
+    long = "p" * PRODUCER_ID_BYTES_MAX
+    asked = [
+        (None, "p"),
+        ("alice", "p"),
+        ("bob", "p"),
+        (None, "alice\x1fp"),
+        ("alice", long),
+        ("bob", long),
+        (None, long),
+        ("a", "lice\x1fp"),
+    ]
+    stored = [stored_id(user, name) for user, name in asked]
+    assert len(set(stored)) == len(asked)
+    assert stored[0] == "p", "as in directories of before"
+    assert stored[6] == long
+    assert max(len(each.encode()) for each in stored) <= PRODUCER_ID_BYTES_MAX
+
+
+def test_a_high_number_of_one_user_does_not_touch_another(desk: Desk) -> None:
+    alice = desk.numbering.attach(desk.log, "p", None, user="alice")
+    bob = desk.numbering.attach(desk.log, "p", None, user="bob")
+    assert alice.home == bob.home
+    assert desk.send(bob, (1 << 64) - 1) == {"fresh": [(1 << 64) - 1]}
+    desk.commit()
+    assert desk.send(alice, 0, 1) == {"fresh": [0, 1]}
