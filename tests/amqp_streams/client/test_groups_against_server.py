@@ -341,25 +341,38 @@ async def test_the_end_of_what_is_retained_is_found_behind_a_filter_that_passes_
             assert count == 4000
 
 
-async def test_a_member_goes_on_when_the_node_was_killed_and_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [RunningNode.kill, RunningNode.stop], ids=["kill -9", "SIGTERM"])
+async def test_members_owners_and_durable_consumers_go_on_when_the_node_was_restarted(
+    tmp_path: Path, end: Callable[[RunningNode], None]
+) -> None:
     """The node writes places now and then: what was settled last may come again, but nothing is left out."""
     node = RunningNode(tmp_path).start()
+    revoked: list[str] = []
     try:
-        async with connect(node.url, retry=RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)) as client:
+        async with connect(node.url, container_id="c", retry=RetryPolicy(first_ms=5, wait_max_ms=50, attempts_max=10_000)) as client:
             log = await fresh(client, 2, events=100)
-            revoked: list[str] = []
-            async with client.group_consumer(log, "g", on_revoked=revoked.append) as consumer:
-                seen = await drain(consumer, 80)
-                await until(lambda: consumer.partitions == ("0", "1"))
-                await asyncio.to_thread(node.kill)
+            async with (
+                client.group_consumer(log, "g", on_revoked=revoked.append) as member,
+                client.consumer(log, partition=0, group="owned", epoch=1, start=EARLIEST) as owner,
+                client.consumer(log, durable="sub", start=EARLIEST) as durable,
+                client.producer(log) as producer,
+            ):
+                seen = [await drain(member, 80), await drain(owner, 10), await drain(durable, 80)]
+                await until(lambda: member.partitions == ("0", "1"))
+                await asyncio.to_thread(end, node)
+                for number in range(100, 120):
+                    await producer.post(Event(number), partition=number % 2)
                 await asyncio.to_thread(node.start)
-                async with asyncio.timeout(20):
-                    while len({(event.partition, event.offset) for event in seen}) < 200:
-                        seen += await consumer.receive()
+                await producer.flush()
+                for consumer, events, count in zip((member, owner, durable), seen, (220, 110, 220), strict=True):
+                    async with asyncio.timeout(20):
+                        while len({(event.partition, event.offset) for event in events}) < count:
+                            events.extend(await consumer.receive())
                 assert sorted(revoked) == ["0", "1"]
-                assert consumer.partitions == ("0", "1")
+                assert member.partitions == ("0", "1")
     finally:
         node.stop()
-    for partition in ("0", "1"):
-        numbers = [event.body for event in seen if event.partition == partition]
-        assert list(dict.fromkeys(numbers)) == list(range(100))
+    for events in seen:
+        for partition in {str(event.partition) for event in events}:
+            numbers = [event.body for event in events if event.partition == partition]
+            assert list(dict.fromkeys(numbers)) == [*range(100), *range(100 + int(partition), 120, 2)]

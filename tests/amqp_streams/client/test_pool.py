@@ -136,3 +136,23 @@ async def attach_beyond(client: Client) -> None:
     attachments = [wire.attach_receiver("log", lambda: None) for _ in range(3)]
     for attachment in attachments:
         assert "process error" in str(await attachment.ended)
+
+
+async def test_a_node_that_closes_each_link_and_then_the_connection_is_come_back_to(node: MemoryNode) -> None:
+    async with connect(URL, retry=AT_ONCE) as client, client.producer("log") as producer, client.consumer("other") as consumer:
+        stopping = proton.Condition(names.CONNECTION_FORCED, "the server is shutting down")
+        for link in [link for link in node.attaches if not link.state & proton.Endpoint.REMOTE_CLOSED]:
+            link.condition = stopping
+            link.close()
+        node.refused = {"log": stopping, "other": stopping}
+        node.peer.senders.clear()
+        node.work()
+        await settle_loop()
+        node.refused = {}
+        node.peer.connection.condition = stopping
+        node.peer.connection.close()
+        node.work()
+        await producer.send(Event("a"))
+        node.outgoing["other"].append(Event("b").encode())
+        node.work()
+        assert [event.body for event in await consumer.receive()] == ["b"]
