@@ -156,7 +156,8 @@ class SubscriberSettings(Settings):
     """Deliveries. `timeout`: of one request, where its delivery says nothing; `ca`: certificates trusted beside the system's.
 
     `certificate` and `key` are shown to those who ask for one. `connections`: to all subscribers at once, at most; of the limit of open
-    files they get half. `waiting`: events of one subscriber that wait for a retry, at most.
+    files they get half. `look_ahead`: events of one subscriber and partition that are read and not completed; `held`: their bytes, in all
+    partitions; `waiting`: those that wait for a retry. When one of these is reached, reading stops for that subscriber.
     """
 
     timeout: Seconds = 60.0
@@ -168,6 +169,8 @@ class SubscriberSettings(Settings):
     look_ahead: int = Field(default=512, ge=1, le=10_000)
     in_flight: int = Field(default=256, ge=1, le=1024)
     connections: int = Field(default=10_000, ge=1, le=1_000_000)
+    held: ByteSize = Field(default=ByteSize(8 << 20), ge=64 << 10, le=1 << 30)
+    waiting: int = Field(default=1000, ge=1, le=100_000)
 
 
 class NamespaceRule(StrEnum):

@@ -28,7 +28,7 @@ from amqp_streams.client.raw import bare, place_of
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.appending import Appender, AppendLimits, Told
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import Stored
+from knative_gateway.ports import Extents, Stored
 from knative_gateway.probing import Probe, ProbeTimes
 from knative_gateway.supervising import Supervisor
 
@@ -162,9 +162,11 @@ class AmqpEventLog:
         """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""
         return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
 
-    async def incarnation(self, log: str) -> str:
-        """Another for each log that was ever made, also under the same name; empty: it is not known. Raises UnavailableError."""
-        return (await self._info(log)).incarnation or ""
+    async def extents(self, log: str) -> Extents:
+        """What the log holds now. Raises UnavailableError."""
+        info = await self._info(log)
+        first = {int(entry.partition): entry.earliest_offset for entry in info.partitions}
+        return Extents(info.incarnation or "", first, {int(entry.partition): entry.latest_offset for entry in info.partitions})
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""

@@ -3,7 +3,7 @@
 The controller turns resources into routes; ingress and dispatcher know routes only. All values are immutable snapshots.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
@@ -200,7 +200,8 @@ class Failure:
     """One entry of a subscriber's delivery history. `at_ms`: since 1970 UTC; `body` is cut.
 
     `end`: empty for an attempt that others may follow; else what became of the event: "dead-lettered", "dropped", or "skipped" for what is
-    in the log and no CloudEvent.
+    in the log and no CloudEvent. Two are about no single event: "removed" (retention removed events before they were delivered) and
+    "log made again".
     """
 
     at_ms: int
@@ -215,20 +216,36 @@ class Failure:
     end: str = ""
 
 
+Range = tuple[str, str]
+"""Events after the first offset, up to and with the second one."""
+
+
 class Checkpoints(Protocol):
     """How far each subscriber has come: of each partition the offset of the last event before which all are completed."""
 
-    async def load(self, uid: str) -> Mapping[int, str]:
-        """Positions by partition; empty for a subscriber that never had any."""
+    async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
+        """Positions by subscriber and partition; nothing for a subscriber that never had any."""
 
-    async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
-        """Take these where it has none yet; gives the positions that it has then. Replicas that begin at once begin at the same."""
+    async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
+        """What these have completed above their positions, by subscriber and partition."""
 
-    async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
-        """Replace these positions, durable when it returns; key: (uid, partition). A position never goes back but by `reset`."""
+    async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
+        """Take these where a subscriber has none yet; gives the positions that they have then.
+
+        Replicas that begin at once begin at the same.
+        """
+
+    async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
+        """Replace these positions, durable when it returns; key: (uid, partition). A position never goes back but by `reset`.
+
+        `done`: what is completed above a position; replaces what was known of it.
+        """
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
-        """Set positions, back or forth; those of other partitions stay. What others save meanwhile may be ahead of them."""
+        """Set positions, back or forth; those of other partitions stay. What others save meanwhile may be ahead of them.
+
+        What was completed above them is forgotten.
+        """
 
     async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
         """Of all subscribers what is kept under numbers below that and is not empty."""
@@ -255,6 +272,17 @@ class Stored(NamedTuple):
     message: bytes
 
 
+class Extents(NamedTuple):
+    """A log at one moment. `first` and `last`: offsets of each partition's events, None where it has none.
+
+    `incarnation`: another one for each log that was ever made, also under the same name; empty: it is not known.
+    """
+
+    incarnation: str
+    first: Mapping[int, str | None]
+    last: Mapping[int, str | None]
+
+
 class EventLog(Protocol):
     """The logs of the engine."""
 
@@ -275,8 +303,8 @@ class EventLog(Protocol):
     async def ends(self, log: str) -> Mapping[int, str | None]:
         """The offset of the last event of each partition now; None where there is none."""
 
-    async def incarnation(self, log: str) -> str:
-        """Another for each log that was ever made, also under the same name; empty: it is not known."""
+    async def extents(self, log: str) -> Extents:
+        """What the log holds now."""
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         """Of each partition the position to read from for all events stored after that time (since 1970 UTC), as `read` takes it."""

@@ -362,4 +362,11 @@ def _send_settings(settings: GatewaySettings) -> SendSettings:
 
 def _dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:
     given = settings.subscribers
-    return DispatchSettings(look_ahead=given.look_ahead, in_flight_max=given.in_flight, drain_s=settings.limits.drain, traces=traces)
+    return DispatchSettings(
+        look_ahead=given.look_ahead,
+        held_bytes_max=given.held,
+        in_flight_max=given.in_flight,
+        waiting_max=given.waiting,
+        drain_s=settings.limits.drain,
+        traces=traces,
+    )

@@ -65,7 +65,7 @@ class Actions:
             StatusError: there is no such subscriber.
         """
         uid = uid_of(await self._objects.get(kind, namespace, name))
-        positions, failures = await self._checkpoints.load(uid), await self._checkpoints.history(uid)
+        positions, failures = (await self._checkpoints.load([uid])).get(uid, {}), await self._checkpoints.history(uid)
         return {
             "kind": "Deliveries",
             "apiVersion": GROUP_VERSION,

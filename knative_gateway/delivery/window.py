@@ -1,33 +1,36 @@
 """The events of one partition that are on their way to one subscriber: which may start, and up to where all are completed.
 
-Law: the checkpoint is the offset of the last event up to which all are completed or passed over: the lowest that is not completed holds it
-back, whatever comes after. So after a crash everything that was not completed is delivered again, and something that was may be. No more
-events than the look-ahead are held.
+Laws: the checkpoint is the offset of the last event up to which all are completed or passed over: the lowest that is not completed holds
+it back, whatever comes after. What is completed above it is known as ranges, so that after a restart only events that were not completed
+are delivered again, and those that were completed since the ranges were kept. The bound is on events that are not completed: ranges are
+merged, so there are at most as many of them, and one event that fails for long holds up nothing.
 """
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from knative_gateway.ports import Order
+from knative_gateway.ports import Order, Range
 
 LOOK_AHEAD_MAX: Final = 10_000
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One event, or a stretch of events that are not for this subscriber, in the window. `offset`: its own, or the stretch's last."""
+    """One event, or a range of events that are completed or not for this subscriber. `offset`: its own, or the range's last."""
 
     offset: str
     key: Hashable | None
     started: bool = False
     completed: bool = False
+    _before: "Entry | None" = None
+    _after: "Entry | None" = None
 
 
 @dataclass(slots=True, eq=False)
 class Window:
-    """The window of one subscriber on one partition. `look_ahead`: events held at most, from the lowest not completed on.
+    """The window of one subscriber on one partition. `look_ahead`: events that are not completed, at most.
 
     Events are given in the log's order. `order`: UNORDERED starts all at once, BY_KEY those of the same key one after the other (an event
     without a key waits for nobody), ORDERED each after the one before it.
@@ -36,29 +39,35 @@ class Window:
     order: Order
     look_ahead: int
     checkpoint: str | None = None
-    _entries: deque[Entry] = field(default_factory=deque, init=False)
+    _first: Entry | None = field(default=None, init=False)
+    _last: Entry | None = field(default=None, init=False)
     _startable: deque[Entry] = field(default_factory=deque, init=False)
     _behind: dict[Hashable, deque[Entry]] = field(default_factory=dict, init=False)
     _open: int = field(default=0, init=False)
-    _span: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         assert 1 <= self.look_ahead <= LOOK_AHEAD_MAX, self.look_ahead
 
     @property
     def full(self) -> bool:
-        """No event can be added before the lowest is completed."""
-        return self._span >= self.look_ahead
-
-    @property
-    def span(self) -> int:
-        """Events held, from the lowest not completed on."""
-        return self._span
+        """No event can be added before another one is completed."""
+        return self._open >= self.look_ahead
 
     @property
     def open(self) -> int:
         """Events that are not completed, started or not."""
         return self._open
+
+    @property
+    def ranges(self) -> Sequence[Range]:
+        """What is completed or passed over above the checkpoint, in order."""
+        found: list[Range] = []
+        entry = self._first
+        while entry is not None:
+            if entry.completed and entry._before is not None:
+                found.append((entry._before.offset, entry.offset))
+            entry = entry._after
+        return found
 
     @property
     def startable(self) -> int:
@@ -69,8 +78,7 @@ class Window:
         """The next event of the log for this subscriber; the window must not be full."""
         assert not self.full
         entry = Entry(offset, key)
-        self._entries.append(entry)
-        self._span += 1
+        self._append(entry)
         self._open += 1
         lane = self._lane(entry)
         if lane is None:
@@ -84,12 +92,12 @@ class Window:
 
     def pass_over(self, offset: str) -> None:
         """The log's events up to here are not for this subscriber. Takes no room, however many there are."""
-        if not self._entries:
+        if self._last is None:
             self.checkpoint = offset
-        elif self._entries[-1].completed and not self._entries[-1].started:
-            self._entries[-1].offset = offset
+        elif self._last.completed:
+            self._last.offset = offset
         else:
-            self._entries.append(Entry(offset, None, completed=True))
+            self._append(Entry(offset, None, completed=True))
 
     def take(self) -> Entry | None:
         """The next event to start; None if there is none that may."""
@@ -106,13 +114,36 @@ class Window:
         entry.completed = True
         self._open -= 1
         self._follow(entry)
-        moved = False
-        while self._entries and self._entries[0].completed:
-            gone = self._entries.popleft()
-            self._span -= gone.started
-            self.checkpoint = gone.offset
-            moved = True
-        return moved
+        before, after = entry._before, entry._after
+        if after is not None and after.completed:
+            entry.offset = after.offset
+            self._unlink(after)
+        if before is None:
+            self.checkpoint = entry.offset
+            self._unlink(entry)
+        elif before.completed:
+            before.offset = entry.offset
+            self._unlink(entry)
+        return before is None
+
+    def _append(self, entry: Entry) -> None:
+        if self._last is None:
+            self._first = entry
+        else:
+            self._last._after, entry._before = entry, self._last
+        self._last = entry
+
+    def _unlink(self, entry: Entry) -> None:
+        before, after = entry._before, entry._after
+        if before is None:
+            self._first = after
+        else:
+            before._after = after
+        if after is None:
+            self._last = before
+        else:
+            after._before = before
+        entry._before = entry._after = None
 
     def _lane(self, entry: Entry) -> Hashable | None:
         """Entries of one lane go one after the other; those of none do as they like."""

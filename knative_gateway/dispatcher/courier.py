@@ -6,8 +6,7 @@ event is completed when its plan is done, and then only. While paused nothing be
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final, cast
 
 import structlog
@@ -19,15 +18,13 @@ from knative_gateway.delivery.rate import PER_SECOND_MAX
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
 from knative_gateway.dispatcher.flight import Flight
-from knative_gateway.dispatcher.history import History
+from knative_gateway.dispatcher.recording import Outside, Recording
 from knative_gateway.dispatcher.redriving import Again
-from knative_gateway.dispatcher.seams import REASON_MAX, fault, judged, rendered, stored
-from knative_gateway.dispatcher.sending import Sender
-from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.seams import fault, judged, rendered, stored
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.dispatcher.turns import Turns
-from knative_gateway.filters import FilterWorkError, compile_filters
-from knative_gateway.ports import EventLog, Subscriber
+from knative_gateway.filters import compile_filters
+from knative_gateway.ports import Subscriber
 
 log = structlog.get_logger(__name__)
 
@@ -35,32 +32,16 @@ _FAULT_WAIT_S: Final = 1.0
 _FAULTS_MAX: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1."""
-
-    sender: Sender
-    log: EventLog
-    settings: DispatchSettings
-    now_ms: Callable[[], int]
-    chance: Callable[[], float]
-
-
-class Courier:
+class Courier(Recording):
     """Brings one subscriber its events."""
 
     def __init__(self, spec: Subscriber, outside: Outside, figures: Figures) -> None:
         """`figures` go on counting. Raises FilterError for filters that should not have come so far."""
-        self.spec = spec
-        self.filters = compile_filters(spec.filters)
-        self.outside: Final = outside
-        self.figures: Final = figures
+        super().__init__(spec, outside, figures)
         self.tracks: Final[dict[int, Track]] = {}
         self.again: Final = Again()
         self.turns: Final = Turns()
         self.held_bytes = 0
-        self._history: Final = History()
-        self.keep_history: Final = self._history.keep
         self.room: Final = asyncio.Event()
         self.running: Final = asyncio.Event()
         self._loop: Final = asyncio.get_running_loop()
@@ -119,6 +100,7 @@ class Courier:
     async def stop(self, drain_s: float) -> None:
         """Begin nothing more, wait so long for answers, and let go of the rest: it comes again from the checkpoint."""
         self._stopping = True
+        self.say_rest()
         if self._later is not None:
             self._later.cancel()
         await self._let_go(None, drain_s)
@@ -157,28 +139,6 @@ class Courier:
 
     def _flights_of(self, track: Track | None) -> list[Flight]:
         return [flight for flight in self._flights if track is None or flight.track is track]
-
-    def skip(self, arrival: Arrival) -> None:
-        """What is in the log there is no event: it is passed over, and told of."""
-        self.figures.skipped += 1
-        self._history.skip(self.outside.now_ms(), arrival)
-
-    def wants_it(self, arrival: Arrival) -> bool:
-        """Whether its filters take the event. If they fail, the event is skipped, and the history says so."""
-        assert arrival.attributes is not None
-        try:
-            return self.filters.matches(arrival.attributes)
-        except Exception as error:  # noqa: BLE001  it is logged and recorded
-            self.faulty(arrival, error, "the filters failed")
-            return False
-
-    def faulty(self, arrival: Arrival, error: Exception, what: str) -> None:
-        """The event was not filtered or taken in, for a fault of ours or too much work: it is skipped, and the history says so."""
-        costly = isinstance(error, FilterWorkError)
-        where = {"subscriber": self.spec.uid, "partition": arrival.partition, "offset": arrival.offset}
-        log.error("event_not_taken", **where, reason=str(error), exc_info=None if costly else error)
-        self.figures.skipped += 1
-        self._history.skip(self.outside.now_ms(), arrival, str(error) if costly else f"{what}: internal error: {error!r}"[:REASON_MAX])
 
     def redrive(self, arrivals: Sequence[Arrival]) -> None:
         """Deliver these, whatever became of them before."""
@@ -244,7 +204,7 @@ class Courier:
                 fault = Attempt(To.SUBSCRIBER, "", faults, self.outside.now_ms(), None, f"internal error: {error!r}", b"", retryable=True)
                 self._history.note(self.outside.now_ms(), arrival, fault, "" if faults < _FAULTS_MAX else End.DROPPED)
                 if faults == _FAULTS_MAX:
-                    self.figures.dropped += 1
+                    self.gave_up(End.DROPPED, fault.reason)
                     done = None
                     break
                 await asyncio.sleep(_FAULT_WAIT_S)
@@ -252,7 +212,7 @@ class Courier:
             finally:
                 self.figures.in_flight -= 1
         if done is not None:
-            self._ended(arrival, done)
+            self.ended(arrival, done)
         flight.track.complete(flight.entry, arrival)
         self.room.set()
         self.pump()
@@ -351,22 +311,6 @@ class Courier:
         finally:
             handle.cancel()
             self._sleeping.discard(pause)
-
-    # -- the record
-
-    def _ended(self, arrival: Arrival, done: Done) -> None:
-        figures = self.figures
-        figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
-        figures.replies_expired += done.reply_expired
-        if done.end is End.COMPLETED:
-            figures.delivered += 1
-            return
-        if done.end is End.DEAD_LETTERED:
-            figures.dead_lettered += 1
-        else:
-            figures.dropped += 1
-        if done.failure is not None:
-            self._history.note(self.outside.now_ms(), arrival, done.failure, done.end.value)
 
     # -- small ones
 

@@ -7,7 +7,7 @@ places. `applied` tells what is served, and never more.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -17,17 +17,18 @@ import structlog
 
 from knative_gateway.delivery import End
 from knative_gateway.dispatcher.connecting import Connections
-from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.places import INCARNATION, after_offsets, after_time, asked_for, ends_of
+from knative_gateway.dispatcher.recording import Outside
 from knative_gateway.dispatcher.redriving import stored_at
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.dispatcher.worker import LEAVING_S, RouteWorker
 from knative_gateway.errors import GatewayError
-from knative_gateway.ports import Checkpoints, EventLog, Route, Routes
+from knative_gateway.ports import Checkpoints, EventLog, Range, Route, Routes
 from knative_gateway.supervising import Supervisor
 
 log = structlog.get_logger(__name__)
@@ -217,24 +218,33 @@ class Dispatcher:
     async def flush(self, *, idle: bool = True) -> None:
         """Make durable how far everybody is. `idle`: those too that completed nothing and only passed events over.
 
+        What is completed above the positions is kept then, too.
+
         Raises:
             GatewayError: the store is away; the next flush has it all.
         """
         async with self._flushing:
             moved: dict[tuple[str, int], tuple[Track, str]] = {}
+            done: dict[tuple[str, int], tuple[Track, Sequence[Range]]] = {}
             for uid, courier in self._couriers():
                 for partition, track in courier.tracks.items():
                     if (idle or track.touched) and (position := track.position()) != track.saved:
                         moved[uid, partition] = (track, position)
                         track.touched = False
+                    if idle and (ranges := track.done) != track.saved_done:
+                        done[uid, partition] = (track, ranges)
             try:
-                await self._checkpoints.save({key: position for key, (_, position) in moved.items()})
+                await self._checkpoints.save(
+                    {key: position for key, (_, position) in moved.items()}, {key: ranges for key, (_, ranges) in done.items()}
+                )
             except BaseException:
                 for track, _ in moved.values():
                     track.touched = True
                 raise
             for track, position in moved.values():
                 track.saved = position
+            for track, ranges in done.values():
+                track.saved_done = ranges
             for uid, courier in self._couriers():
                 with _told("history_not_kept"):  # what cannot be kept of one subscriber must not keep back that of others
                     await courier.keep_history(partial(self._checkpoints.record, uid))
@@ -252,10 +262,17 @@ class Dispatcher:
         """Beside the flushes: a log that is away does not keep places from being kept."""
         while True:
             await asyncio.sleep(self.settings.idle_flush_ms / 1000)
-            await asyncio.gather(*(worker.look() for worker in self.workers.values()))
+            await asyncio.gather(*(self._look(worker) for worker in list(self.workers.values())))
             if self._replicated:
                 with _told("replays_not_looked_for"):
                     await self._look_for_replays()
+
+    async def _look(self, worker: RouteWorker) -> None:
+        with _told("log_not_looked_at"):
+            if await worker.look():
+                # No flush meanwhile: it would have positions of the former log.
+                async with self._flushing:
+                    await worker.begin_again()
 
     async def _look_for_replays(self) -> None:
         """See what other replicas were asked for."""

@@ -38,7 +38,9 @@ class Figures:
 
     `matched`: events that its filters let through; `delivered`: completed without a failure that was final; `replied`: replies that were
     stored or delivered; `retried`: attempts after the first; `dead_lettered`, `dropped`: ends; `skipped`: what is in the log and no
-    CloudEvent. `request`: of one POST to the subscriber; `end_to_end`: from the event's storing to its completion.
+    CloudEvent; `removed`: events of the log, matching or not, that retention removed before they were delivered.
+
+    `request`: of one POST to the subscriber; `end_to_end`: from the event's storing to its completion.
     """
 
     matched: int = 0
@@ -50,6 +52,7 @@ class Figures:
     dropped: int = 0
     skipped: int = 0
     replies_expired: int = 0
+    removed: int = 0
     in_flight: int = 0
     waiting: int = 0
     request: Latencies = field(default_factory=Latencies)
@@ -67,6 +70,7 @@ class Figures:
             "dropped": self.dropped,
             "skipped": self.skipped,
             "repliesExpired": self.replies_expired,
+            "removed": self.removed,
             "inFlight": self.in_flight,
             "waiting": self.waiting,
         }

@@ -47,6 +47,10 @@ class History:
         reason = reason or f"no CloudEvent: {arrival.problem}"
         self._failures.append(Failure(now_ms, *arrival.identity, *where, 0, None, reason, "", "skipped"))
 
+    def remark(self, now_ms: int, partition: int, offset: str, reason: str, end: str) -> None:
+        """Something that is about no single event."""
+        self._failures.append(Failure(now_ms, "", "", partition, offset, 0, None, reason, "", end))
+
     async def keep(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
         """Hand over what is held; raises what `record` raises, and holds it still."""
         if not self._failures:

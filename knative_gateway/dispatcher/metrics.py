@@ -24,6 +24,7 @@ _COUNTERS: Final = {
     "dead_lettered": "Deliveries that ended in the dead letter sink.",
     "dropped": "Deliveries that were given up, and nobody has the event.",
     "skipped": "What the log has that is no CloudEvent.",
+    "removed": "Events of the log, matching or not, that retention removed before they were delivered.",
     "replies_expired": "Replies that were dropped because their chain was too long.",
 }
 _GAUGES: Final = {"in_flight": "Requests without an answer yet.", "waiting": "Deliveries that wait for their next attempt."}

@@ -6,11 +6,11 @@ a replay reaches all replicas. Laws: a subscriber has a durable place before it 
 unless its log was made anew; a replay that was asked for outlives who was asked.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from knative_gateway.dispatcher import positions
-from knative_gateway.ports import Checkpoints, EventLog, Start, Subscriber
+from knative_gateway.ports import Checkpoints, EventLog, Extents, Range, Start, Subscriber
 from knative_gateway.resources.objects import moment_ms
 
 INCARNATION: Final = -1
@@ -20,34 +20,104 @@ _ASKED: Final = "="
 _EARLIEST: Final = "@earliest"
 _LATEST: Final = "@latest"
 
-Ours = Callable[[int], bool]
-"""Whether a partition is ours."""
+Ours = Callable[[str, int], bool]
+"""Whether a subscriber, by its uid, is to begin in a partition here."""
 
 
-async def begin(subscriber: Subscriber, log: str, ours: Ours, *, events: EventLog, checkpoints: Checkpoints) -> Mapping[int, str]:
-    """Where it goes on, or begins, in each partition; durable when it returns.
+class Lost(NamedTuple):
+    """Events that retention removed before they were delivered: after one offset, up to and with another one."""
 
-    Replays that were asked for are carried out where the partition is ours.
+    after: str
+    last: str
+    events: int
+
+
+class Begin(NamedTuple):
+    """Where a subscriber begins in a partition. `done`: what it has completed behind the position.
+
+    `lost`: events that retention had removed before they were delivered, from the first to the last offset; None: none.
+    """
+
+    position: str
+    done: Sequence[Range] = ()
+    lost: Lost | None = None
+
+
+async def begin(
+    subscribers: Sequence[Subscriber],
+    extents: Extents,
+    log: str,
+    ours: Ours,
+    *,
+    events: EventLog,
+    checkpoints: Checkpoints,
+    anew: bool = False,
+) -> Mapping[str, Mapping[int, Begin]]:
+    """Where each of them goes on, or begins, in each partition; durable when it returns. By uid; for all of a route at once.
+
+    Replays that were asked for are carried out where the partition is ours. `anew`: the log was made again while it was served, so that
+    positions that were kept since may be of the former log: our partitions begin at their first event.
 
     Raises:
         UnavailableError: log or store are away.
     """
-    uid = subscriber.uid
-    kept = await checkpoints.load(uid)
-    ends, incarnation = await ends_of(log, events), await events.incarnation(log)
-    if not _positions(kept):
-        kept = await checkpoints.begin(uid, {**await _start(subscriber, log, ends, events), INCARNATION: incarnation})
-    elif INCARNATION not in kept:
-        kept = await checkpoints.begin(uid, {INCARNATION: incarnation})
-    if incarnation and kept[INCARNATION] not in {"", incarnation}:
+    uids = [subscriber.uid for subscriber in subscribers]
+    kept = await checkpoints.load(uids)
+    new: dict[str, Mapping[int, str]] = {}
+    for subscriber in subscribers:
+        known = kept.get(subscriber.uid, {})
+        if not _positions(known):
+            new[subscriber.uid] = {**await _start(subscriber, log, extents, events), INCARNATION: extents.incarnation}
+        elif INCARNATION not in known:
+            new[subscriber.uid] = {INCARNATION: extents.incarnation}
+    if new:
+        kept = {**kept, **await checkpoints.begin(new)}
+    if anew:
+        for uid in uids:
+            await checkpoints.reset(uid, {partition: first for partition, first in before_first(extents).items() if ours(uid, partition)})
+        kept = await checkpoints.load(uids)
+    done = await checkpoints.done(uids)
+    return {uid: await _begun(uid, kept[uid], extents, ours, done=done, checkpoints=checkpoints) for uid in uids}
+
+
+async def _begun(
+    uid: str,
+    kept: Mapping[int, str],
+    extents: Extents,
+    ours: Ours,
+    *,
+    done: Mapping[tuple[str, int], Sequence[Range]],
+    checkpoints: Checkpoints,
+) -> Mapping[int, Begin]:
+    first = before_first(extents)
+    if extents.incarnation and kept[INCARNATION] not in {"", extents.incarnation}:
         # Another log of that name: all that is in it is to come, and what was asked for was about the other.
-        first = dict.fromkeys(ends, positions.BEGINNING)
-        kept = {**first, INCARNATION: incarnation}
-        await checkpoints.reset(uid, {**kept, **_nothing_asked(first)})
-    asked = {partition: position for partition, position in asked_for(kept).items() if ours(partition)}
+        await checkpoints.reset(uid, {**first, INCARNATION: extents.incarnation, **_nothing_asked(first)})
+        return {partition: Begin(position) for partition, position in first.items()}
+    asked = {
+        partition: max(position, first.get(partition, position)) for partition, position in asked_for(kept).items() if ours(uid, partition)
+    }
     if asked:
         await checkpoints.reset(uid, {**asked, **_nothing_asked(asked)})
-    return {partition: asked.get(partition, kept.get(partition, positions.BEGINNING)) for partition in ends}
+    begun: dict[int, Begin] = {}
+    for partition, oldest in first.items():
+        if partition in asked:
+            begun[partition] = Begin(asked[partition])
+            continue
+        position = kept.get(partition, oldest)
+        begun[partition] = Begin(position, done.get((uid, partition), ()), lost(position, oldest))
+    return begun
+
+
+def lost(position: str, oldest: str) -> Lost | None:
+    """What a subscriber at a position misses if the log begins behind `oldest`."""
+    events = positions.distance(position, oldest)
+    return Lost(position, oldest, events) if events else None
+
+
+def before_first(extents: Extents) -> Mapping[int, str]:
+    """The positions before everything that is there now."""
+    return {partition: positions.BEGINNING if offset is None else positions.previous(offset) for partition, offset in extents.first.items()}
 
 
 async def ask(uid: str, to: Mapping[int, str], checkpoints: Checkpoints) -> None:
@@ -72,16 +142,17 @@ def _positions(kept: Mapping[int, str]) -> dict[int, str]:
     return {partition: position for partition, position in kept.items() if partition >= 0}
 
 
-async def _start(subscriber: Subscriber, log: str, ends: Mapping[int, str], events: EventLog) -> Mapping[int, str]:
+async def _start(subscriber: Subscriber, log: str, extents: Extents, events: EventLog) -> Mapping[int, str]:
     place = subscriber.start_at or ""
+    ends = {partition: positions.stored(end) for partition, end in extents.last.items()}
     if subscriber.start is Start.EARLIEST:
-        return dict.fromkeys(ends, positions.BEGINNING)
+        return before_first(extents)
     if subscriber.start is Start.TIME:
         at_ms = moment_ms(place)
         assert at_ms is not None, place  # as it was admitted
         return await after_time(log, at_ms, events)
     if subscriber.start is Start.OFFSET:
-        return {**ends, **after_offsets(place, ends)}
+        return {**ends, **{p: max(position, before_first(extents)[p]) for p, position in after_offsets(place, ends).items()}}
     return ends
 
 

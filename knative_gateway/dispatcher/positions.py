@@ -4,7 +4,7 @@ Offsets of the engine are decimal numbers of one length: their texts sort like t
 engine nothing is counted, and everything else works.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 BEGINNING: Final = ""
@@ -24,6 +24,20 @@ def distance(behind: str, ahead: str) -> int | None:
     """How many events lie after `behind` up to `ahead`; 0 if it is not ahead; None: nobody can tell."""
     first, last = _number(behind), _number(ahead)
     return None if first is None or last is None else max(0, last - first)
+
+
+def gaps(passed: str, offsets: Sequence[str]) -> Sequence[tuple[str, str]]:
+    """Where events are missing between a position and the offsets that follow it: after the first, up to and with the second offset."""
+    if not offsets or distance(passed, offsets[-1]) in {len(offsets), None}:
+        return ()
+    found: list[tuple[str, str]] = []
+    for offset in offsets:
+        if offset <= passed:
+            continue
+        if (distance(passed, offset) or 0) > 1:
+            found.append((passed, previous(offset)))
+        passed = offset
+    return found
 
 
 def previous(offset: str) -> str:

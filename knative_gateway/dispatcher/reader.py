@@ -121,6 +121,9 @@ class PartitionReader:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _take(self, batch: Sequence[Stored]) -> None:
+        for after, last in positions.gaps(self.passed, [stored.offset for stored in batch]):
+            for member in self.members.values():
+                member.overtaken(after, last)
         for count, stored in enumerate(batch, 1):
             if stored.offset <= self.passed:
                 continue

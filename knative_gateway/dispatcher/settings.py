@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 class DispatchSettings:
     """All bounds have a unit in their name or count events.
 
-    `look_ahead`: events of one partition held for one subscriber, from its lowest that is not completed on. `held_bytes_max`: of one
+    `look_ahead`: events of one partition held for one subscriber: those that are not completed. `held_bytes_max`: of one
     subscriber, in all partitions; one event may always be held. `in_flight_max`: POSTs of one subscriber at once, at most. `waiting_max`:
     events of one subscriber that wait for a retry: beyond it no new ones are begun. `jitter`: the part of a wait that chance may take off.
     `flush_ms`: how often places are made durable; `idle_flush_ms`: of subscribers that only pass events over. `drain_s`: how long a stop
@@ -22,7 +22,7 @@ class DispatchSettings:
     look_ahead: int = 512
     held_bytes_max: int = 8 << 20
     in_flight_max: int = 256
-    waiting_max: int = 256
+    waiting_max: int = 1000
     jitter: float = 0.0
     flush_ms: int = 200
     idle_flush_ms: int = 5_000

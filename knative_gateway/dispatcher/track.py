@@ -5,6 +5,7 @@ held is bounded by count and by bytes.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, cast
@@ -14,8 +15,9 @@ import structlog
 from knative_gateway.delivery.window import Entry, Window
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.places import lost
 from knative_gateway.errors import GatewayError
-from knative_gateway.ports import Order, Stored
+from knative_gateway.ports import Order, Range, Stored
 
 if TYPE_CHECKING:
     from knative_gateway.dispatcher.courier import Courier
@@ -26,21 +28,28 @@ log = structlog.get_logger(__name__)
 STEPS_AT_ONCE: Final = 1 << 18
 """Steps of filters after which others get their turn: about a millisecond."""
 _AGAIN_S: Final = 1.0
+RANGES_MAX: Final = 1_000
+"""Ranges that are kept of one subscriber and partition: the lowest. What is beyond them may be delivered again after a restart."""
 
 
 class Track:
-    """Made at `position`; then either a member of the shared reader or reading by itself."""
+    """Made at `position`; then either a member of the shared reader or reading by itself.
 
-    def __init__(self, courier: "Courier", reader: "PartitionReader", position: str) -> None:
+    `done`: ranges behind the position that were completed before this process began; they are passed over.
+    """
+
+    def __init__(self, courier: "Courier", reader: "PartitionReader", position: str, done: Sequence[Range] = ()) -> None:
         self.courier: Final = courier
         self.reader: Final = reader
         self.window: Final = Window(courier.spec.order, courier.outside.settings.look_ahead, position)
         self.passed = position
         self.passed_ms: int | None = None
         self.saved = position
+        self.saved_done: Sequence[Range] = done
         self.touched = False
         self.held_bytes = 0
         self._last = position
+        self._done: Final = deque(done)
         self._arrivals: Final[dict[str, Arrival]] = {}
         self._times: Final[dict[str, int]] = {}
         self._catching_up: asyncio.Task[None] | None = None
@@ -51,6 +60,9 @@ class Track:
     def offer(self, arrival: Arrival) -> bool:
         """Take an event that is for this subscriber; False: there is no room. One that it has had is taken and forgotten."""
         if arrival.offset <= self._last:
+            return True
+        if self._done and self._was_completed(arrival.offset):
+            self._advance(arrival.offset)
             return True
         courier = self.courier
         held = courier.held_bytes
@@ -92,6 +104,12 @@ class Track:
         self._advance(self.reader.passed if self.is_member else self.passed)
         return self.window.checkpoint or positions.BEGINNING
 
+    def overtaken(self, after: str, last: str) -> None:
+        """The log has nothing more between these offsets: what it was to have of them is lost."""
+        found = lost(max(after, self._last), last)
+        if found is not None:
+            self.courier.overtaken(self.reader.partition, found)
+
     @property
     def is_member(self) -> bool:
         """The shared reader brings its events."""
@@ -106,7 +124,19 @@ class Track:
     def has_room(self) -> bool:
         """At most half of what it may hold is held."""
         settings = self.courier.outside.settings
-        return self.window.span * 2 <= settings.look_ahead and self.courier.held_bytes * 2 <= settings.held_bytes_max
+        return self.window.open * 2 <= settings.look_ahead and self.courier.held_bytes * 2 <= settings.held_bytes_max
+
+    def _was_completed(self, offset: str) -> bool:
+        while self._done and self._done[0][1] < offset:
+            self._done.popleft()
+        return bool(self._done) and self._done[0][0] < offset
+
+    @property
+    def done(self) -> Sequence[Range]:
+        """What is completed above `position`: as far as this process knows, and what it was told when it began."""
+        known = self.window.ranges
+        last = known[-1][1] if known else self.window.checkpoint or positions.BEGINNING
+        return [*known, *(each for each in self._done if each[0] >= last)][:RANGES_MAX]
 
     def _advance(self, position: str) -> None:
         if position > self._last:
@@ -161,6 +191,8 @@ class Track:
     async def _take(self, batch: Sequence[Stored]) -> bool:
         """Take what is for it; False if there was no room for too long, and the rest is to be read again later."""
         courier, steps = self.courier, 0
+        for after, last in positions.gaps(self.passed, [stored.offset for stored in batch]):
+            self.overtaken(after, last)
         for count, stored in enumerate(batch, 1):
             if stored.offset <= self.passed:
                 continue

@@ -5,18 +5,19 @@ that comes back under the same uid begins when its predecessor has ended.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
 import structlog
 
 from knative_gateway.dispatcher import places, positions
-from knative_gateway.dispatcher.courier import Courier, Outside
+from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
+from knative_gateway.dispatcher.places import Begin
 from knative_gateway.dispatcher.reader import PartitionReader
+from knative_gateway.dispatcher.recording import Outside
 from knative_gateway.dispatcher.traced import courier_class
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.errors import GatewayError
@@ -44,6 +45,7 @@ class RouteWorker:
         self._changed: Final = changed
         self._index: Index[str] = Index([])
         self._ends: Mapping[int, str] = {}
+        self._incarnation = ""
         self._figures: dict[str, Figures] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._wake: Final = asyncio.Event()
@@ -101,13 +103,35 @@ class RouteWorker:
         finally:
             self._wake.set()  # whatever happened, it is to be served
 
-    async def look(self) -> None:
-        """See where the log ends now, for the lag."""
-        if self.couriers:
-            with suppress(GatewayError):
-                self._ends = {
-                    partition: positions.stored(end) for partition, end in (await self._outside.log.ends(self.wanted.log)).items()
-                }
+    async def look(self) -> bool:
+        """See where the log ends now, for the lag; whether it is another log than the one that is served."""
+        if not self.couriers:
+            return False
+        try:
+            extents = await self._outside.log.extents(self.wanted.log)
+        except GatewayError:
+            return False
+        self._ends = {partition: positions.stored(end) for partition, end in extents.last.items()}
+        return bool(self._incarnation and extents.incarnation and extents.incarnation != self._incarnation)
+
+    async def begin_again(self) -> None:
+        """The log was deleted and made again: deliver all that is in the new one.
+
+        Positions of the former log are not kept meanwhile: they would hide events of the new one.
+        """
+        async with self._turn:
+            log.error("log_made_again", log=self.wanted.log, words="its events are delivered from the first one on")
+            couriers = list(self.couriers.values())
+            self.couriers.clear()
+            try:
+                await asyncio.gather(*(self._end(courier, LEAVING_S, keep=False) for courier in couriers))
+                await asyncio.gather(*(reader.close() for reader in self.readers.values()))
+                self.readers.clear()
+                self.failing = {**self.failing, **await self._enter([courier.spec for courier in couriers], anew=True)}
+                for courier in self.couriers.values():
+                    courier.log_made_again()
+            finally:
+                self._wake.set()  # whatever happened, they are to be served
 
     def lag(self, uid: str, now_ms: int) -> Lag:
         """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading."""
@@ -163,66 +187,110 @@ class RouteWorker:
         failing |= await self._enter(subscriber for uid, subscriber in subscribers.items() if uid not in self.couriers)
         return failing
 
-    async def _enter(self, subscribers: Iterable[Subscriber]) -> Mapping[str, str]:
+    async def _enter(self, subscribers: Iterable[Subscriber], *, anew: bool = False) -> Mapping[str, str]:
+        """Take these in; those that could not be, and why. `anew`: as `places.begin` says."""
         failing: dict[str, str] = {}
-        entering: list[tuple[Courier, Mapping[int, str]]] = []
+        made: dict[str, Courier] = {}
         for spec in subscribers:
             leaving = self._leaving.pop(spec.uid, None)
             if leaving is not None:
                 await leaving
             try:
-                begun = await self._begin(spec)
-                made = courier_class(traced=self._outside.settings.traces is not None)
-                courier = made(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
-            except (GatewayError, FilterError) as error:
+                courier = courier_class(traced=self._outside.settings.traces is not None)
+                made[spec.uid] = courier(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
+            except FilterError as error:
                 failing[spec.uid] = str(error)
-                log.warning("subscriber_not_served", uid=spec.uid, namespace=spec.namespace, name=spec.name, reason=str(error))
-                continue
-            entering.append((courier, begun))
-        self.couriers.update((courier.spec.uid, courier) for courier, _ in entering)
-        self._reindex()
-        self._place(entering)
+        begun: dict[str, Mapping[int, Begin]] = {}
+        if made:
+            begun, failed = await self._begin([courier.spec for courier in made.values()], anew=anew)
+            failing |= failed
+        for uid, reason in failing.items():
+            log.warning("subscriber_not_served", log=self.wanted.log, uid=uid, reason=reason)
+        self.couriers.update((uid, made[uid]) for uid in begun)
+        try:
+            self._reindex()
+            self._place([(made[uid], places_of) for uid, places_of in begun.items()])
+        except BaseException:
+            # Nobody is taken for served who has no tracks.
+            for uid in begun:
+                del self.couriers[uid]
+                await asyncio.gather(*(track.close() for track in made[uid].tracks.values()))
+            self._reindex()
+            raise
         return failing
+
+    async def _begin(self, specs: Sequence[Subscriber], *, anew: bool = False) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str]]:
+        """Where they begin, in our partitions that they are not in yet; and who cannot, and why.
+
+        What was asked for in a partition that a subscriber is in already is left for when it begins anew.
+        """
+
+        def ours(uid: str, partition: int) -> bool:
+            courier = self.couriers.get(uid)
+            return self._is_ours(partition) and (courier is None or partition not in courier.tracks)
+
+        async def begin(some: Sequence[Subscriber]) -> Mapping[str, Mapping[int, Begin]]:
+            events, checkpoints = self._outside.log, self._checkpoints
+            return await places.begin(some, extents, self.wanted.log, ours, events=events, checkpoints=checkpoints, anew=anew)
+
+        try:
+            extents = await self._outside.log.extents(self.wanted.log)
+        except GatewayError as error:
+            return {}, {spec.uid: str(error) for spec in specs}
+        self._incarnation = extents.incarnation
+        try:
+            return dict(await begin(specs)), {}
+        except Exception as error:  # noqa: BLE001  it is told below
+            if len(specs) == 1:
+                return {}, {specs[0].uid: self._reason(error)}
+        # One that cannot begin must not keep the others from it.
+        begun: dict[str, Mapping[int, Begin]] = {}
+        failing: dict[str, str] = {}
+        for spec in specs:
+            try:
+                begun |= await begin([spec])
+            except Exception as error:  # noqa: BLE001  it is told
+                failing[spec.uid] = self._reason(error)
+        return begun, failing
+
+    @staticmethod
+    def _reason(error: Exception) -> str:
+        if isinstance(error, GatewayError):
+            return str(error)
+        log.error("subscriber_fault", exc_info=error)
+        return f"internal error: {error!r}"
 
     async def _follow_share(self) -> Mapping[str, str]:
         """Let go of partitions that are another's now, and take up those that have become ours, from where their last owner was."""
         ours = self._share.partitions
         if ours == self._followed:
             return {}
-        failing: dict[str, str] = {}
-        lost = [(courier, partition) for courier in self.couriers.values() for partition in courier.tracks if not self._is_ours(partition)]
-        tracks = await asyncio.gather(*(courier.release(partition, LEAVING_S) for courier, partition in lost))
-        for (courier, partition), track in zip(lost, tracks, strict=True):
+        failing: Mapping[str, str] = {}
+        released = [
+            (courier, partition) for courier in self.couriers.values() for partition in courier.tracks if not self._is_ours(partition)
+        ]
+        tracks = await asyncio.gather(*(courier.release(partition, LEAVING_S) for courier, partition in released))
+        for (courier, partition), track in zip(released, tracks, strict=True):
             await self._keep(courier, {partition: track})
-        gained: list[tuple[Courier, Mapping[int, str]]] = []
-        for uid, courier in self.couriers.items():
-            try:
-                begun = await self._begin(courier.spec, courier.tracks)
-            except GatewayError as error:
-                failing[uid] = str(error)
-                continue
-            gained.append((courier, {partition: position for partition, position in begun.items() if partition not in courier.tracks}))
-        self._place(gained)
+        if self.couriers:
+            begun, failing = await self._begin([courier.spec for courier in self.couriers.values()])
+            gained = {uid: {p: place for p, place in each.items() if p not in self.couriers[uid].tracks} for uid, each in begun.items()}
+            self._place([(self.couriers[uid], each) for uid, each in gained.items()])
         if not failing:
             self._followed = ours
         return failing
 
-    async def _begin(self, spec: Subscriber, going_on: Container[int] = ()) -> Mapping[int, str]:
-        """`going_on`: partitions that it is in already; what was asked for there is left for when it begins anew."""
-
-        def ours(partition: int) -> bool:
-            return self._is_ours(partition) and partition not in going_on
-
-        return await places.begin(spec, self.wanted.log, ours, events=self._outside.log, checkpoints=self._checkpoints)
-
-    def _place(self, entering: Sequence[tuple[Courier, Mapping[int, str]]]) -> None:
+    def _place(self, entering: Sequence[tuple[Courier, Mapping[int, Begin]]]) -> None:
         """Give them their tracks in our partitions, and the tracks their readers."""
         tracks: dict[int, list[Track]] = {}
         for courier, begun in entering:
-            for partition, position in begun.items():
+            for partition, begin in begun.items():
                 if self._is_ours(partition):
-                    courier.tracks[partition] = track = Track(courier, self._reader(partition), position)
+                    position = begin.position if begin.lost is None else begin.lost.last
+                    courier.tracks[partition] = track = Track(courier, self._reader(partition), position, begin.done)
                     tracks.setdefault(partition, []).append(track)
+                    if begin.lost is not None:
+                        courier.overtaken(partition, begin.lost)
         for partition, placed in tracks.items():
             self._reader(partition).place(placed)
 
@@ -239,7 +307,8 @@ class RouteWorker:
     async def _keep(self, courier: Courier, tracks: Mapping[int, Track] | None = None) -> None:
         uid, tracks = courier.spec.uid, courier.tracks if tracks is None else tracks
         try:
-            await self._checkpoints.save({(uid, partition): track.position() for partition, track in tracks.items()})
+            positions_now = {(uid, partition): track.position() for partition, track in tracks.items()}
+            await self._checkpoints.save(positions_now, {(uid, partition): track.done for partition, track in tracks.items()})
             await courier.keep_history(partial(self._checkpoints.record, uid))
         except GatewayError as error:
             log.warning("places_not_kept", uid=uid, reason=str(error))

@@ -3,20 +3,22 @@
 Law: a position goes forward only, but by `reset`: offsets of a partition sort as texts, byte by byte, in the order of the log.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import bindparam, collate, delete, insert, select
+from sqlalchemy import Row, Table, bindparam, collate, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-from knative_gateway.ports import Failure
+from knative_gateway.ports import Failure, Range
 from knative_gateway.store.database import Database
 from knative_gateway.store.documents import read, written
-from knative_gateway.store.tables import FAILURES, POSITIONS
+from knative_gateway.store.tables import FAILURES, POSITIONS, RANGES
 
 HISTORY_MAX: Final = 100
 """Failures kept of a subscriber."""
+_AT_ONCE: Final = 1000
+"""Subscribers that one query asks for: databases bound the parameters of a statement."""
 _HISTORY: Final = select(FAILURES.c.document).where(FAILURES.c.uid == bindparam("of")).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
 
 
@@ -35,39 +37,70 @@ class SqlCheckpoints:
             where=collate(kept, bytewise) < collate(new, bytewise),
         )
 
-    async def load(self, uid: str) -> Mapping[int, str]:
-        """Positions by partition; empty for a subscriber that never had any."""
-        query = select(POSITIONS.c.log_partition, POSITIONS.c.log_offset).where(POSITIONS.c.uid == uid)
-        async with self._database.read() as connection:
-            return {row.log_partition: row.log_offset for row in await connection.execute(query)}
+        ranges = self._insert(RANGES)
+        self._replace: Final = ranges.on_conflict_do_update(
+            index_elements=[RANGES.c.uid, RANGES.c.log_partition], set_={"ranges": ranges.excluded.ranges}
+        )
 
-    async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
-        """Take these where it has none yet; gives the positions that it has then."""
-        rows = [{"uid": uid, "log_partition": partition, "log_offset": offset} for partition, offset in sorted(positions.items())]
+    async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
+        """Positions by subscriber and partition; nothing for a subscriber that never had any."""
+        found: dict[str, dict[int, str]] = {}
+        for row in await self._of(POSITIONS, uids):
+            found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
+        return found
+
+    async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
+        """What these have completed above their positions, by subscriber and partition."""
+        return {(row.uid, row.log_partition): _parsed(row.ranges) for row in await self._of(RANGES, uids)}
+
+    async def _of(self, table: Table, uids: Collection[str]) -> Sequence[Row[Any]]:
+        rows: list[Row[Any]] = []
+        wanted = sorted(uids)
+        query = select(table).where(table.c.uid.in_(bindparam("uids", expanding=True)))
+        async with self._database.read() as connection:
+            for start in range(0, len(wanted), _AT_ONCE):
+                rows += (await connection.execute(query, {"uids": wanted[start : start + _AT_ONCE]})).all()
+        return rows
+
+    async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
+        """Take these where a subscriber has none yet; gives the positions that they have then."""
+        rows = [
+            {"uid": uid, "log_partition": partition, "log_offset": offset}
+            for uid, places in sorted(positions.items())
+            for partition, offset in sorted(places.items())
+        ]
         if rows:
             async with self._database.write() as connection:
-                statement = self._insert(POSITIONS).values(rows).on_conflict_do_nothing()
-                await connection.execute(statement)
+                await connection.execute(self._insert(POSITIONS).on_conflict_do_nothing(), rows)
                 await connection.commit()
-        return await self.load(uid)
+        return await self.load(positions)
 
-    async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
+    async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
         """Replace these positions, durable when it returns; key: (uid, partition). One that would go back is left as it is.
+
+        `done`: what is completed above a position; replaces what was known of it.
 
         Raises:
             UnavailableError: the database is away; nothing is known of these.
         """
         # In one order everywhere: replicas that save the same rows wait for each other, but never in a circle.
         rows = [{"uid": uid, "log_partition": partition, "log_offset": offset} for (uid, partition), offset in sorted(positions.items())]
-        if not rows:
+        ranges = [
+            {"uid": uid, "log_partition": partition, "ranges": _written(each)} for (uid, partition), each in sorted((done or {}).items())
+        ]
+        if not rows and not ranges:
             return
         async with self._database.write() as connection:
-            await connection.execute(self._forward, rows)
+            if rows:
+                await connection.execute(self._forward, rows)
+            if ranges:
+                await connection.execute(self._replace, ranges)
             await connection.commit()
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
-        """Set positions, back or forth; those of other partitions stay."""
+        """Set positions, back or forth; those of other partitions stay. What was completed above them is forgotten."""
         async with self._database.write() as connection:
+            await connection.execute(delete(RANGES).where(RANGES.c.uid == uid, RANGES.c.log_partition.in_(sorted(positions))))
             for partition, offset in sorted(positions.items()):
                 statement = self._insert(POSITIONS).values(uid=uid, log_partition=partition, log_offset=offset)
                 own = [POSITIONS.c.uid, POSITIONS.c.log_partition]
@@ -87,6 +120,7 @@ class SqlCheckpoints:
         """The subscriber is gone for good."""
         async with self._database.write() as connection:
             await connection.execute(delete(POSITIONS).where(POSITIONS.c.uid == uid))
+            await connection.execute(delete(RANGES).where(RANGES.c.uid == uid))
             await connection.execute(delete(FAILURES).where(FAILURES.c.uid == uid))
             await connection.commit()
 
@@ -106,3 +140,12 @@ class SqlCheckpoints:
         async with self._database.read() as connection:
             documents = (await connection.execute(_HISTORY, {"of": uid})).scalars().all()
         return [Failure(**read(document)) for document in documents]  # type: ignore[arg-type]  # as `record` wrote them
+
+
+def _written(ranges: Sequence[Range]) -> str:
+    return ",".join(f"{after}-{last}" for after, last in ranges)
+
+
+def _parsed(text: str) -> Sequence[Range]:
+    pairs = [entry.partition("-") for entry in text.split(",") if entry]
+    return [(after, last) for after, _, last in pairs]

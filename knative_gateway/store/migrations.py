@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, func, insert, select, text
 
 from knative_gateway.errors import ConfigError
-from knative_gateway.store.tables import COUNTERS, METADATA, SCHEMA
+from knative_gateway.store.tables import COUNTERS, METADATA, RANGES, SCHEMA
 
 ADVISORY_LOCK: Final = 0x6B6E_6777
 """Of PostgreSQL, while migrating: replicas that start at once wait for each other."""
@@ -22,7 +22,11 @@ def _first(connection: Connection) -> None:
     connection.execute(insert(COUNTERS).values(id=1, version=1, trimmed=1))
 
 
-STEPS: Final[Sequence[Step]] = (_first,)
+def _ranges(connection: Connection) -> None:
+    RANGES.create(connection, checkfirst=True)
+
+
+STEPS: Final[Sequence[Step]] = (_first, _ranges)
 
 
 def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:

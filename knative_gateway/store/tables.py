@@ -52,6 +52,15 @@ POSITIONS: Final = Table(
     Column("log_offset", Text, nullable=False),
 )
 
+RANGES: Final = Table(
+    "completed_ranges",
+    METADATA,
+    Column("uid", Text, primary_key=True),
+    Column("log_partition", Integer, primary_key=True, autoincrement=False),
+    Column("ranges", Text, nullable=False),
+)
+"""What is completed above a position: "AFTER-LAST,…", offsets in order."""
+
 FAILURES: Final = Table(
     "failures",
     METADATA,

@@ -6,14 +6,22 @@ from itertools import chain
 
 from amqp_streams.wire.sections import group_key
 from knative_gateway.errors import GatewayError, UnavailableError
-from knative_gateway.ports import Stored
+from knative_gateway.ports import Extents, Stored
 
 
 class MemoryEventLog:
-    """Partitions are lists. `failing`: what the next appends raise; `gate`: appends wait while it is shut."""
+    """Partitions are lists.
+
+    `removed`: events at the beginning of a partition that retention took; `asked`: requests for extents; `failing`: what the next appends
+    raise; `gate`: appends wait while it is shut.
+    """
 
     def __init__(self) -> None:
         self.logs: dict[str, list[list[Stored]]] = {}
+        self.removed: dict[tuple[str, int], int] = {}
+        self.asked = 0
+        self._made = 0
+        self._incarnations: dict[str, str] = {}
         self.failing: list[GatewayError] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -22,7 +30,11 @@ class MemoryEventLog:
         self._posting: set[asyncio.Task[None]] = set()
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
-        return len(self.logs.setdefault(log, [[] for _ in range(partitions)]))
+        if log not in self.logs:
+            self.logs[log] = [[] for _ in range(partitions)]
+            self._made += 1
+            self._incarnations[log] = f"incarnation {self._made}"
+        return len(self.logs[log])
 
     async def delete(self, log: str) -> None:
         self.logs.pop(log, None)
@@ -61,11 +73,13 @@ class MemoryEventLog:
             raise UnavailableError(message)
         return {index: events[-1].offset if events else None for index, events in enumerate(self.logs[log])}
 
-    async def incarnation(self, log: str) -> str:
-        if log not in self.logs:
-            message = f"there is no log {log}"
-            raise UnavailableError(message)
-        return str(id(self.logs[log]))
+    async def extents(self, log: str) -> Extents:
+        ends, self.asked = await self.ends(log), self.asked + 1
+        first = {
+            index: f"{gone:016d}" if len(events) > (gone := self.removed.get((log, index), 0)) else None
+            for index, events in enumerate(self.logs[log])
+        }
+        return Extents(self._incarnations[log], first, ends)
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         earlier = {index: [event for event in events if event.timestamp_ms <= at_ms] for index, events in enumerate(self.logs[log])}
@@ -75,7 +89,7 @@ class MemoryEventLog:
         positions = {partition: -1 if offset is None else int(offset) for partition, offset in after.items()}
         while True:
             for partition, position in positions.items():
-                if batch := self.logs[log][partition][position + 1 :]:
+                if batch := self.logs[log][partition][max(position + 1, self.removed.get((log, partition), 0)) :]:
                     positions[partition] = int(batch[-1].offset)
                     yield batch
             async with self._grown:

@@ -99,13 +99,23 @@ async def test_reading_begins_behind_a_time(log: EventLog, name: str) -> None:
 
 async def test_a_log_made_anew_is_another(log: EventLog, name: str) -> None:
     await log.ensure(name, partitions=1, retention_ms=None)
-    first = await log.incarnation(name)
+    first = (await log.extents(name)).incarnation
     assert first
-    assert await log.incarnation(name) == first
+    assert (await log.extents(name)).incarnation == first
     await log.ensure(name + "x", partitions=1, retention_ms=None)
-    assert await log.incarnation(name + "x") != first
+    assert (await log.extents(name + "x")).incarnation != first
     with pytest.raises(UnavailableError):
-        await log.incarnation("nothing")
+        await log.extents("nothing")
+
+
+async def test_the_extents_of_a_log_are_its_first_and_last_events(log: EventLog, name: str) -> None:
+    await log.ensure(name, partitions=1, retention_ms=None)
+    assert (await log.extents(name))[1:] == ({0: None}, {0: None})
+    for number in range(3):
+        await log.append(name, message(number))
+    _, first, last = await log.extents(name)
+    assert last == await log.ends(name)
+    assert int(last[0] or 0) - int(first[0] or 0) == 2
 
 
 async def test_many_at_once_are_all_stored(log: EventLog, name: str) -> None:

@@ -137,11 +137,11 @@ async def test_positions_are_forgotten_with_the_trigger_and_not_before_the_data_
         await here.delete(key)
         other = await here.send(service("s"))
         await here.until(other, lambda found: found is not None)
-        assert await here.store.checkpoints.load(uid) == {0: "0001"}
+        assert (await here.store.checkpoints.load([uid])).get(uid, {}) == {0: "0001"}
         here.plane.works = True
 
         async def forgotten() -> bool:
-            return not await here.store.checkpoints.load(uid)
+            return not (await here.store.checkpoints.load([uid])).get(uid, {})
 
         await soon(forgotten)
         assert here.plane.applied[-1].by_path["/broker/default/b"].subscribers == ()
@@ -159,12 +159,12 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
         last = await here.send(broker("last"))
         await here.until(last, lambda found: at(found, "status") is not None)
         await controller.settled()
-        assert await here.store.checkpoints.load(uid) == {0: "0001"}
+        assert (await here.store.checkpoints.load([uid])).get(uid, {}) == {0: "0001"}
         assert "broker.default.b" in here.logs.logs
         here.plane.works = True
 
         async def gone() -> bool:
-            return list(here.logs.logs) == ["broker.default.last"] and not await here.store.checkpoints.load(uid)
+            return list(here.logs.logs) == ["broker.default.last"] and not (await here.store.checkpoints.load([uid])).get(uid, {})
 
         await soon(gone)
 

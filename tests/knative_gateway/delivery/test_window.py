@@ -84,10 +84,22 @@ def test_no_more_events_are_held_than_the_look_ahead() -> None:
     with pytest.raises(AssertionError):
         window.add("2")
     window.complete(second)
-    assert window.full
-    window.complete(first)
     assert not window.full
+    window.complete(first)
     assert window.open == 0
+
+
+def test_one_event_that_is_not_completed_holds_up_no_other() -> None:
+    """However many come after it, they take no room once they are completed."""
+    window = filled(Order.UNORDERED, None, look_ahead=2)
+    (first,) = started(window)
+    for number in range(1, 10_001):
+        window.add(f"{number}")
+        (entry,) = started(window)
+        assert not window.complete(entry)
+    assert (window.checkpoint, window.open, window.ranges, entries(window)) == (None, 1, [("0", "10000")], 2)
+    window.complete(first)
+    assert (window.checkpoint, window.ranges, entries(window)) == ("10000", [], 0)
 
 
 def test_passed_over_events_take_no_room_however_many() -> None:
@@ -96,7 +108,7 @@ def test_passed_over_events_take_no_room_however_many() -> None:
     for number in range(1, 100_000):
         window.pass_over(f"{number}")
     assert not window.full
-    assert len(window._entries) == 2
+    assert entries(window) == 2
     window.complete(first)
     assert window.checkpoint == "99999"
 
@@ -163,7 +175,9 @@ def agree(window: Window, state: dict[int, str], number: int, look_ahead: int) -
     lowest = min((each for each, is_ in state.items() if is_ != "completed"), default=number)
     assert window.checkpoint == (f"{lowest - 1}" if lowest else None)
     assert window.open == sum(is_ != "completed" for is_ in state.values()) <= look_ahead
-    assert len(window._entries) <= 2 * look_ahead + 1
+    assert entries(window) <= 2 * window.open + 1
+    above = {each for after, last in window.ranges for each in range(int(after) + 1, int(last) + 1)}
+    assert above == {each for each, is_ in state.items() if is_ == "completed" and each > lowest}
 
 
 def drain(window: Window, running: list[Entry], state: dict[int, str]) -> None:
@@ -172,3 +186,11 @@ def drain(window: Window, running: list[Entry], state: dict[int, str]) -> None:
     while running or (entry := take()):
         window.complete(running.pop() if running else entry)
     assert not window._behind
+
+
+def entries(window: Window) -> int:
+    """How much is held."""
+    count, entry = 0, window._first
+    while entry is not None:
+        count, entry = count + 1, entry._after
+    return count

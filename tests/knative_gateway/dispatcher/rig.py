@@ -1,7 +1,7 @@
 """A dispatcher over logs and places in memory, and routes to try it with."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
@@ -12,7 +12,7 @@ from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.ports import Checkpoints, Delivery, EventLog, Failure, Route, Routes, Subscriber
+from knative_gateway.ports import Checkpoints, Delivery, EventLog, Failure, Range, Route, Routes, Subscriber
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 LOG = "broker.default.b"
@@ -24,27 +24,36 @@ class MemoryCheckpoints:
     def __init__(self) -> None:
         self.places: dict[str, dict[int, str]] = {}
         self.notes: dict[str, dict[int, str]] = {}
+        self.ranges: dict[tuple[str, int], Sequence[Range]] = {}
         self.failures: dict[str, list[Failure]] = {}
         self.failing: list[Exception] = []
 
-    async def load(self, uid: str) -> Mapping[int, str]:
+    async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
         self._fail()
-        return {**self.places.get(uid, {}), **self.notes.get(uid, {})}
+        found = {uid: {**self.places.get(uid, {}), **self.notes.get(uid, {})} for uid in uids}
+        return {uid: kept for uid, kept in found.items() if kept}
 
-    async def begin(self, uid: str, positions: Mapping[int, str]) -> Mapping[int, str]:
-        kept = await self.load(uid)
-        self._set(uid, {partition: position for partition, position in positions.items() if partition not in kept})
-        return await self.load(uid)
+    async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
+        return {key: ranges for key, ranges in self.ranges.items() if key[0] in uids}
 
-    async def save(self, positions: Mapping[tuple[str, int], str]) -> None:
+    async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
+        kept = await self.load(positions)
+        for uid, places in positions.items():
+            self._set(uid, {partition: position for partition, position in places.items() if partition not in kept.get(uid, {})})
+        return await self.load(positions)
+
+    async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
         self._fail()
         for (uid, partition), position in positions.items():
             kept = self.places.setdefault(uid, {})
             kept[partition] = max(kept.get(partition, ""), position)
+        self.ranges.update(done or {})
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
         self._fail()
         self._set(uid, positions)
+        for partition in positions:
+            self.ranges.pop((uid, partition), None)
 
     async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
         self._fail()

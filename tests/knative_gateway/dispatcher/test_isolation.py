@@ -48,7 +48,7 @@ async def test_a_stuck_subscriber_delays_nobody_and_gets_everything_later(rig: R
         await quick.wait(200)
         courier = rig.dispatcher.courier("stuck")
         assert courier is not None
-        assert all(track.window.span <= 8 for track in courier.tracks.values())
+        assert all(track.window.open <= 8 for track in courier.tracks.values())
         assert courier.figures.in_flight <= 4
         assert stuck.in_flight_max <= 4
         gate.open.set()

@@ -1,5 +1,7 @@
 """Where a subscriber begins: its place, another log's place, a place that was asked for."""
 
+from collections.abc import Callable, Collection, Mapping
+
 import pytest
 
 from knative_gateway.amqp_binding import encode
@@ -36,9 +38,10 @@ def nowhere(_: int) -> bool:
     return False
 
 
-async def begun(log: MemoryEventLog, kept: MemoryCheckpoints, ours: places.Ours = everywhere, **fields: object) -> dict[int, str]:
+async def begun(log: MemoryEventLog, kept: MemoryCheckpoints, ours: Callable[[int], bool] = everywhere, **fields: object) -> dict[int, str]:
     spec = subscriber("u", None, **fields)
-    return dict(await places.begin(spec, LOG, ours, events=log, checkpoints=kept))
+    begun = await places.begin([spec], await log.extents(LOG), LOG, lambda _, partition: ours(partition), events=log, checkpoints=kept)
+    return {partition: begin.position for partition, begin in begun["u"].items()}
 
 
 async def test_a_new_one_begins_at_the_end_and_that_is_kept(log: MemoryEventLog, kept: MemoryCheckpoints) -> None:
@@ -60,7 +63,10 @@ async def test_a_place_of_another_log_of_that_name_says_nothing(log: MemoryEvent
     kept.places["u"] = {0: place(1), 1: place(9)}
     await begun(log, kept)
     await places.ask("u", {0: place(0)}, kept)
-    log.logs[LOG] = [list(events) for events in log.logs[LOG]]
+    events = log.logs[LOG]
+    await log.delete(LOG)
+    await log.ensure(LOG, partitions=2, retention_ms=None)
+    log.logs[LOG] = events
     assert await begun(log, kept) == {0: "", 1: ""} == kept.places["u"]
     assert await kept.noted(below=places.INCARNATION) == {}
     kept.places["u"] = {0: place(1), 1: place(2)}
@@ -71,7 +77,7 @@ async def test_places_without_an_incarnation_are_of_the_log_that_is_there(log: M
     """They were kept before there was one, or the node does not tell."""
     kept.places["u"] = {0: place(1), 1: place(2)}
     assert await begun(log, kept) == {0: place(1), 1: place(2)}
-    assert kept.notes["u"] == {-1: await log.incarnation(LOG)}
+    assert kept.notes["u"] == {-1: (await log.extents(LOG)).incarnation}
     kept.notes["u"] = {-1: ""}
     assert await begun(log, kept) == {0: place(1), 1: place(2)}
 
@@ -106,3 +112,35 @@ async def test_what_is_asked_last_counts(log: MemoryEventLog, kept: MemoryCheckp
 )
 def test_offsets_are_understood_as_people_write_them(text: str, expected: dict[int, str]) -> None:
     assert places.after_offsets(text, {0: place(5), 1: place(7), 2: ""}) == expected
+
+
+async def test_what_retention_took_before_it_was_delivered_is_known(log: MemoryEventLog, kept: MemoryCheckpoints) -> None:
+    kept.places["u"] = {0: place(0), 1: place(2)}
+    log.removed = {(LOG, 0): 2, (LOG, 1): 2}
+    begun = await places.begin([subscriber("u", None)], await log.extents(LOG), LOG, lambda *_: True, events=log, checkpoints=kept)
+    assert begun["u"][0].lost == places.Lost(place(0), place(1), 1)
+    assert begun["u"][1].lost is None
+
+
+async def test_the_earliest_is_the_first_that_is_there(log: MemoryEventLog, kept: MemoryCheckpoints) -> None:
+    """What retention took before is nothing that it was to have."""
+    log.removed = {(LOG, 0): 2}
+    assert await begun(log, kept, start=Start.EARLIEST) == {0: place(1), 1: ""}
+    assert await begun(log, kept, start=Start.EARLIEST) == {0: place(1), 1: ""}
+
+
+async def test_all_of_a_route_begin_with_one_look_at_each(log: MemoryEventLog, kept: MemoryCheckpoints) -> None:
+    specs = [subscriber(f"u{number}", None) for number in range(100)]
+    loads, load = 0, kept.load
+
+    async def counted(uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
+        nonlocal loads
+        loads += 1
+        return await load(uids)
+
+    kept.load = counted  # type: ignore[method-assign]
+    extents = await log.extents(LOG)
+    await places.begin(specs, extents, LOG, lambda *_: True, events=log, checkpoints=kept)
+    loads = 0
+    begun = await places.begin(specs, extents, LOG, lambda *_: True, events=log, checkpoints=kept)
+    assert (len(begun), loads, log.asked) == (100, 1, 1)

@@ -1,0 +1,131 @@
+"""[io] What is told of one subscriber's deliveries: counters, history, and a log line for what it did not get."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from knative_gateway.delivery import Done, End
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.figures import Figures
+from knative_gateway.dispatcher.history import History
+from knative_gateway.dispatcher.places import Lost
+from knative_gateway.dispatcher.seams import REASON_MAX
+from knative_gateway.dispatcher.sending import Sender
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.filters import FilterWorkError, compile_filters
+from knative_gateway.ports import EventLog, Subscriber
+
+log = structlog.get_logger(__name__)
+
+SAY_S: Final = 10.0
+"""Between two log lines about one subscriber's events that were given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1."""
+
+    sender: Sender
+    log: EventLog
+    settings: DispatchSettings
+    now_ms: Callable[[], int]
+    chance: Callable[[], float]
+
+
+class Recording:
+    """The part of a courier that keeps the record."""
+
+    def __init__(self, spec: Subscriber, outside: Outside, figures: Figures) -> None:
+        self.spec = spec
+        self.filters = compile_filters(spec.filters)
+        self.outside: Final = outside
+        self.figures: Final = figures
+        self._history: Final = History()
+        self.keep_history: Final = self._history.keep
+        self._given_up: Final[Counter[End]] = Counter()
+        self._why = ""
+        self._say_later: asyncio.TimerHandle | None = None
+
+    def skip(self, arrival: Arrival) -> None:
+        """What is in the log there is no event: it is passed over, and told of."""
+        self.figures.skipped += 1
+        self._history.skip(self.outside.now_ms(), arrival)
+
+    def wants_it(self, arrival: Arrival) -> bool:
+        """Whether its filters take the event. If they fail, the event is skipped, and the history says so."""
+        assert arrival.attributes is not None
+        try:
+            return self.filters.matches(arrival.attributes)
+        except Exception as error:  # noqa: BLE001  it is logged and recorded
+            self.faulty(arrival, error, "the filters failed")
+            return False
+
+    def faulty(self, arrival: Arrival, error: Exception, what: str) -> None:
+        """The event was not filtered or taken in, for a fault of ours or too much work: it is skipped, and the history says so."""
+        costly = isinstance(error, FilterWorkError)
+        where = {"subscriber": self.spec.uid, "partition": arrival.partition, "offset": arrival.offset}
+        log.error("event_not_taken", **where, reason=str(error), exc_info=None if costly else error)
+        self.figures.skipped += 1
+        self._history.skip(self.outside.now_ms(), arrival, str(error) if costly else f"{what}: internal error: {error!r}"[:REASON_MAX])
+
+    def overtaken(self, partition: int, lost: Lost) -> None:
+        """Retention removed events before they were delivered."""
+        self.figures.removed += lost.events
+        log.error("events_removed_undelivered", **self._named(), partition=partition, after=lost.after, last=lost.last, count=lost.events)
+        reason = (
+            f"retention removed {lost.events} events of the log before they were delivered, matching or not, the last one at this offset"
+        )
+        self._history.remark(self.outside.now_ms(), partition, lost.last, reason, "removed")
+
+    def log_made_again(self) -> None:
+        """It begins at the first event of a log that was deleted and made again."""
+        reason = "the log was deleted and made again: its events are delivered from the first one on"
+        self._history.remark(self.outside.now_ms(), 0, "", reason, "log made again")
+
+    def _named(self) -> dict[str, str]:
+        return {"kind": self.spec.kind, "namespace": self.spec.namespace, "name": self.spec.name}
+
+    def ended(self, arrival: Arrival, done: Done) -> None:
+        """A delivery ended."""
+        figures = self.figures
+        figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
+        figures.replies_expired += done.reply_expired
+        if done.end is End.COMPLETED:
+            figures.delivered += 1
+            return
+        self.gave_up(done.end, "" if done.failure is None else done.failure.reason)
+        if done.failure is not None:
+            self._history.note(self.outside.now_ms(), arrival, done.failure, done.end.value)
+
+    def gave_up(self, end: End, reason: str) -> None:
+        """An event was dropped or dead-lettered: the log says so at once, and then how many there were, every `SAY_S`."""
+        if end is End.DROPPED:
+            self.figures.dropped += 1
+        else:
+            self.figures.dead_lettered += 1
+        self._given_up[end] += 1
+        self._why = reason
+        if self._say_later is None:
+            self._say()
+
+    def _say(self) -> None:
+        self._say_later = None
+        if not self._given_up:
+            return
+        dropped, dead_lettered = self._given_up[End.DROPPED], self._given_up[End.DEAD_LETTERED]
+        self._given_up.clear()
+        say = log.error if dropped else log.warning
+        say("events_not_delivered", **self._named(), dropped=dropped, dead_lettered=dead_lettered, reason=self._why)
+        self._say_later = asyncio.get_running_loop().call_later(SAY_S, self._say)
+
+    def say_rest(self) -> None:
+        """It ends: what was not said yet is said now."""
+        if self._say_later is not None:
+            self._say_later.cancel()
+            self._say()
+        if self._say_later is not None:
+            self._say_later.cancel()

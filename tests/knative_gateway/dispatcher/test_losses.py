@@ -1,0 +1,135 @@
+"""Logs that are made again, events that retention takes, events that are given up, and faults at the beginning: who is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from knative_gateway.dispatcher import recording
+from knative_gateway.dispatcher.reader import PartitionReader
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.ports import Delivery
+from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SubscriberServer]:
+    async with SubscriberServer() as running:
+        yield running
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    async with Rig(partitions=1) as made:
+        yield made
+
+
+async def test_an_event_that_fails_for_long_holds_up_none_behind_it(server: SubscriberServer) -> None:
+    """More events than the window holds; and after a restart those that were delivered do not come again."""
+
+    async def refuse(got: Got) -> web.StreamResponse:
+        return web.Response(status=500 if got.id == "0" else 202)
+
+    server.behaviour = refuse
+    settings = DispatchSettings(look_ahead=8, flush_ms=20, idle_flush_ms=20, drain_s=0.2)
+    delivery = Delivery(retry=10, backoff_delay_ms=3_600_000)
+    async with Rig(settings, partitions=1) as rig:
+        await rig.serve(subscriber("u", server.url(), delivery=delivery))
+        await rig.send(*(event(number) for number in range(200)))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 199)
+        courier = rig.dispatcher.courier("u")
+        assert courier is not None
+        assert (courier.tracks[0].window.open, courier.figures.waiting) == (1, 1)
+    assert rig.checkpoints.places["u"] == {0: ""}
+    async with Rig(settings, partitions=1, log=rig.memory, kept=rig.checkpoints) as again:
+        await again.serve(subscriber("u", server.url(), delivery=delivery))
+        await again.send(event(200))
+        await until(lambda: again.dispatcher.figures("u")["delivered"] == 1)
+    assert server.ids.count("0") == 2
+    assert sorted(map(int, server.ids)) == [0, *range(201)]
+
+
+async def test_a_log_that_is_made_again_is_delivered_from_its_first_event(rig: Rig, server: SubscriberServer) -> None:
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(*(event(f"old {number}") for number in range(3)))
+    await until(lambda: rig.dispatcher.figures("u")["delivered"] == 3)
+    with capture_logs() as lines:
+        await rig.memory.delete(LOG)
+        await rig.memory.ensure(LOG, partitions=1, retention_ms=None)
+        await rig.send(*(event(f"new {number}") for number in range(3)))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 6)
+    assert server.ids[3:] == ["new 0", "new 1", "new 2"]
+    assert [line["log"] for line in lines if line["event"] == "log_made_again"] == [LOG]
+    await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("u", ())] == ["log made again"])
+    await until(lambda: rig.checkpoints.places["u"] == {0: f"{2:016d}"})
+
+
+async def test_what_retention_takes_before_it_is_delivered_is_counted_and_told(server: SubscriberServer) -> None:
+    gate = asyncio.Event()
+
+    async def slow(_: Got) -> web.StreamResponse:
+        await gate.wait()
+        return web.Response(status=202)
+
+    server.behaviour = slow
+    settings = DispatchSettings(look_ahead=2, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.01)
+    async with Rig(settings, partitions=1) as rig:
+        await rig.serve(
+            subscriber("slow", server.url()), subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},))
+        )
+        await rig.send(*(event(number) for number in range(10)))
+        courier = rig.dispatcher.courier("slow")
+        assert courier is not None
+        await until(lambda: not courier.tracks[0].is_member and courier.tracks[0].window.full)
+        await asyncio.sleep(0.05)  # its own reader gives up
+        rig.memory.removed[LOG, 0] = 6
+        with capture_logs() as lines:
+            gate.set()
+            await until(lambda: rig.dispatcher.figures("slow")["delivered"] == 6)
+        assert rig.dispatcher.figures("slow")["removed"] == 4
+        assert rig.dispatcher.figures("quick")["removed"] == 0
+        [line] = [line for line in lines if line["event"] == "events_removed_undelivered"]
+        assert (line["name"], line["count"]) == ("slow", 4)
+        await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("slow", ())] == ["removed"])
+
+
+async def test_events_that_are_given_up_are_in_the_log_with_their_number(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line at once, and one for all that follow in a while: not one for each."""
+    monkeypatch.setattr(recording, "SAY_S", 0.2)
+    with capture_logs() as lines:
+        await rig.serve(subscriber("u", "http://169.254.169.254/"))
+        await rig.send(*(event(number) for number in range(50)))
+        await until(lambda: sum(line["dropped"] for line in lines if line["event"] == "events_not_delivered") == 50)
+    told = [line for line in lines if line["event"] == "events_not_delivered"]
+    assert len(told) == 2
+    assert (told[0]["kind"], told[0]["name"], told[0]["dropped"]) == ("Trigger", "u", 1)
+    assert "denied" in told[0]["reason"]
+
+
+async def test_a_dead_letter_is_a_warning(rig: Rig, server: SubscriberServer) -> None:
+    with capture_logs() as lines:
+        await rig.serve(subscriber("u", "http://169.254.169.254/", delivery=Delivery(dead_letter_url=server.url())))
+        await rig.send(event(0))
+        await until(lambda: rig.dispatcher.figures("u")["deadLettered"] == 1)
+    assert [(line["log_level"], line["dead_lettered"]) for line in lines if line["event"] == "events_not_delivered"] == [("warning", 1)]
+
+
+async def test_who_could_not_be_placed_is_not_taken_for_served(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again, and others are served meanwhile."""
+    place, failing = PartitionReader.place, [ValueError("a fault of ours")]
+
+    def faulty(reader: PartitionReader, tracks: Any) -> None:
+        if failing:
+            raise failing.pop()
+        place(reader, tracks)
+
+    monkeypatch.setattr(PartitionReader, "place", faulty)
+    monkeypatch.setattr("knative_gateway.dispatcher.worker._AGAIN_S", 0.02)
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(0))
+    await server.wait(1)
+    assert rig.dispatcher.failing == {}
