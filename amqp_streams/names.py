@@ -111,6 +111,10 @@ CURSOR_MEMBER: Final = "member"
 RESET_TIMESTAMP: Final = "timestamp"
 RESET_POSITION: Final = "position"
 # Where logs begin and end, as numbers (an extension): the operation, what is asked, and what is told of each partition.
+# Of a QUERY: which items of the list are wanted (AMQP Management 1.0), and in the answer where the next page begins.
+QUERY_OFFSET: Final = "offset"
+QUERY_COUNT: Final = "count"
+QUERY_NEXT: Final = "next"
 EXTENTS: Final = "EXTENTS"
 EXTENT_LOGS: Final = "logs"
 EXTENT_MISSING_OK: Final = "missing-ok"

@@ -62,12 +62,7 @@ class Management:
 
     async def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
         """All logs, by name."""
-        logs = (await self._ask("QUERY", None, {}, timeout)).get("logs")
-        summaries = (
-            [_summary({str(key): value for key, value in entry.items()}) for entry in logs if isinstance(entry, dict)]
-            if isinstance(logs, list)
-            else []
-        )
+        summaries = [_summary(entry) for entry in await self._list("logs", timeout)]
         return sorted(summaries, key=lambda summary: summary.name)
 
     async def describe_log(self, name: str, *, timeout: float | None = 30.0) -> LogInfo:
@@ -84,8 +79,7 @@ class Management:
 
     async def list_cursors(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[CursorInfo]:
         """The places kept in a log, or in all of them: those of subscriptions and of groups."""
-        answer = await self._ask("QUERY", None, {}, timeout, type_=names.CURSOR_TYPE, log=log)
-        return [cursor_info(entry) for entry in listed(answer, names.CURSORS)]
+        return [cursor_info(entry) for entry in await self._list(names.CURSORS, timeout, type_=names.CURSOR_TYPE, log=log)]
 
     async def describe_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> CursorInfo:
         """One of them, by its id."""
@@ -103,8 +97,7 @@ class Management:
 
     async def list_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[GroupInfo]:
         """The consumer groups of a log, or of all."""
-        answer = await self._ask("QUERY", None, {}, timeout, type_=names.GROUP_TYPE, log=log)
-        return [group_info(entry) for entry in listed(answer, names.GROUPS)]
+        return [group_info(entry) for entry in await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log)]
 
     async def describe_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> GroupInfo:
         """One of them: its place, epoch and owner in each partition."""
@@ -119,6 +112,24 @@ class Management:
     async def delete_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> None:
         """Forget its place and its epochs. Refused (409) while it has links."""
         await self._ask("DELETE", group, {}, timeout, type_=names.GROUP_TYPE, log=log)
+
+    async def _list(
+        self, what: str, timeout: float | None, *, type_: str = names.LOG_TYPE, log: str | None = None
+    ) -> list[dict[str, object]]:
+        """All entries of a list, page by page."""
+
+        async def ask() -> list[dict[str, object]]:
+            entries: list[dict[str, object]] = []
+            at: object = 0
+            while isinstance(at, int):
+                wire = await self._pool.question_wire()
+                answer = await manage(wire, "QUERY", None, {}, type_=type_, log=log, offset=at or None)
+                page = listed(answer, what)
+                entries += page
+                at = answer.get(names.QUERY_NEXT) if page else None
+            return entries
+
+        return await within(timeout, f"QUERY of {log or 'the logs'}", ask())
 
     async def _ask(
         self,

@@ -139,9 +139,18 @@ def _number(value: object) -> int | None:
 
 
 async def manage(
-    wire: Wire, operation: str, name: str | None, body: Mapping[str, object], *, type_: str = names.LOG_TYPE, log: str | None = None
+    wire: Wire,
+    operation: str,
+    name: str | None,
+    body: Mapping[str, object],
+    *,
+    type_: str = names.LOG_TYPE,
+    log: str | None = None,
+    offset: int | None = None,
 ) -> dict[str, object]:
     """One `$management` request about something of a type; the body of the answer. `log`: the one it is of, where it is none itself.
+
+    `offset`: of a QUERY, where in the list the answer begins.
 
     Raises:
         ManagementError: the status is not 2xx.
@@ -149,11 +158,11 @@ async def manage(
         ConnectionLostError: the request may have been done or not.
     """
     async with wire.questions:
-        return await _manage(wire, operation, name, body, type_=type_, log=log)
+        return await _manage(wire, operation, name, body, type_=type_, log=log, offset=offset)
 
 
 async def _manage(
-    wire: Wire, operation: str, name: str | None, body: Mapping[str, object], *, type_: str, log: str | None
+    wire: Wire, operation: str, name: str | None, body: Mapping[str, object], *, type_: str, log: str | None, offset: int | None
 ) -> dict[str, object]:
     reply_to, message_id = f"reply-{uuid4().hex}", uuid4().hex
     inbox = _Inbox(wire, names.MANAGEMENT, reply_to)
@@ -168,7 +177,7 @@ async def _manage(
     try:
         await inbox.ready()
         await outgoing.wait()
-        given = {names.OPERATION: operation, names.TYPE: type_, names.NAME: name, names.INFO_LOG: log}
+        given = {names.OPERATION: operation, names.TYPE: type_, names.NAME: name, names.INFO_LOG: log, names.QUERY_OFFSET: offset}
         properties = {key: value for key, value in given.items() if value is not None}
         request = Event(dict(body), properties=properties, message_id=message_id, correlation_id=message_id, reply_to=reply_to)
         while outgoing.link.room() == 0:

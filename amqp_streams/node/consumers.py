@@ -79,7 +79,7 @@ class Consumers:
         self.writes = Writes(states)
         self._states = states
         self.groups = Groups(states, self.writes, settings, limits, elsewhere, self._changed)
-        self.places = Places(states, self.writes, limits.cursors)
+        self.places = Places(states, self.writes, cursors_max=limits.cursors, positions_max=limits.cursor_positions)
         self.reading = Reading()
         self._links = links
         self._elsewhere = elsewhere

@@ -13,16 +13,16 @@ from amqp_streams.config import GroupSettings, Limits, LogSettings, ProducerSett
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.consumers import Consumers
 from amqp_streams.node.figures import Figures, group_figures
+from amqp_streams.node.informed import Informed
 from amqp_streams.node.links import Links
 from amqp_streams.node.logs import LogCounters, Logs
 from amqp_streams.node.permits import require_attach
 from amqp_streams.node.place_requests import CursorRequests, GroupRequests
 from amqp_streams.node.reading import record
-from amqp_streams.node.requests import LogRequests, Operations, carry_out
+from amqp_streams.node.requests import LogRequests, Operations, Steps, carry_out, finished
 from amqp_streams.node.writes import Then
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog, Use
-from amqp_streams.streams import info
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
     AttachRequest,
@@ -78,6 +78,7 @@ class Node:
         self._intake = Intake(store, self.log, self._elsewhere)
         self._numbering = Numbering(limit=(limits or Limits()).producers, expiry_ms=(producers or ProducerSettings()).expiry_ms)
         self._numbered_intake = NumberedIntake(store, self._numbering)
+        self._informed = Informed(sync)
         self._effects: list[Effect] = []
         self._links = Links()
         self._consumers = Consumers(
@@ -344,6 +345,8 @@ class Node:
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
         """A commit came back: the consumers of its partitions that were waiting for more."""
         self._numbering.committed(done)
+        if done.failures:
+            self._informed.forget()
         return self._consumers.reading.committed(done, partitions)
 
     def reassociate(self) -> set[Consuming]:
@@ -377,13 +380,17 @@ class Node:
         """What is used of the bounds on what is kept, by the bound's name."""
         return self._logs.uses() | self._consumers.places.uses()
 
-    def info_message(self, grant: Informing) -> bytes:
+    def info_message(self, grant: Informing, now_ms: int) -> bytes:
         """The answer of `<address>/$info`."""
         log = self._store.logs.get(grant.log.name, grant.log)  # its settings may have changed since the attach
-        return info.value_message(info.log_info(log, self._sync, self._elsewhere(log)))
+        return self._informed.message(log, self._elsewhere(log), now_ms)
 
     def manage(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Answer:
-        """Carry out a request to `$management` of this user (None: anonymous)."""
+        """Carry out a request to `$management` of this user (None: anonymous), in one go."""
+        return finished(self.managing(request, user, user_groups))
+
+    def managing(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Steps:
+        """Begin to carry out a request to `$management` of this user; what the last step returns is the answer."""
         permissions = self.access.of(Identity(user, user_groups))
         return carry_out(self._types, replace(request, permissions=permissions))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from amqp_streams import names
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.places import Places
-from amqp_streams.node.requests import Operations
+from amqp_streams.node.requests import Operations, Steps, listed
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
@@ -34,14 +34,16 @@ class CursorRequests:
         """By name."""
         return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
 
-    def query(self, request: Request) -> Answer:
+    def query(self, request: Request) -> Steps:
         """All cursors, or those of one log, that whoever asks may know of."""
-        listed: list[Value] = []
-        for log in asked_logs(self.logs, request):
-            listed += [self._described(log, cursor) for cursor in self.places.of_log(log) if _visible(request, log, cursor)]
-        if request.log and not listed and not request.permissions.sees(request.log):
+        found = [
+            (log, cursor) for log in asked_logs(self.logs, request) for cursor in self.places.of_log(log) if _visible(request, log, cursor)
+        ]
+        if request.log and not found and not request.permissions.sees(request.log):
             raise missing(request, "")
-        return Answer(management.OK, "OK", {names.CURSORS: listed})
+        return listed(
+            names.CURSORS, found, request, width=lambda item: len(item[1].positions), describe=lambda item: self._described(*item)
+        )
 
     def read(self, request: Request) -> Answer:
         """One cursor."""
@@ -61,9 +63,9 @@ class CursorRequests:
         return Answer(management.NO_CONTENT, "deleted", {})
 
     def _found(self, request: Request, log: StoredLog) -> Cursor:
-        for cursor in self.places.of_log(log):
-            if cursor.id == request.name and _visible(request, log, cursor):
-                return cursor
+        cursor = self.places.by_id(log, request.name)
+        if cursor is not None and _visible(request, log, cursor):
+            return cursor
         raise missing(request, f"log {log.name!r} has no cursor {request.name[:64]!r}")
 
     def _changeable(self, request: Request, log: StoredLog) -> Cursor:
@@ -98,14 +100,19 @@ class GroupRequests:
         """By name."""
         return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
 
-    def query(self, request: Request) -> Answer:
+    def query(self, request: Request) -> Steps:
         """All groups, or those of one log, that whoever asks may know of."""
-        listed: list[Value] = []
-        for log in asked_logs(self.logs, request):
-            listed += [self._described(log, group) for group in self._of(log) if request.permissions.sees_group(log.name, group)]
-        if request.log and not listed and not request.permissions.sees(request.log):
+        found = [
+            (log, group)
+            for log in asked_logs(self.logs, request)
+            for group in self._of(log)
+            if request.permissions.sees_group(log.name, group)
+        ]
+        if request.log and not found and not request.permissions.sees(request.log):
             raise missing(request, "")
-        return Answer(management.OK, "OK", {names.GROUPS: listed})
+        return listed(
+            names.GROUPS, found, request, width=lambda item: len(item[0].partitions), describe=lambda item: self._described(*item)
+        )
 
     def read(self, request: Request) -> Answer:
         """One group."""
@@ -117,7 +124,7 @@ class GroupRequests:
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         positions = requested_positions(request, log)
-        cursor = self.places.find(group_key(log.incarnation, group))
+        cursor = self._kept(log, group)
         if cursor is None:
             raise RequestError(management.CONFLICT, f"group {group[:64]!r} keeps no place: its members do not ask for a durable source")
         self.places.reset(cursor, positions)
@@ -127,11 +134,14 @@ class GroupRequests:
         """Remove a group: its place and its epochs."""
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
-        cursor = self.places.find(group_key(log.incarnation, group))
+        cursor = self._kept(log, group)
         self.groups.remove(log, group)
         if cursor is not None:
             self.places.remove([cursor])
         return Answer(management.NO_CONTENT, "deleted", {})
+
+    def _kept(self, log: StoredLog, group: str) -> Cursor | None:
+        return self.places.find(group_key(log.incarnation, group))
 
     def _of(self, log: StoredLog) -> Sequence[str]:
         kept = {cursor.key.group for cursor in self.places.of_groups(log) if cursor.key.group is not None}
@@ -139,13 +149,14 @@ class GroupRequests:
 
     def _found(self, request: Request, log: StoredLog) -> str:
         group = request.name
-        if group in self._of(log) and request.permissions.sees_group(log.name, group):
+        known = bool(group) and group != UNNAMED and (self.groups.of(log).knows(group) or self._kept(log, group) is not None)
+        if known and request.permissions.sees_group(log.name, group):
             return group
         raise missing(request, f"log {log.name!r} has no consumer group {group[:64]!r}")
 
     def _changeable(self, request: Request, log: StoredLog) -> str:
         group = self._found(request, log)
-        cursor = self.places.find(group_key(log.incarnation, group))
+        cursor = self._kept(log, group)
         if not request.permissions.changes_cursor(log.name, group, None if cursor is None else cursor.user):
             raise request.permissions.refusal(Right.MANAGE, log.name, group)
         links = len(self.groups.of(log).holders(group))
@@ -157,7 +168,7 @@ class GroupRequests:
         owned = self.groups.of(log)
         holders = owned.holders(group)
         members = {hold.partition: hold.member for hold in holders if hold.partition is not None}
-        cursor = self.places.find(group_key(log.incarnation, group))
+        cursor = self._kept(log, group)
         if cursor is not None:
             self.places.present(cursor)
         return {

@@ -19,9 +19,9 @@ from amqp_streams.streams.reader import Run
 class Places:
     """The cursors of all logs, and who is moving them."""
 
-    def __init__(self, states: States, writes: Writes, cursors_max: int) -> None:
+    def __init__(self, states: States, writes: Writes, *, cursors_max: int, positions_max: int) -> None:
         self._writes = writes
-        self._cursors = Cursors(states.items(PREFIX), cursors_max=cursors_max)
+        self._cursors = Cursors(states.items(PREFIX), cursors_max=cursors_max, positions_max=positions_max)
         self._followers: dict[Cursor, set[Consuming]] = {}
         self._moved: set[Consuming] = set()
         self._writing: set[Consuming] = set()
@@ -160,6 +160,10 @@ class Places:
         for consumer in self._followers.get(cursor, ()):
             self._advance(consumer)
         return cursor
+
+    def by_id(self, log: StoredLog, id_: str) -> Cursor | None:
+        """The cursor of this id in a log."""
+        return self._cursors.by_id(log.incarnation, id_)
 
     def find(self, key: CursorKey) -> Cursor | None:
         """The cursor of this key."""

@@ -1,26 +1,35 @@
 """Requests to `$management` carried out: one table of operations for each type. Spec: AMQP Management 1.0 (working draft)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar, cast
 
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.logs import Logs
 from amqp_streams.policy import Right
-from amqp_streams.storage.ports import Store, StoredLog
+from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.streams import info, management
 from amqp_streams.streams.attach import named_partition
-from amqp_streams.streams.management import Answer, Request, RequestError
+from amqp_streams.streams.management import Answer, Extents, Request, RequestError
 from amqp_streams.streams.redirects import Places
 from amqp_streams.wire.types import Value
 
-Operations: TypeAlias = Mapping[str, Callable[[Request], Answer]]
+Steps: TypeAlias = Generator[None, None, Answer]
+"""A request being carried out, step by step, each short: others have their turns in between."""
+Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | Steps]]
+EXTENTS_MAX: Final = 10_000
+"""Partitions that one answer tells the extents of."""
+PAGE_PARTITIONS_MAX: Final = 2048
+"""Partitions that one page of a list describes, unless a single item has more."""
+T = TypeVar("T")
+_STEP: Final = 64
+"""Partitions described in one step."""
 
 
-def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
-    """The answer to a request: what its operation on its type gives, or why that cannot be. A request without a type is about logs."""
+def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
+    """Find the answer to a request: what its operation on its type gives, or why that cannot be. One without a type is about logs."""
     operations = types.get(request.type or names.LOG_TYPE)
     try:
         if operations is None:
@@ -32,13 +41,51 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Answer:
             raise RequestError(management.NOT_IMPLEMENTED, description)
         if not request.well_formed:
             raise RequestError(management.BAD_REQUEST, "the body is a map in an amqp-value section, or missing")
-        return operation(request)
+        outcome = operation(request)
+        return outcome if isinstance(outcome, Answer) else (yield from outcome)
     except RequestError as error:
         return error.answer
     except PeerError as error:
         return Answer(management.NOT_FOUND if error.condition == names.NOT_FOUND else management.FORBIDDEN, error.description)
     except StorageError as error:
         return Answer(management.SERVER_ERROR, str(error))
+
+
+def finished(steps: Steps) -> Answer:
+    """The answer of a request, carried out in one go."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast("Answer", ended.value)
+
+
+def listed(
+    name: str,
+    items: Sequence[T],
+    request: Request,
+    *,
+    width: Callable[[T], int],
+    describe: Callable[[T], dict[Value, Value]],
+) -> Steps:
+    """Answer a QUERY with `items` from the request's offset on: its count of them, and as many as have `PAGE_PARTITIONS_MAX` partitions.
+
+    `width` says how many partitions an item has. At least one item; `next` in the answer is the offset of the next page, if there is one.
+    """
+    described: list[Value] = []
+    wide = since = 0
+    for item in items[request.offset :]:
+        wide += width(item)
+        if (described and wide > PAGE_PARTITIONS_MAX) or (request.count is not None and len(described) >= request.count):
+            break
+        described.append(describe(item))
+        since += width(item) + 1
+        if since >= _STEP:
+            since = 0
+            yield
+    end = request.offset + len(described)
+    body: dict[Value, Value] = {name: described}
+    return Answer(management.OK, "OK", body | {names.QUERY_NEXT: end} if end < len(items) else body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +129,37 @@ class LogRequests:
             raise request.permissions.refusal(Right.INFO, name)
         return Answer(management.OK, "OK", self._described(self._found(name)))
 
-    def query(self, request: Request) -> Answer:
+    def query(self, request: Request) -> Steps:
         """The logs that whoever asks may know of."""
-        sees = request.permissions.sees
-        described: list[Value] = [self._described(log) for name, log in sorted(self.store.logs.items()) if sees(name)]
-        return Answer(management.OK, "OK", {"logs": described})
+        visible = [log for name, log in sorted(self.store.logs.items()) if request.permissions.sees(name)]
+        return listed("logs", visible, request, width=lambda log: len(log.partitions), describe=self._described)
 
-    def extents(self, request: Request) -> Answer:
+    def extents(self, request: Request) -> Steps:
         """Where the partitions of some logs begin and end, and where a moment is in them: all in one answer."""
         wanted = management.requested_extents(request)
+        found = [(log, partitions) for name in wanted.logs for log, partitions in self._asked(request, name, wanted)]
+        total = sum(len(partitions) for _, partitions in found)
+        if total > EXTENTS_MAX:
+            description = f"{total} partitions are asked for, at most {EXTENTS_MAX} are answered at once: ask for fewer logs"
+            raise RequestError(management.BAD_REQUEST, description)
+        return self._extents(found, wanted.after_ms)
+
+    def _asked(self, request: Request, name: str, wanted: Extents) -> list[tuple[StoredLog, Sequence[Partition]]]:
+        if not request.permissions.sees(name):
+            raise request.permissions.refusal(Right.INFO, name)
+        if wanted.missing_ok and name not in self.store.logs:
+            return []
+        log = self._found(name)
+        return [(log, log.partitions if wanted.partitions is None else [named_partition(log, each) for each in wanted.partitions])]
+
+    def _extents(self, found: Sequence[tuple[StoredLog, Sequence[Partition]]], after_ms: int | None) -> Steps:
         extents: list[Value] = []
-        for name in wanted.logs:
-            if not request.permissions.sees(name):
-                raise request.permissions.refusal(Right.INFO, name)
-            if wanted.missing_ok and name not in self.store.logs:
-                continue
-            log = self._found(name)
-            partitions = log.partitions if wanted.partitions is None else [named_partition(log, each) for each in wanted.partitions]
-            extents.append(info.log_extent(log, partitions, wanted.after_ms, self.elsewhere(log)))
+        for log, partitions in found:
+            elsewhere, entries = self.elsewhere(log), list[Value]()
+            for first in range(0, len(partitions), _STEP):
+                entries += [info.partition_extent(each, after_ms, elsewhere) for each in partitions[first : first + _STEP]]
+                yield
+            extents.append(info.log_extent(log, entries))
         return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
 
     def update(self, request: Request) -> Answer:

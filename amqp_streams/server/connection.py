@@ -11,12 +11,11 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.server.channel import ByteChannel
-from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.control import ReplyLink
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
 from amqp_streams.server.guard import Guard, Login
-from amqp_streams.server.links import AnyLink
+from amqp_streams.server.links import AnyLink, Pumped
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.security import SecurityLayer
@@ -58,7 +57,7 @@ class AmqpConnection:
         self._echoes = EchoFinder()
         self._other_frames = 0
         self._lost = False
-        self._stalled: set[ConsumerLink] = set()
+        self._stalled: set[Pumped] = set()
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
         self.user_groups: frozenset[str] = frozenset()
@@ -139,14 +138,14 @@ class AmqpConnection:
         self.flush()
         self._unstall()
 
-    def stall(self, link: ConsumerLink) -> None:
+    def stall(self, link: Pumped) -> None:
         """Pump this link again when the peer has taken or settled something."""
         self._stalled.add(link)
 
     def _unstall(self) -> None:
         stalled, self._stalled = self._stalled, set()
-        for consumer in stalled:
-            self._service.pump_later(consumer)
+        for link in stalled:
+            self._service.pump_later(link)
 
     def pause(self) -> None:
         """Stop reading: too much of what was read waits for the disk."""

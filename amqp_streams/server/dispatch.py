@@ -319,7 +319,7 @@ class Dispatch:
         account = self._owner.account
         account.links -= 1
         match link:
-            case ManagementLink():
+            case ManagementLink() | ReplyLink():
                 link.let_go()
             case ProducerLink():
                 link.let_go()

@@ -22,10 +22,10 @@ from amqp_streams.streams.intake import Receipt
 
 if TYPE_CHECKING:
     from amqp_streams.server.confirming import Confirming
-    from amqp_streams.server.consumer import ConsumerLink
     from amqp_streams.server.control import ReplyLink
     from amqp_streams.server.effects import Effects
     from amqp_streams.server.producer import ProducerLink
+    from amqp_streams.server.turns import Turns
 
 G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
 
@@ -37,6 +37,7 @@ class Service(Protocol):
     effects: "Effects"
     confirming: "Confirming"
     audit: Audit
+    turns: "Turns"
     limits: Limits
     container_id: str
 
@@ -58,7 +59,7 @@ class Service(Protocol):
     def hold(self, change: int) -> bool:
         """Count bytes of messages that are not complete; False when there are too many in the whole server."""
 
-    def pump_later(self, link: "ConsumerLink") -> None:
+    def pump_later(self, link: "Pumped") -> None:
         """Call `link.pump` in a coming turn of the loop."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
@@ -94,7 +95,7 @@ class Owner(Protocol):
     def resume(self) -> None:
         """Read again."""
 
-    def stall(self, link: "ConsumerLink") -> None:
+    def stall(self, link: "Pumped") -> None:
         """Pump this link again when the peer has taken or settled something."""
 
     def links_changed(self) -> None:
@@ -105,6 +106,18 @@ class Owner(Protocol):
 
     def reply_link(self, address: str | None) -> "ReplyLink | None":
         """The link of this connection that answers to this address travel on; without an address, the only one."""
+
+
+class Pumped(Protocol):
+    """A link that sends. `scheduled`: it is to be served in a coming turn."""
+
+    alive: bool
+    name: str
+    owner: Owner
+    scheduled: bool
+
+    def pump(self) -> None:
+        """Send what can be sent now."""
 
 
 class Link(Generic[G_co]):

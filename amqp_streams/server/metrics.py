@@ -194,6 +194,9 @@ def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
     for name, use in status.uses.items():
         used.add_metric([name], use.used)
         limit.add_metric([name], use.limit)
+    yield CounterMetricFamily(
+        f"{_PREFIX}request_seconds", "What answers of $info and $management have taken of the event loop.", value=status.request_seconds
+    )
     faults = _family(CounterMetricFamily, "faults", "Failed steps of the regular work.", "step")
     for step, count in status.faults.items():
         faults.add_metric([step], count)

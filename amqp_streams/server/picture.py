@@ -32,6 +32,7 @@ def picture(service: "EventService") -> NodeStatus:
         consumer_links=sum(isinstance(link, ConsumerLink) for link in links),
         pending_bytes=service.store.pending_bytes,
         uses=_uses(service),
+        request_seconds=service.turns.seconds,
         faults=dict(service.regular.faults),
         hindered=service.regular.hindrance(),
         logs=log_statuses(service.store.logs, node),
@@ -51,5 +52,6 @@ def _uses(service: "EventService") -> dict[str, Use]:
         "pending_bytes": Use(service.store.pending_bytes, limits.pending_bytes),
         "connections": Use(len(service.connections), limits.connections),
         **service.node.uses(),
+        **service.turns.uses(),
         **service.store.facts().uses,
     }

@@ -25,12 +25,13 @@ from amqp_streams.server.confirming import Confirming
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import AnyLink
+from amqp_streams.server.links import AnyLink, Pumped
 from amqp_streams.server.picture import picture
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.quotas import Quotas
 from amqp_streams.server.regular import Regular
 from amqp_streams.server.status import NodeStatus
+from amqp_streams.server.turns import Turns
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.intake import Receipt
@@ -114,6 +115,7 @@ class EventService:
         self.confirming = Confirming(self.cursors_moved)
         self.audit = Audit(self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
+        self.turns = Turns(loop.call_soon)
         self.ready = False
         self.connections: set[LiveConnection] = set()
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
@@ -121,7 +123,7 @@ class EventService:
         self._waiting: dict[int, list[_Waiting]] = {}
         self._answered = asyncio.Event()
         self._commit_scheduled = False
-        self._pumps: deque[ConsumerLink] = deque()
+        self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
         self._withheld: set[ProducerLink] = set()
         self._held = 0
@@ -236,8 +238,8 @@ class EventService:
 
     # -- events out
 
-    def pump_later(self, link: ConsumerLink) -> None:
-        """Serve a consumer link in a coming turn."""
+    def pump_later(self, link: Pumped) -> None:
+        """Serve a link in a coming turn."""
         if not link.scheduled:
             link.scheduled = True
             self._pumps.append(link)

@@ -94,7 +94,8 @@ class NodeStatus:
     """The whole server.
 
     `consumers_more`, `groups_more`: those beyond the bounds, which are counted only. `uses`: what is used of each bound of the node.
-    `faults`: how often steps of the regular work failed. `hindered`: why it takes no events, or does not do its regular work.
+    `request_seconds`: what the answers of `$info` and `$management` have taken. `faults`: how often steps of the regular work failed.
+    `hindered`: why it takes no events, or does not do its regular work.
     """
 
     ready: bool
@@ -109,6 +110,7 @@ class NodeStatus:
     consumers_more: int = 0
     groups_more: int = 0
     uses: Mapping[str, Use] = field(default_factory=dict)
+    request_seconds: float = 0.0
     faults: Mapping[str, int] = field(default_factory=dict)
     hindered: str | None = None
     groups: tuple[GroupStatus, ...] = ()

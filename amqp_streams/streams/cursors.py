@@ -84,7 +84,7 @@ class Cursor:
 class Cursors:
     """All cursors of a node. What is to be written into its states is returned, as `States.write` takes it; an empty one needs no write."""
 
-    def __init__(self, items: Iterable[tuple[str, bytes]] = (), *, cursors_max: int = 10_000) -> None:
+    def __init__(self, items: Iterable[tuple[str, bytes]] = (), *, cursors_max: int = 10_000, positions_max: int = 2_000_000) -> None:
         """Load what is there: the states whose keys begin with `PREFIX`.
 
         Raises:
@@ -92,6 +92,9 @@ class Cursors:
         """
         loaded = [decoded(key, value) for key, value in items]
         self._cursors_max: Final = cursors_max
+        self._positions_max: Final = positions_max
+        self._positions = 0
+        self._by_id: dict[tuple[str, str], Cursor] = {}
         self._cursors: dict[CursorKey, Cursor] = {}
         self._of_log: dict[str, dict[CursorKey, Cursor]] = {}
         for cursor in loaded:
@@ -117,7 +120,15 @@ class Cursors:
         if found is None and len(self._cursors) >= self._cursors_max:
             description = f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
+        new = sum(found is None or each.index not in found.positions for each in partitions)
+        if new and self._positions + new > self._positions_max:
+            description = (
+                f"this node keeps {self._positions_max} positions of cursors, one for each partition of each: remove cursors, "
+                "or raise the limit 'cursor_positions'"
+            )
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         cursor = found or self._add(Cursor(key, user))
+        self._positions += new
         begins = {
             each.index: start(each) if each.index not in cursor.positions else each.end
             for each in partitions
@@ -150,6 +161,7 @@ class Cursors:
 
     def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
         """Move it forward or back, on the caller's word; no link is using it."""
+        self._positions += len(positions.keys() - cursor.positions.keys())
         cursor.positions.update(positions)
         self._dirty[cursor] = None
 
@@ -164,6 +176,8 @@ class Cursors:
         gone = [cursor for cursor in cursors if self._cursors.pop(cursor.key, None) is cursor]
         for cursor in gone:
             self._dirty.pop(cursor, None)
+            self._positions -= len(cursor.positions)
+            del self._by_id[cursor.key.incarnation, cursor.id]
             of_log = self._of_log[cursor.key.incarnation]
             del of_log[cursor.key]
             if not of_log:
@@ -174,18 +188,27 @@ class Cursors:
         """The cursor of this key."""
         return self._cursors.get(key)
 
+    def by_id(self, incarnation: str, id_: str) -> Cursor | None:
+        """A log's cursor by its id."""
+        return self._by_id.get((incarnation, id_))
+
     def of_log(self, incarnation: str) -> Sequence[Cursor]:
         """A log's cursors: its groups' by name, then its links' by container and name."""
         return sorted(self._of_log.get(incarnation, {}).values(), key=_listed)
 
     def uses(self) -> dict[str, Use]:
         """What is used of the limits on cursors."""
-        return {"cursors": Use(len(self._cursors), self._cursors_max)}
+        return {
+            "cursors": Use(len(self._cursors), self._cursors_max),
+            "cursor_positions": Use(self._positions, self._positions_max),
+        }
 
     def __len__(self) -> int:
         return len(self._cursors)
 
     def _add(self, cursor: Cursor) -> Cursor:
+        self._by_id[cursor.key.incarnation, cursor.id] = cursor
+        self._positions += len(cursor.positions)
         self._cursors[cursor.key] = self._of_log.setdefault(cursor.key.incarnation, {})[cursor.key] = cursor
         return cursor
 

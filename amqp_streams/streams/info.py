@@ -1,7 +1,5 @@
 """The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6."""
 
-from collections.abc import Iterable
-
 from amqp_streams import names
 from amqp_streams.storage.ports import Partition, PartitionFacts, StoredLog
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
@@ -24,14 +22,29 @@ def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Val
     }
 
 
-def log_extent(log: StoredLog, partitions: Iterable[Partition], after_ms: int | None, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
-    """Where these partitions of a log begin and end, as numbers; with `after_ms` also where the first event after that moment is.
+def log_extent(log: StoredLog, partitions: list[Value]) -> dict[Value, Value]:
+    """The entry of a log, with those of its partitions (`partition_extent`)."""
+    return {names.NAME: log.name, names.INFO_INCARNATION: log.incarnation, names.INFO_PARTITIONS: partitions}
+
+
+def partition_extent(partition: Partition, after_ms: int | None, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
+    """Where a partition begins and ends, as numbers; with `after_ms` also where the first event after that moment is.
 
     Raises:
         StorageError: the disk failed.
     """
-    told: list[Value] = [_partition_extent(partition, after_ms) | _owner(elsewhere.get(partition.index)) for partition in partitions]
-    return {names.NAME: log.name, names.INFO_INCARNATION: log.incarnation, names.INFO_PARTITIONS: told}
+    facts = partition.facts()
+    found: dict[Value, Value] = {} if after_ms is None else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms))}
+    return found | {
+        names.INFO_PARTITION: Symbol(str(partition.index)),
+        names.EXTENT_EARLIEST: ULong(facts.start),
+        names.EXTENT_NEXT: ULong(facts.end),
+        names.INFO_BYTES: facts.bytes,
+        names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
+        names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
+        names.INFO_STATE: _state(facts),
+        **_owner(elsewhere.get(partition.index)),
+    }
 
 
 def value_message(value: Value) -> bytes:
@@ -47,20 +60,6 @@ def _owner(place: Elsewhere | None) -> dict[Value, Value]:
     if place.container is not None:
         owner[names.REDIRECT_CONTAINER] = place.container
     return {names.INFO_OWNER: owner}
-
-
-def _partition_extent(partition: Partition, after_ms: int | None) -> dict[Value, Value]:
-    facts = partition.facts()
-    found: dict[Value, Value] = {} if after_ms is None else {names.EXTENT_FOUND: ULong(partition.seek_timestamp(after_ms))}
-    return found | {
-        names.INFO_PARTITION: Symbol(str(partition.index)),
-        names.EXTENT_EARLIEST: ULong(facts.start),
-        names.EXTENT_NEXT: ULong(facts.end),
-        names.INFO_BYTES: facts.bytes,
-        names.INFO_FIRST_TIMESTAMP: None if facts.first_timestamp_ms is None else Timestamp(facts.first_timestamp_ms),
-        names.INFO_LAST_TIMESTAMP: None if facts.last_timestamp_ms is None else Timestamp(facts.last_timestamp_ms),
-        names.INFO_STATE: _state(facts),
-    }
 
 
 def _state(facts: PartitionFacts) -> str:

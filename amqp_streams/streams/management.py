@@ -42,7 +42,7 @@ class Request:
     """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id.
 
     `permissions`: of whoever asks; the node fills them in. `log`: the one that a cursor or a group is of, from the application properties
-    or the body. `well_formed`: the body is a map, or missing.
+    or the body. `well_formed`: the body is a map, or missing. `offset`, `count`: of a QUERY, which items of its list are wanted.
     """
 
     operation: str
@@ -54,6 +54,8 @@ class Request:
     permissions: Permissions = EVERYTHING
     log: str = ""
     well_formed: bool = True
+    offset: int = 0
+    count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ def parse_request(message: bytes) -> Request:
         correlation=_field(fields, _MESSAGE_ID) if correlation is None else correlation,
         log=_text(named, names.INFO_LOG) or _text(body, names.INFO_LOG),
         well_formed=value is None or isinstance(value, dict),
+        offset=_natural(named, names.QUERY_OFFSET) or 0,
+        count=_natural(named, names.QUERY_COUNT) or None,
     )
 
 
@@ -194,18 +198,23 @@ def _number(value: Value) -> Value:
 
 
 def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:
-    """A list or an array of names; None: there is none."""
+    """A list or an array of names, each once; None: there is none."""
     value = body.get(key)
     if value is None:
         return None
     items = value.items if isinstance(value, Array) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items) or len(items) > _LISTED_MAX:
         raise RequestError(BAD_REQUEST, f"{key!r} is a list of names, at most {_LISTED_MAX}")
-    return tuple(str(item) for item in items)
+    return tuple(dict.fromkeys(map(str, items)))
 
 
 def _field(fields: list[Value], index: int) -> Value:
     return fields[index] if index < len(fields) else None
+
+
+def _natural(named: Mapping[Value, Value], key: str) -> int | None:
+    value = named.get(key)
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _text(named: Mapping[Value, Value], key: str) -> str:

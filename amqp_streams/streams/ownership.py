@@ -141,6 +141,10 @@ class Ownership:
         """The groups that have links, or recorded epochs, by name; among them `claims.UNNAMED`."""
         return sorted(self._groups)
 
+    def knows(self, group: str) -> bool:
+        """Whether a group has links, or recorded epochs."""
+        return group in self._groups
+
     def holders(self, group: str) -> Sequence[Hold]:
         """The links of a group: those with a partition by its number, then those that wait, the longest waiting first."""
         found = self._groups.get(group)

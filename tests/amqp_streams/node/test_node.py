@@ -247,16 +247,16 @@ def test_what_was_skipped_is_told_in_words(bench: Bench) -> None:
 def test_information_is_of_this_moment(bench: Bench) -> None:
     grant = bench.attach(attach("temps/$info", consumer=True))
     assert isinstance(grant, Informing)
-    before = bench.node.info_message(grant)
+    before = bench.node.info_message(grant, 0)
     bench.append(0)
-    assert bench.node.info_message(grant) != before
+    assert bench.node.info_message(grant, 0) != before
 
 
 def test_information_on_a_link_that_is_attached_follows_changed_settings(bench: Bench) -> None:
     grant = bench.attach(attach("temps/$info", consumer=True))
     assert isinstance(grant, Informing)
     bench.manage("UPDATE", "temps", retention_ms=5000)
-    answer, _ = decode(bench.node.info_message(grant))
+    answer, _ = decode(bench.node.info_message(grant, 0))
     assert isinstance(answer, Described)
     assert isinstance(answer.value, dict)
     assert answer.value["retention-ms"] == 5000

@@ -1,13 +1,19 @@
 """Requests carried out by their types and operations."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
 from amqp_streams import names
+from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.node.requests import carry_out
+from amqp_streams.node import requests
+from amqp_streams.node.requests import PAGE_PARTITIONS_MAX, Steps, carry_out, finished, listed
 from amqp_streams.streams.management import CONFLICT, Answer, Request, RequestError
+from amqp_streams.wire.types import Value
+from tests.amqp_streams.node.bench import Bench
 
 
 def request(operation: str = "READ", type_: str = "t") -> Request:
@@ -26,15 +32,15 @@ def test_what_goes_wrong_is_answered_with_a_status_and_its_words(error: Exceptio
     def fail(_request: Request) -> Answer:
         raise error
 
-    assert carry_out({"t": {"READ": fail}}, request()) == Answer(status, "words")
+    assert finished(carry_out({"t": {"READ": fail}}, request())) == Answer(status, "words")
 
 
 def test_unknown_types_and_operations_are_told_which_are_known() -> None:
     types = {names.LOG_TYPE: {"READ": lambda _request: Answer(200, "log")}, "t": {"READ": lambda _request: Answer(200, "t")}}
-    assert carry_out(types, request()).description == "t"
-    assert carry_out(types, request(type_="")).description == "log"
-    assert carry_out(types, request("DANCE")) == Answer(501, "operation 'DANCE' is unknown: READ")
-    unknown = carry_out(types, request(type_="queue" * 50))
+    assert finished(carry_out(types, request())).description == "t"
+    assert finished(carry_out(types, request(type_=""))).description == "log"
+    assert finished(carry_out(types, request("DANCE"))) == Answer(501, "operation 'DANCE' is unknown: READ")
+    unknown = finished(carry_out(types, request(type_="queue" * 50)))
     assert unknown.status == 501
     assert unknown.description.endswith(f"is unknown: '{names.LOG_TYPE}', 't'")
 
@@ -42,5 +48,63 @@ def test_unknown_types_and_operations_are_told_which_are_known() -> None:
 def test_a_body_that_is_no_map_is_not_taken_for_an_empty_one() -> None:
     """Whoever sends settings as a list is not to be told that they are in force."""
     types = {"t": {"UPDATE": lambda _request: Answer(200, "updated")}}
-    assert carry_out(types, replace(request("UPDATE"), well_formed=False)).status == 400
-    assert carry_out(types, request("UPDATE")).status == 200
+    assert finished(carry_out(types, replace(request("UPDATE"), well_formed=False))).status == 400
+    assert finished(carry_out(types, request("UPDATE"))).status == 200
+
+
+def steps_of(answering: Steps) -> tuple[int, Answer]:
+    """How many steps an answer took, and the answer."""
+    steps = 0
+    while True:
+        try:
+            next(answering)
+        except StopIteration as ended:
+            return steps, ended.value
+        steps += 1
+
+
+def page(items: Sequence[int], width: int, **asked: int) -> tuple[int, Answer]:
+    query = replace(request("QUERY"), **asked)  # type: ignore[arg-type]  # offset and count are numbers
+    return steps_of(listed("items", items, query, width=lambda _item: width, describe=lambda item: {"id": item}))
+
+
+def test_a_list_is_answered_in_pages_that_describe_no_more_partitions_than_one_answer_may() -> None:
+    wide = PAGE_PARTITIONS_MAX // 4
+    seen: list[object] = []
+    offset: int | None = 0
+    while offset is not None:
+        _, answer = page(range(10), wide, offset=offset)
+        body = cast("dict[str, Any]", answer.body)
+        seen += [item["id"] for item in body["items"]]
+        assert len(body["items"]) <= 4
+        offset = body.get("next")
+    assert seen == list(range(10))
+
+
+def test_a_page_has_at_least_one_item_however_wide_and_no_more_than_asked_for() -> None:
+    assert page(range(3), PAGE_PARTITIONS_MAX * 2)[1].body == {"items": [{"id": 0}], "next": 1}
+    assert page(range(9), 1, offset=4, count=2)[1].body == {"items": [{"id": 4}, {"id": 5}], "next": 6}
+    assert page(range(9), 1, offset=8, count=2)[1].body == {"items": [{"id": 8}]}
+    assert page(range(9), 1, offset=20)[1].body == {"items": []}
+
+
+def test_long_answers_take_several_steps_between_which_others_have_their_turns() -> None:
+    assert page(range(10), 1)[0] == 0
+    assert page(range(1000), 1)[0] > 10
+
+
+def test_extents_name_each_log_and_partition_once_and_are_bounded_in_their_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    monkeypatch.setattr(requests, "EXTENTS_MAX", 1000)
+    logs: list[Value] = [f"log-{number}" for number in range(4)]
+    for log in logs:
+        bench.node.create(str(log), LogSettings(partitions=300))
+    twice: list[Value] = ["log-0", "log-0", "log-1"]
+    status, _, body = bench.manage(names.EXTENTS, logs=twice, partitions=["7", "7", "8"])
+    assert status == 200
+    assert [[each["partition"] for each in log["partitions"]] for log in body["logs"]] == [["7", "8"], ["7", "8"]]
+    status, words, _ = bench.manage(names.EXTENTS, logs=logs)
+    assert (status, "1200 partitions" in words, "at most 1000" in words) == (400, True, True)
+    steps, answer = steps_of(bench.node.managing(Request(names.EXTENTS, names.LOG_TYPE, "log-0", {}, "me", 1)))
+    assert answer.status == 200
+    assert steps == 5

@@ -6,7 +6,8 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.server.control import INFO_INTERVAL_MS, REPLIES_MAX, REQUEST_BYTES_MAX
+from amqp_streams.config import LogSettings
+from amqp_streams.server.control import INFO_INTERVAL_MS, REQUEST_BYTES_MAX, REQUESTS_MAX
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, Sending
 from amqp_streams.testing_amqp.engine import Sent
 
@@ -185,13 +186,70 @@ def test_a_request_before_any_receiver_is_rejected_and_does_nothing() -> None:
     assert not node.store.logs
 
 
-def test_answers_wait_for_credit_and_are_bounded() -> None:
+def test_no_request_is_carried_out_before_there_is_credit_for_its_answer() -> None:
+    node = InMemoryNode({"temps": 1})
+    pair, sender, receiver = managing(node, credit=0)
+    sent = pair.send(sender, *[request("CREATE", f"new-{index}", id=index) for index in range(3)])
+    assert set(node.store.logs) == {"temps"}
+    pair.flow(receiver, 2)
+    assert set(node.store.logs) == {"temps", "new-0", "new-1"}
+    assert [each.message.correlation_id for each in receiver.arrived] == [0, 1]
+    pair.flow(receiver, 2)
+    assert [each.outcome for each in sent] == ["accepted"] * 3
+    assert [each.message.correlation_id for each in receiver.arrived] == [0, 1, 2]
+
+
+def test_a_link_has_credit_for_so_many_requests_as_may_wait() -> None:
     pair, sender, receiver = managing(InMemoryNode({"temps": 1}), credit=0)
-    for index in range(REPLIES_MAX + 20):
-        pair.send(sender, request("READ", "temps", id=index))
-    assert receiver.arrived == []
+    while sender.link.credit > 0:
+        pair.send(sender, request("READ", "temps"))
+    pair.flow(receiver, 1)
+    assert sender.link.credit <= 1
     pair.flow(receiver, 1000)
-    assert [each.message.correlation_id for each in receiver.arrived] == list(range(20, REPLIES_MAX + 20))
+    assert len(receiver.arrived) == REQUESTS_MAX
+    assert sender.link.credit > REQUESTS_MAX // 2
+
+
+def test_requests_that_wait_are_bounded_in_bytes() -> None:
+    node = InMemoryNode({"temps": 1})
+    pair, sender, receiver = managing(node, credit=0)
+    sent = [each for index in range(6) for each in pair.send(sender, request("READ", "temps", "x" * 900_000, id=index))]
+    assert [each.outcome for each in sent if each.outcome] == ["rejected"] * 4
+    assert sent[-1].condition == names.RESOURCE_LIMIT_EXCEEDED
+    pair.flow(receiver, 10)
+    assert len(receiver.arrived) == 2
+    assert node.service.turns.uses()["request_bytes"].used == 0
+
+
+def test_nothing_is_left_of_requests_whose_connection_is_gone() -> None:
+    node = InMemoryNode({"temps": 1})
+    pair, sender, _ = managing(node, credit=0)
+    pair.send(sender, request("READ", "temps"))
+    assert node.service.turns.uses()["request_bytes"].used > 0
+    node.disconnect(pair)
+    node.run()
+    assert node.service.turns.uses()["request_bytes"].used == 0
+
+
+def test_a_request_whose_receiver_went_looks_for_it_again() -> None:
+    node = InMemoryNode({"temps": 1})
+    pair, sender, receiver = managing(node, credit=0)
+    (sent,) = pair.send(sender, request("READ", "temps"))
+    pair.detach(receiver)
+    node.run()
+    assert (sent.outcome, sent.condition) == ("rejected", names.PRECONDITION_FAILED)
+
+
+def test_an_answer_that_cannot_be_encoded_is_a_status_of_its_own_and_costs_no_connection() -> None:
+    node = InMemoryNode({"temps": 1})
+    node.store.create("poison", LogSettings.model_construct(partitions=1, retention_ms=1 << 63), incarnation="i")
+    pair, sender, receiver = managing(node)
+    pair.send(sender, request("READ", "poison"), request("READ", "temps"))
+    assert statuses(receiver) == [500, 200]
+    info = pair.receiver("poison/$info", credit=1)
+    assert info.refused == names.INTERNAL_ERROR
+    pair.send(sender, request("READ", "temps"))
+    assert statuses(receiver) == [200]
 
 
 def test_a_drained_answer_link_gives_its_credit_back() -> None:

@@ -133,6 +133,29 @@ def test_there_are_no_more_cursors_than_the_limit_allows() -> None:
     attached(cursors, link_key("i", "c", "x"), 10)
 
 
+def test_the_positions_of_all_cursors_together_are_bounded() -> None:
+    cursors = Cursors(positions_max=5)
+    wide = attached(cursors, group_key("i", "wide"), 1, 2, 3)
+    attached(cursors, group_key("i", "wide"), 1, 2, 3)
+    with pytest.raises(PeerError, match="'cursor_positions'") as refusal:
+        attached(cursors, group_key("i", "other"), 1, 2, 3)
+    assert refusal.value.condition == names.RESOURCE_LIMIT_EXCEEDED
+    assert (len(cursors), cursors.uses()["cursor_positions"].used) == (1, 3), "nothing is left of what was refused"
+    attached(cursors, group_key("i", "other"), 1, 2)
+    cursors.remove([wide])
+    assert cursors.uses()["cursor_positions"].used == 2
+    attached(cursors, group_key("i", "more"), 1, 2, 3)
+
+
+def test_a_cursor_is_found_by_its_id_in_its_log_only() -> None:
+    cursors = Cursors()
+    cursor = attached(cursors, group_key("i", "g"), 1)
+    assert cursors.by_id("i", cursor.id) is cursor
+    assert cursors.by_id("j", cursor.id) is None
+    cursors.remove([cursor])
+    assert cursors.by_id("i", cursor.id) is None
+
+
 @pytest.mark.parametrize(("container", "link"), [("", "l"), ("c", ""), ("c" * (NAME_CHARACTERS_MAX + 1), "l"), ("c", "l" * 5000)])
 def test_a_place_is_kept_only_under_names_that_can_be_told_apart_and_kept(container: str, link: str) -> None:
     with pytest.raises(PeerError) as refusal:

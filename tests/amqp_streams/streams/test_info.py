@@ -1,12 +1,10 @@
 """Runtime information: the specification's entries and ours."""
 
-from typing import cast
-
 from amqp_streams import names
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.info import log_extent, log_info, value_message
+from amqp_streams.streams.info import log_extent, log_info, partition_extent, value_message
 from amqp_streams.streams.redirects import Elsewhere
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode
@@ -87,7 +85,7 @@ def test_the_answer_is_one_amqp_value_section(log: StoredLog) -> None:
 
 def test_an_extent_tells_bounds_as_numbers_also_of_an_empty_partition(log: StoredLog, append: Append) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)
-    extent = log_extent(log, log.partitions[:2], None)
+    extent = log_extent(log, [partition_extent(each, None) for each in log.partitions[:2]])
     assert (extent["name"], extent["incarnation"]) == (log.name, log.incarnation)
     assert extent["partitions"] == [
         {
@@ -114,7 +112,5 @@ def test_an_extent_tells_bounds_as_numbers_also_of_an_empty_partition(log: Store
 def test_an_extent_finds_a_moment_and_tells_who_else_has_a_partition(log: StoredLog, append: Append) -> None:
     append(log.partitions[0], NOW, NOW + 1, NOW + 7)
     for after_ms, found in ((NOW - 1, 0), (NOW, 1), (NOW + 6, 2), (NOW + 7, 3)):
-        (entry,) = cast("list[dict[Value, Value]]", log_extent(log, log.partitions[:1], after_ms)["partitions"])
-        assert entry["found"] == found
-    (entry,) = cast("list[dict[Value, Value]]", log_extent(log, log.partitions[:1], 0, {0: Elsewhere("there", 1)})["partitions"])
-    assert "owner" in entry
+        assert partition_extent(log.partitions[0], after_ms)["found"] == found
+    assert "owner" in partition_extent(log.partitions[0], 0, {0: Elsewhere("there", 1)})

@@ -1,0 +1,48 @@
+"""Answers of `<address>/$info`, kept for a moment: many links that ask about one log are given the same bytes. Spec: Event Streams 6."""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams.storage.ports import StoredLog
+from amqp_streams.streams import info
+from amqp_streams.streams.redirects import Places
+
+KEPT_MS: Final = 200
+"""An answer is not given after this, whatever has not changed."""
+ANSWERS_MAX: Final = 16
+"""Answers kept, each up to some 200 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    log: StoredLog
+    elsewhere: Places
+    mark: int
+    until_ms: int
+    message: bytes
+
+
+class Informed:
+    """The answers of some logs."""
+
+    def __init__(self, sync: str) -> None:
+        self._sync: Final = sync
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def message(self, log: StoredLog, elsewhere: Places, now_ms: int) -> bytes:
+        """The answer about a log as it is now: events that were accepted are in it. `now_ms`: a clock that never goes back."""
+        mark = sum([partition.start + partition.end for partition in log.partitions])  # both only grow
+        kept = self._kept.get(log.name)
+        if kept and kept.log is log and kept.mark == mark and kept.elsewhere == elsewhere and now_ms < kept.until_ms:
+            return kept.message
+        message = info.value_message(info.log_info(log, self._sync, elsewhere))
+        self._kept[log.name] = _Kept(log, elsewhere, mark, now_ms + KEPT_MS, message)
+        self._kept.move_to_end(log.name)
+        if len(self._kept) > ANSWERS_MAX:
+            self._kept.popitem(last=False)
+        return message
+
+    def forget(self) -> None:
+        """Something failed: the next answers say so."""
+        self._kept.clear()
