@@ -3,7 +3,7 @@
 python examples/client_blocking.py amqp://127.0.0.1:5672 temps
 """
 
-import sys
+import argparse
 
 from amqp_streams.client import EARLIEST, Event
 from amqp_streams.client.blocking import connect
@@ -21,4 +21,8 @@ def main(url: str, log: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("log")
+    options = parser.parse_args()
+    main(options.url, options.log)

@@ -3,8 +3,8 @@
 python examples/client_go_on_where_it_stopped.py amqp://127.0.0.1:5672 temps position.json
 """
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 from amqp_streams.client import EARLIEST, AfterOffset
@@ -23,4 +23,9 @@ def main(url: str, log: str, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    parser.add_argument("log")
+    parser.add_argument("file")
+    options = parser.parse_args()
+    main(options.url, options.log, Path(options.file))

@@ -3,8 +3,8 @@
 python examples/client_send_and_receive.py amqp://127.0.0.1:5672
 """
 
+import argparse
 import asyncio
-import sys
 
 from amqp_streams.client import EARLIEST, Event, ManagementError, connect
 
@@ -37,4 +37,7 @@ async def main(url: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "amqp://127.0.0.1:5672"))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("url")
+    options = parser.parse_args()
+    asyncio.run(main(options.url))

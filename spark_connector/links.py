@@ -177,7 +177,9 @@ def refusal(error: Exception, what: str, place: str) -> ConnectorError:
     if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
         return StreamNotFoundError(f"{what} failed: {error}", place, "See its name with `amqp-streams log list`")
     if getattr(error, "condition", None) in UNREADABLE:
-        return NodeError(f"the filter cannot be used: {error}", place, "It is SQL as in AMQP Filter Expressions 1.0: see docs/client.md")
+        return NodeError(
+            f"the filter cannot be used: {error}", place, "It is SQL of AMQP Filter Expressions 1.0, such as temp > 20 AND site = 'roof'"
+        )
     if _distrust(error) is not None:
         return NodeError(
             f"no TLS with this node: {error}", place, "See the endpoint's scheme and port, and the options tlsCaFile, tlsServerName …"
