@@ -70,6 +70,9 @@ INFO_SYNC: Final = "sync"
 # Annotation on the first event after retention overtook a reader: how many events it missed.
 EVENTS_SKIPPED: Final = "event-streams-x-events-skipped"
 
+# Property of this node's open: how many deliveries a link may leave unsettled before it gets no more.
+UNSETTLED_MAX: Final = "amqp-streams:unsettled-max"
+
 # -- Batched deliveries, an extension of this engine (docs/batched-deliveries.md): capability of a source, link properties, annotations
 CAPABILITY_BATCHED_DELIVERIES: Final = "amqp-streams:batched-deliveries"
 BATCH_EVENTS: Final = "amqp-streams:batch-events"

@@ -84,6 +84,8 @@ class Consumer(Endpoint):
         self._agnostic = True
         self._heads: set[bytes] = set()
         self._drained_link: ReceiverLink | None = None
+        self._settled = self._stale = False
+        """Something was settled since the node was last asked for the end; the same of the time before that."""
         self._link: ReceiverLink | None = None
         self._asked: frozenset[str] = frozenset()
         self._owed = 0
@@ -180,6 +182,7 @@ class Consumer(Endpoint):
             event._delivery = event._link = None
         if link is not None and ours:
             link.settle(ours, outcome)
+            self._settled = True
             self._give_back(len(ours))
 
     async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
@@ -248,9 +251,15 @@ class Consumer(Endpoint):
             self._drained_link = None
             if (drained := link.take_drained()) > 0:
                 self._give_back(drained)
-                return True
+                if link.window_full:
+                    description = "the node sends no more before some of the events received are settled"
+                    raise EndpointError(names.RESOURCE_LIMIT_EXCEEDED, description)
+                if not self._stale:
+                    return True
         link.take_drained()
         room = max(0, self._room(link))
+        # Proton writes a drain before what was settled meanwhile: a node that had no room for more answers that it has nothing.
+        self._stale, self._settled = self._settled, False
         link.drain(room)
         self._owed -= room
         self._drained_link = link
@@ -273,6 +282,7 @@ class Consumer(Endpoint):
     def _settle_taken(self) -> None:
         if self._unsettled and self._link is not None:
             self._link.settle(self._unsettled, ACCEPTED)
+            self._settled = True
             self._unsettled = []
             if self._attachment is not None:
                 self._attachment.wire.flush_soon()

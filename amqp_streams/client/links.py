@@ -252,6 +252,13 @@ class ReceiverLink(Link):
         """Credit that the peer gave back since this was last asked for: it had nothing to send for it."""
         return int(lib.pn_link_drained(self.pointer)) if self.alive else 0
 
+    @property
+    def window_full(self) -> bool:
+        """So much is unsettled that the node sends nothing more before some of it is settled."""
+        connection = lib.pn_session_connection(lib.pn_link_session(self.pointer))
+        most = read_map(lib.pn_connection_remote_properties(connection)).get(names.UNSETTLED_MAX)
+        return isinstance(most, int) and lib.pn_link_unsettled(self.pointer) >= most
+
     def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
         """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went to aborted ones."""
         if self._aside or self._aside_aborted:

@@ -3,6 +3,7 @@
 Law: what an ownership wants done about links is told to `changed`, in order, and nothing of a log that is gone.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
@@ -33,6 +34,8 @@ class Groups:
         self._elsewhere = elsewhere
         self._changed = changed
         self._owned: dict[str, tuple[StoredLog, Ownership]] = {}
+        self._queue: deque[tuple[StoredLog, Change]] = deque()
+        self._at_work = False
 
     def of(self, log: StoredLog) -> Ownership:
         """The groups of a log."""
@@ -63,12 +66,23 @@ class Groups:
             self.carry_out(log, self.of(log).tick(now_ms), now_ms)
 
     def carry_out(self, log: StoredLog, changes: Sequence[Change], now_ms: int) -> None:
-        """Record epochs; the other changes are told."""
-        for change in changes:
-            if isinstance(change, Record):
-                self._record(log, change, now_ms)
-            else:
-                self._changed(log, change, now_ms)
+        """Record epochs; the other changes are told. What follows from a change is queued behind it.
+
+        A refused link may free its partition for the next one that waits, and so on: a thousand of them must not call each other.
+        """
+        self._queue.extend((log, change) for change in changes)
+        if self._at_work:
+            return
+        self._at_work = True
+        try:
+            while self._queue:
+                of_log, change = self._queue.popleft()
+                if isinstance(change, Record):
+                    self._record(of_log, change, now_ms)
+                else:
+                    self._changed(of_log, change, now_ms)
+        finally:
+            self._at_work = False
 
     def remove(self, log: StoredLog, group: str) -> None:
         """Forget a group without links, and its epochs."""

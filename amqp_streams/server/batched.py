@@ -78,8 +78,9 @@ class BatchedLink(ConsumerLink):
                 self.owner.stall(self)
                 return
             if lib.pn_link_unsettled(pointer) >= self.service.limits.unsettled:
-                self.owner.stall(self)
+                self._pump_full()
                 return
+            self._full = False
             room = self._room()
             if not room:
                 return
@@ -94,7 +95,7 @@ class BatchedLink(ConsumerLink):
                 if not lib.pn_link_get_drain(pointer):
                     return
                 if draft is None or not self._passed:
-                    lib.pn_link_drained(pointer)
+                    self.answer_drain()
                     return
                 self._deliver(draft)  # how far that was, before the word that there is no more
 

@@ -110,11 +110,17 @@ class Throttle:
         member = self._member(link)
         return member.balance if member.has_turn else self._bucket.level(self._clock_ms())
 
-    def spend(self, link: Throttled, messages: int, size: int) -> None:
-        """A link got or sent so many messages, `size` bytes in all."""
-        self._bucket.spend(size)
+    def spend(self, link: Throttled, messages: int, size: int, *, arrived: int | None = None) -> None:
+        """A link got or sent so many messages, `size` bytes in all.
+
+        `arrived`: how many bytes came since the last time, where messages come in pieces; None: these.
+        """
+        spent = size if arrived is None else arrived
+        self._bucket.spend(spent)
         member = self._member(link)
-        member.balance -= size
+        member.balance -= spent
+        if not messages:
+            return
         average = max(1.0, size / messages)
         # Larger ones count at once: an estimate that is too low is a burst.
         member.average = average if member.average is None else max(average, (3 * member.average + average) / 4)

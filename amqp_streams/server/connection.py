@@ -6,7 +6,7 @@ closed; a peer that does not read stops being written to (`blocked`), and its li
 
 from collections.abc import Callable
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
@@ -14,9 +14,9 @@ from amqp_streams.server.channel import ByteChannel
 from amqp_streams.server.control import ReplyLink
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
+from amqp_streams.server.flows import Flows
 from amqp_streams.server.guard import Guard, Login
-from amqp_streams.server.links import AnyLink, Pumped
-from amqp_streams.server.producer import ProducerLink
+from amqp_streams.server.links import AnyLink, OutgoingLink, Pause, Pumped
 from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import EventService
@@ -34,9 +34,14 @@ class AmqpConnection:
         "_dispatch",
         "_echoes",
         "_engine",
+        "_flows",
+        "_heard_ms",
         "_lost",
         "_open_before_ms",
         "_other_frames",
+        "_pauses",
+        "_reads",
+        "_reads_at_tick",
         "_security",
         "_service",
         "_stalled",
@@ -57,6 +62,10 @@ class AmqpConnection:
         self._echoes = EchoFinder()
         self._other_frames = 0
         self._lost = False
+        self._flows: Flows | None = None
+        self._pauses: set[Pause] = set()
+        self._reads = self._reads_at_tick = 0
+        self._heard_ms = 0
         self._stalled: set[Pumped] = set()
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
@@ -81,6 +90,7 @@ class AmqpConnection:
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
         assert dispatch is not None
+        self._reads += 1
         if not engine.push(data):
             engine.end_of_input()
         opened = dispatch.opened
@@ -100,10 +110,11 @@ class AmqpConnection:
         others, self._other_frames = self._other_frames, engine.frames - dispatch.messages
         if self._other_frames == others:  # one transfer a message and nothing else: no flow was completed
             self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))
-        elif self._echoes.feed(bytes(block)):
-            for link in dispatch.links.values():
-                if isinstance(link, ProducerLink):
-                    link.show_flow()
+        elif wishes := self._echoes.feed(bytes(block)):
+            if any(wish.excess for wish in wishes):
+                dispatch.refuse_excess()
+            if self._flows is not None and any(wish.echo for wish in wishes):
+                self._flows.echo(dispatch.links.values())
 
     def _admitted(self, login: Login, leftover: bytes) -> None:
         """The security layer knows who it is: the rest is AMQP."""
@@ -111,6 +122,7 @@ class AmqpConnection:
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
         self.mechanism, self.account = login.mechanism, self._service.quotas.of(login.user)
         self._engine = Engine(frame_bytes_max=limits.frame_bytes, channels_max=limits.sessions, idle_timeout_ms=limits.idle_timeout_ms)
+        self._flows = Flows(self._engine)
         self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
         self._feed(leftover)
 
@@ -127,6 +139,8 @@ class AmqpConnection:
             return
         while not self.blocked():
             data = engine.pull()
+            if not data and self._flows is not None:
+                data = self._flows.write()
             if not data:
                 if engine.finished:
                     self._channel.close()
@@ -147,14 +161,26 @@ class AmqpConnection:
         for link in stalled:
             self._service.pump_later(link)
 
-    def pause(self) -> None:
-        """Stop reading: too much of what was read waits for the disk."""
+    @property
+    def paused(self) -> bool:
+        """This node does not read from the peer now."""
+        return bool(self._pauses)
+
+    def pause(self, reason: Pause) -> None:
+        """Stop reading, until no reason is left."""
+        self._pauses.add(reason)
         self._channel.pause_reading()
 
-    def resume(self) -> None:
-        """Read again."""
-        if not self._lost:
+    def resume(self, reason: Pause) -> None:
+        """This reason is over."""
+        self._pauses.discard(reason)
+        if not self._pauses and not self._lost:
             self._channel.resume_reading()
+
+    def owe_flow(self, link: OutgoingLink[Any]) -> None:
+        """The peer waits for the state of this link (AMQP 2.6.7, 2.7.4)."""
+        if self._flows is not None:
+            self._flows.owe(link)
 
     def links_changed(self) -> None:
         """A link needs another kind of attention than before."""
@@ -201,12 +227,21 @@ class AmqpConnection:
             self.shut(PeerError(names.UNAUTHORIZED_ACCESS, "the token expired"))
             return
         if engine is not None and dispatch is not None:
+            if self._is_silent(now_ms):
+                self.shut(PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"nothing came for {self._service.limits.idle_timeout_ms} ms"))
+                return
             deadline_ms = engine.tick(now_ms)
             dispatch.run()
             self._unstall()
             self.flush()
             if 0 < deadline_ms - now_ms < TICK_S * 1000:  # a peer that wants heartbeats oftener than the service ticks
                 self._service.later(deadline_ms - now_ms, self._tick_again)
+
+    def _is_silent(self, now_ms: int) -> bool:
+        """Whether nothing came from the peer for too long. The engine would not know that this node did not read."""
+        if self._reads != self._reads_at_tick or self._pauses or not self._heard_ms:
+            self._reads_at_tick, self._heard_ms = self._reads, now_ms
+        return now_ms - self._heard_ms >= self._service.limits.idle_timeout_ms
 
     def _tick_again(self) -> None:
         if not self._lost:

@@ -18,7 +18,7 @@ from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node import skipped_text
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import Link, Owner, Service
+from amqp_streams.server.links import OutgoingLink, Owner, Service
 from amqp_streams.streams import outcome
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.reader import Passed, Run
@@ -52,12 +52,13 @@ class _Writers(dict[int, AnnotationWriter]):
         return writer
 
 
-class ConsumerLink(Link[Consuming]):
+class ConsumerLink(OutgoingLink[Consuming]):
     """Delivers a log's records, as far as credit goes."""
 
     __slots__ = (
         "_after",
         "_first",
+        "_full",
         "_partition",
         "again",
         "container",
@@ -84,6 +85,7 @@ class ConsumerLink(Link[Consuming]):
         self.writers = _Writers()
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
+        self._full = False
         self.used = False
         self._partition = self._first = self._after = 0
         """Settled and not told to the node yet: records of this partition, from the first to before the last."""
@@ -120,8 +122,9 @@ class ConsumerLink(Link[Consuming]):
                 return
             room = unsettled_max - lib.pn_link_unsettled(pointer)
             if room <= 0:
-                self.owner.stall(self)
+                self._pump_full()
                 return
+            self._full = False
             throttle, bytes_max = self.owner.account.bytes_out, None
             if throttle is not None:
                 room = min(room, throttle.deliveries(self))
@@ -143,11 +146,20 @@ class ConsumerLink(Link[Consuming]):
                     budget = 0
                 continue
             if run is None:
-                if lib.pn_link_get_drain(pointer):
-                    lib.pn_link_drained(pointer)
+                self.answer_drain()
                 return
             budget = 0 if perf_counter() > until else budget - run.count
             self._send(run)
+
+    def _pump_full(self) -> None:
+        """Nothing more can be sent until the peer settles. If it drains, that may be what it waits for.
+
+        It is answered at the second look: what it settled may stand behind its flow, where Proton writes it.
+        """
+        if self._full:
+            self.answer_drain()
+        self._full = True
+        self.owner.stall(self)
 
     def go_on(self) -> None:
         """The quota of its user leaves room again."""
@@ -157,8 +169,7 @@ class ConsumerLink(Link[Consuming]):
     def _pump_leaving(self) -> None:
         self._leave_if_settled()
         if not self.closing:
-            if lib.pn_link_get_drain(self.pointer):
-                lib.pn_link_drained(self.pointer)
+            self.answer_drain()
             self.owner.stall(self)
 
     def close(self, error: PeerError | None = None) -> None:
@@ -348,6 +359,7 @@ class ConsumerLink(Link[Consuming]):
         self._count(1, len(message))
 
     def _count(self, events: int, size: int, deliveries: int | None = None) -> None:
+        self.delivery_count += deliveries or events
         counters = self.service.node.counters[self.grant.log.name]
         counters.events_out += events
         counters.bytes_out += size

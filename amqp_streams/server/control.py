@@ -16,7 +16,7 @@ from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node.requests import Steps
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import IncomingLink, Link, Owner, Service
+from amqp_streams.server.links import IncomingLink, Link, OutgoingLink, Owner, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
@@ -37,7 +37,7 @@ def clogged(link: Link[Any]) -> bool:
     return link.owner.blocked() or lib.pn_session_outgoing_bytes(link.session) > SESSION_BYTES_MAX
 
 
-class InfoLink(Link[Informing]):
+class InfoLink(OutgoingLink[Informing]):
     """`<address>/$info`: one message a credit, paced. Spec: Event Streams 6."""
 
     __slots__ = ("scheduled", "sent", "waiting")
@@ -54,8 +54,6 @@ class InfoLink(Link[Informing]):
             return
         if lib.pn_link_credit(self.pointer) > 0:
             self.service.turns.add(self)
-        elif lib.pn_link_get_drain(self.pointer):
-            lib.pn_link_drained(self.pointer)
 
     def work(self) -> bool:
         """See `turns.Worker`."""
@@ -71,11 +69,11 @@ class InfoLink(Link[Informing]):
             self.close(PeerError(names.INTERNAL_ERROR, f"the information cannot be encoded: {error}"))
         else:
             self.sent += 1
+            self.delivery_count += 1
             transfers.send_message(self.pointer, message, number=self.sent)
             self.waiting = True
             self.service.later(INFO_INTERVAL_MS, self._again)
-            if lib.pn_link_get_drain(self.pointer):
-                lib.pn_link_drained(self.pointer)
+            self.answer_drain()
         self.owner.flush()
         return False
 
@@ -201,7 +199,7 @@ def _encoded(request: Request, answer: Answer) -> bytes:
         return management.answer_message(request, Answer(management.SERVER_ERROR, f"the answer cannot be encoded: {error}"))
 
 
-class ReplyLink(Link[Replying]):
+class ReplyLink(OutgoingLink[Replying]):
     """Carries answers to a requester. One is made only when there is credit for it: `queue` is for a peer that takes credit back."""
 
     __slots__ = ("_reserved", "_waiting", "queue", "scheduled", "sent")
@@ -239,9 +237,10 @@ class ReplyLink(Link[Replying]):
             return
         while self.queue and lib.pn_link_credit(self.pointer) > 0:
             self.sent += 1
+            self.delivery_count += 1
             transfers.send_message(self.pointer, self.queue.popleft(), number=self.sent)
-        if not self.queue and not self._reserved and lib.pn_link_get_drain(self.pointer):
-            lib.pn_link_drained(self.pointer)
+        if not self.queue and not self._reserved:
+            self.answer_drain()
         if self._waiting and self._room() > 0:
             self.let_go()
 

@@ -4,7 +4,7 @@ Law: nothing a peer sends raises out of here. What it may not have is answered w
 that is wrong: the delivery, the link, the session, the connection.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,7 +17,7 @@ from amqp_streams.server.batched import BatchedLink
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
 from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
-from amqp_streams.server.links import AnyLink, Owner, Service
+from amqp_streams.server.links import AnyLink, OutgoingLink, Owner, Service
 from amqp_streams.server.pending import KeptLink, PendingLink
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.termini import answer_termini, attach_request
@@ -33,6 +33,7 @@ from amqp_streams.streams.attach import (
     Relaying,
     Replying,
 )
+from amqp_streams.wire.types import UInt
 
 OFFERED: Final = (
     names.CAPABILITY_EVENT_STREAMS,
@@ -43,11 +44,13 @@ OFFERED: Final = (
     names.CAPABILITY_BATCHED_DELIVERIES,
     names.CAPABILITY_IDEMPOTENT_PRODUCER,
 )
-_PROPERTIES: Final = {"product": "amqp-streams", "version": __version__}
+_PROPERTIES: Final[Mapping[str, object]] = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
 """Engine links that a connection may have at once, refused ones included, as a multiple of the limit on links."""
 _FEW_PRODUCERS: Final = 4
 """With no more producer links than this, one delivery event is reason enough to look at all of them."""
+
+CREDIT_MAX: Final = (1 << 31) - 1
 
 _DELIVERY: Final = lib.PN_DELIVERY
 
@@ -58,6 +61,7 @@ class Dispatch:
     __slots__ = (
         "_engine",
         "_entered",
+        "_excess",
         "_few_producers",
         "_only_consumers",
         "_owner",
@@ -94,6 +98,8 @@ class Dispatch:
         self._watched: list[ConsumerLink] = []
         """Those whose settlements matter to somebody."""
         self._refused: dict[Pointer, Pointer] = {}
+        self._excess: set[Pointer] = set()
+        """Links whose credit was below zero after their last flow: because more is on its way, or because it was more than 31 bits."""
 
     def run(self) -> None:
         """Handle all events that there are."""
@@ -130,6 +136,13 @@ class Dispatch:
         if self._entered:
             self._entered = False
             self._owner.account.leave()
+
+    def refuse_excess(self) -> None:
+        """A flow granted more credit than the engine counts, which sends nothing for it: say so instead of being silent."""
+        for pointer in self._excess & self.links.keys():
+            description = f"a link-credit above {CREDIT_MAX} is not supported: grant less, and more later"
+            self.links[pointer].close(PeerError(names.NOT_IMPLEMENTED, description))
+        self._excess.clear()
 
     # -- deliveries
 
@@ -176,7 +189,8 @@ class Dispatch:
     def _on_open(self) -> None:
         self.container = text(lib.pn_connection_remote_container(self._engine.connection)) or ""
         self.opened = True
-        self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=_PROPERTIES)
+        properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
+        self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=properties)
         try:
             self._owner.account.enter()
         except PeerError as error:
@@ -222,14 +236,18 @@ class Dispatch:
         answer_termini(pointer, request, grant)
         message_bytes = self._service.limits.message_bytes
         lib.pn_link_set_max_message_size(pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes)
-        lib.pn_link_open(pointer)
+        handle = self._engine.open_link(pointer)
         link = self._link(pointer, request.link, grant)
         self._add(link)
+        if isinstance(link, OutgoingLink):
+            link.handle = handle
         self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
         elif isinstance(link, ConsumerLink) and lib.pn_link_credit(pointer) > 0:  # it came while the attach was pending
             self._service.pump_later(link)
+        elif isinstance(link, OutgoingLink) and lib.pn_link_get_drain(pointer):
+            self._owner.owe_flow(link)
 
     def _add(self, link: AnyLink) -> None:
         self.links[link.pointer] = link
@@ -275,7 +293,14 @@ class Dispatch:
 
     def _on_flow(self, pointer: Pointer) -> None:
         link = self.links.get(pointer)
-        if isinstance(link, ConsumerLink | InfoLink | ReplyLink | KeptLink):
+        if isinstance(link, OutgoingLink):
+            credit = lib.pn_link_credit(pointer)
+            if credit < 0:
+                self._excess.add(pointer)
+            elif pointer in self._excess:
+                self._excess.discard(pointer)
+            if credit <= 0 and lib.pn_link_get_drain(pointer):  # the engine answers only where there is credit to give back
+                self._owner.owe_flow(link)
             link.pump()
 
     def _on_detach(self, pointer: Pointer, *, closed: bool) -> None:
@@ -316,6 +341,7 @@ class Dispatch:
         """A link is gone. What the node does about it is carried out by the caller, when no other link is half gone."""
         link.alive = False
         del self.links[link.pointer]
+        self._excess.discard(link.pointer)
         account = self._owner.account
         account.links -= 1
         match link:

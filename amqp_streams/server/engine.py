@@ -5,6 +5,7 @@ release (`require_engine`). Pointers (`Pointer`) are borrowed: a link's dies whe
 Why not the public wrappers: docs/decisions/0002-engine-pointers.md.
 """
 
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from cproton_ffi import ffi, lib
 from amqp_streams import names
 from amqp_streams.errors import AmqpStreamsError, PeerError, WireError
 from amqp_streams.wire.codec import decode, encode
+from amqp_streams.wire.frames import attach_handle, read_frames
 from amqp_streams.wire.types import Array, Symbol
 
 Pointer = Any
@@ -22,6 +24,7 @@ _OUTPUT_BYTES_MAX: Final = 256 << 10
 _OUTPUT: Final = ffi.new("char[]", _OUTPUT_BYTES_MAX)
 _OUTPUT_VIEW: Final = ffi.buffer(_OUTPUT)
 _DATA_BYTES_MAX: Final = 1 << 20
+_ACTIVE: Final = lib.PN_LOCAL_ACTIVE | lib.PN_REMOTE_ACTIVE
 
 
 def require_engine() -> None:
@@ -151,13 +154,37 @@ class Engine:
         """Let the engine send heartbeats and notice a silent peer; when to call again (0: no need). On a monotonic clock, ms."""
         return lib.pn_transport_tick(self.transport, now_ms)  # type: ignore[no-any-return]  # cffi
 
-    def open(self, *, container_id: str, offered: list[str], properties: dict[str, str]) -> None:
+    def open(self, *, container_id: str, offered: list[str], properties: Mapping[str, object]) -> None:
         """Answer the peer's open."""
         connection = self.connection
         lib.pn_connection_set_container(connection, container_id.encode())
         write_data(lib.pn_connection_offered_capabilities(connection), Array(Symbol, tuple(map(Symbol, offered))))
         write_data(lib.pn_connection_properties(connection), {Symbol(key): value for key, value in properties.items()})
         lib.pn_connection_open(connection)
+        lib.pn_transport_pending(self.transport)  # the open is written, with the silence that is tolerated
+        lib.pn_transport_set_idle_timeout(self.transport, 0)  # and who minds it from here on knows when nothing was read
+
+    def open_link(self, link: Pointer) -> int | None:
+        """Answer a peer's attach; the handle that the engine gave the link, None: it could not be seen."""
+        before = lib.pn_transport_pending(self.transport)
+        lib.pn_link_open(link)
+        after = lib.pn_transport_pending(self.transport)
+        if not 0 <= before < after <= _OUTPUT_BYTES_MAX:
+            return None
+        lib.pn_transport_peek(self.transport, _OUTPUT, after)
+        handles = map(attach_handle, (written.body for written in read_frames(_OUTPUT_VIEW[before:after])))
+        return next((handle for handle in handles if handle is not None), None)
+
+    def ask_session_flow(self, session: Pointer) -> None:
+        """Have the engine write a flow of this session: the one call that does it without changing anything."""
+        lib.pn_session_set_incoming_capacity(session, lib.pn_session_get_incoming_capacity(session))
+
+    def sessions(self) -> Iterator[Pointer]:
+        """Those that are open on both sides."""
+        session = lib.pn_session_head(self.connection, _ACTIVE)
+        while session != NULL:
+            yield session
+            session = lib.pn_session_next(session, _ACTIVE)
 
     def close(self, error: PeerError | None = None) -> None:
         """Close the connection, saying why."""

@@ -5,6 +5,7 @@ gone is dropped, not settled (`tests/amqp_streams/server/test_commits_in_flight.
 """
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from cproton_ffi import lib
@@ -17,6 +18,7 @@ from amqp_streams.server import transfers
 from amqp_streams.server.audit import Audit
 from amqp_streams.server.engine import Pointer, close_link
 from amqp_streams.server.quotas import Account
+from amqp_streams.server.unfinished import Unfinished
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
 
@@ -26,6 +28,17 @@ if TYPE_CHECKING:
     from amqp_streams.server.effects import Effects
     from amqp_streams.server.producer import ProducerLink
     from amqp_streams.server.turns import Turns
+
+
+class Pause(Enum):
+    """Why a node does not read from a peer."""
+
+    DISK = auto()
+    """Too much of what was read waits for the disk."""
+    QUOTA = auto()
+    """The user owes bytes of its quota."""
+    STOPPING = auto()
+
 
 G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
 
@@ -38,6 +51,7 @@ class Service(Protocol):
     confirming: "Confirming"
     audit: Audit
     turns: "Turns"
+    unfinished: Unfinished
     limits: Limits
     container_id: str
 
@@ -55,9 +69,6 @@ class Service(Protocol):
 
     def overloaded(self, link: "ProducerLink") -> bool:
         """Too much waits for the disk: grant nothing now; `link.top_up` is called when there is room."""
-
-    def hold(self, change: int) -> bool:
-        """Count bytes of messages that are not complete; False when there are too many in the whole server."""
 
     def pump_later(self, link: "Pumped") -> None:
         """Call `link.pump` in a coming turn of the loop."""
@@ -89,11 +100,18 @@ class Owner(Protocol):
     def flush(self) -> None:
         """Write what the engine has to send."""
 
-    def pause(self) -> None:
+    @property
+    def paused(self) -> bool:
+        """This node does not read from the peer now."""
+
+    def pause(self, reason: Pause) -> None:
         """Stop reading from this peer."""
 
-    def resume(self) -> None:
-        """Read again."""
+    def resume(self, reason: Pause) -> None:
+        """This reason is over: read again if there is no other."""
+
+    def owe_flow(self, link: "OutgoingLink[Any]") -> None:
+        """Send the state of this link to the peer, which waits for it and gets it from nothing else."""
 
     def stall(self, link: "Pumped") -> None:
         """Pump this link again when the peer has taken or settled something."""
@@ -146,6 +164,26 @@ class Link(Generic[G_co]):
         self.close(error)
 
 
+class OutgoingLink(Link[G_co]):
+    """A link that this node sends on. `handle`: its own in its session, None: not known. `delivery_count` as in AMQP 2.6.7."""
+
+    __slots__ = ("delivery_count", "handle")
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co) -> None:
+        super().__init__(service, owner, pointer, name, grant)
+        self.handle: int | None = None
+        self.delivery_count = 0
+
+    def pump(self) -> None:
+        """Send what credit allows."""
+        raise NotImplementedError
+
+    def answer_drain(self) -> None:
+        """There is nothing to send now: a peer that drains gets its credit back. Spec: AMQP 2.6.7."""
+        if lib.pn_link_get_drain(self.pointer):
+            self.delivery_count += lib.pn_link_drained(self.pointer)
+
+
 class IncomingLink(Link[G_co]):
     """A link that takes messages of at most `size_max` bytes. `partial` holds what has arrived of one that is not complete."""
 
@@ -163,12 +201,16 @@ class IncomingLink(Link[G_co]):
             return transfers.Arrivals()
         held = len(self.partial)
         arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
-        room = len(self.partial) == held or self.service.hold(len(self.partial) - held)
+        size = len(self.partial)
+        arrivals.kept = size - held
+        if held and (arrivals.deliveries or arrivals.aborted):  # what is held is of another message than before
+            self.service.unfinished.holds(self, 0)
+            held = 0
+        if size != held:
+            self.service.unfinished.holds(self, size)
         if arrivals.oversized:
             description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
             self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
-        elif not room:
-            self.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many unfinished large messages at once: send this one later"))
         return arrivals
 
     def close(self, error: PeerError | None = None) -> None:
@@ -178,8 +220,9 @@ class IncomingLink(Link[G_co]):
 
     def let_go(self) -> None:
         """Drop the bytes of a message that is not complete."""
-        self.service.hold(-len(self.partial))
-        self.partial = bytearray()
+        if self.partial:
+            self.partial = bytearray()
+            self.service.unfinished.holds(self, 0)
 
 
 AnyLink = Link[Any]

@@ -6,11 +6,9 @@ peer's detach, session or connection like any other.
 
 from collections.abc import Callable
 
-from cproton_ffi import lib
-
 from amqp_streams.errors import PeerError
 from amqp_streams.server.engine import Pointer, refuse_link
-from amqp_streams.server.links import Link, Owner, Service
+from amqp_streams.server.links import Link, OutgoingLink, Owner, Service
 from amqp_streams.streams.attach import Consuming, Kept, Pending
 
 Answer = Callable[[Consuming | PeerError], None]
@@ -41,12 +39,12 @@ class PendingLink(Link[Pending]):
             refuse_link(self.pointer, error)
 
 
-class KeptLink(Link[Kept]):
+class KeptLink(OutgoingLink[Kept]):
     """Tells which source is kept under its name, and sends nothing."""
 
     __slots__ = ()
 
     def pump(self) -> None:
         """Credit is of no use here, but who drains is answered."""
-        if self.alive and not self.closing and lib.pn_link_get_drain(self.pointer):
-            lib.pn_link_drained(self.pointer)
+        if self.alive and not self.closing:
+            self.answer_drain()

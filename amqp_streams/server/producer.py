@@ -1,6 +1,7 @@
 """A producer's link: transfers into a log, or with a null target into the logs that they name. Spec: Event Streams 4.1, 4.2."""
 
 from dataclasses import replace
+from functools import partial
 
 from cproton_ffi import lib
 
@@ -9,7 +10,7 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import storage_refusal
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import IncomingLink, Owner, Service
+from amqp_streams.server.links import IncomingLink, Owner, Pause, Service
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Receipt
@@ -47,11 +48,6 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.top_up()
         self.owner.flush()
 
-    def show_flow(self) -> None:
-        """Send a flow though nothing needs one, by granting one credit more: the peer asked for an echo."""
-        if self.alive and not self.closing:
-            lib.pn_link_flow(self.pointer, 1)
-
     def settled_by_sender(self, delivery: Pointer) -> bool:
         """rcv-settle-mode second: settle what the sender has settled after our outcome. False: it is a transfer."""
         if lib.pn_delivery_local_state(delivery) == 0 or not lib.pn_delivery_settled(delivery):
@@ -63,12 +59,12 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     def take(self) -> int:
         """Take all that has arrived; how many messages that were."""
         arrivals = self.arrived()
-        deliveries = arrivals.deliveries
+        deliveries, throttle = arrivals.deliveries, self.owner.account.bytes_in
+        if throttle is not None:
+            size = sum(map(len, arrivals.messages))
+            throttle.spend(self, len(deliveries), size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
+            self._hold_back(throttle.debt_ms())
         if deliveries:
-            throttle = self.owner.account.bytes_in
-            if throttle is not None:
-                throttle.spend(self, len(deliveries), sum(map(len, arrivals.messages)))
-                self._hold_back(throttle.debt_ms())
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
             for index, reason in receipt.refused:
                 self._refuse(deliveries[index], reason)
@@ -76,6 +72,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 self._take_repeated(deliveries, receipt)
             elif receipt.parts:
                 self.service.await_commit(self, deliveries, receipt)
+        if deliveries or arrivals.aborted:  # an aborted delivery used up credit, too
             self.top_up()
         return len(deliveries)
 
@@ -95,8 +92,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
     def _hold_back(self, debt_ms: int) -> None:
         """Stop reading from a peer whose messages are much larger than those its credit was meant for. Not so long that it seems dead."""
         if debt_ms:
-            self.owner.pause()
-            self.service.later(min(debt_ms, self.service.limits.idle_timeout_ms // 4), self.owner.resume)
+            self.owner.pause(Pause.QUOTA)
+            within_ms = min(debt_ms, self.service.limits.idle_timeout_ms // 4)
+            self.service.later(within_ms, partial(self.owner.resume, Pause.QUOTA))
 
     def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
         """The commit that took these deliveries is back."""
@@ -105,6 +103,8 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         if receipt.refused or done.failures:
             deliveries = self._stored(deliveries, receipt, done)
         self._accept(deliveries)
+        if self.second:  # what its sender settled is settled here only now, and makes room for more
+            self.top_up()
 
     def _accept(self, deliveries: list[Pointer]) -> None:
         if self.second:

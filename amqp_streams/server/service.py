@@ -25,13 +25,14 @@ from amqp_streams.server.confirming import Confirming
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.effects import Effects
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import AnyLink, Pumped
+from amqp_streams.server.links import AnyLink, Pause, Pumped
 from amqp_streams.server.picture import picture
 from amqp_streams.server.producer import ProducerLink
 from amqp_streams.server.quotas import Quotas
 from amqp_streams.server.regular import Regular
 from amqp_streams.server.status import NodeStatus
 from amqp_streams.server.turns import Turns
+from amqp_streams.server.unfinished import Unfinished
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.intake import Receipt
@@ -77,11 +78,8 @@ class LiveConnection(Protocol):
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
         """Its links that match."""
 
-    def pause(self) -> None:
+    def pause(self, reason: Pause) -> None:
         """Stop reading."""
-
-    def resume(self) -> None:
-        """Read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +114,8 @@ class EventService:
         self.audit = Audit(self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.turns = Turns(loop.call_soon)
+        bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
+        self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
         self.ready = False
         self.connections: set[LiveConnection] = set()
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
@@ -126,13 +126,13 @@ class EventService:
         self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
         self._withheld: set[ProducerLink] = set()
-        self._held = 0
         steps = (
             ("connections", self._tick_connections),
             ("groups", self._tick_node),
             ("places", self._tick_cursors),
             ("effects", self.effects.carry_out),
             ("readers", self._forget_chunks),
+            ("unfinished", self.unfinished.expire),
         )
         self.regular = Regular(loop, store, steps, wall_ms=self.now_ms, monotonic_ms=self.monotonic_ms)
         self._cursor_flush: asyncio.TimerHandle | None = None
@@ -180,13 +180,8 @@ class EventService:
         if self.store.pending_bytes < self.limits.pending_bytes:
             return False
         self._withheld.add(link)
-        link.owner.pause()
+        link.owner.pause(Pause.DISK)
         return True
-
-    def hold(self, change: int) -> bool:
-        """Count bytes of messages that are not complete yet. False: more are held than the limit on pending bytes allows."""
-        self._held += change
-        return self._held <= max(self.limits.pending_bytes, self.limits.message_bytes)
 
     def _begin_commit(self) -> None:
         self._commit_scheduled = False
@@ -232,7 +227,7 @@ class EventService:
     def _release(self) -> None:
         withheld, self._withheld = self._withheld, set()
         for link in withheld:
-            link.owner.resume()  # also when the link is gone: its connection was paused with it
+            link.owner.resume(Pause.DISK)  # also when the link is gone: its connection was paused with it
             link.top_up()
             link.owner.flush()
 
@@ -309,7 +304,7 @@ class EventService:
     async def quiet(self, timeout_s: float) -> None:
         """Wait until nothing received is without its answer, so that producers learn what became of their last events."""
         for connection in self.connections:
-            connection.pause()
+            connection.pause(Pause.STOPPING)
         if self._waiting:
             self._answered.clear()
             with contextlib.suppress(TimeoutError):

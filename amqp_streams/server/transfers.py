@@ -40,11 +40,18 @@ _OUTCOMES: Final = {
 
 @dataclass(slots=True, eq=False)
 class Arrivals:
-    """What a producer link had ready: whole messages with their deliveries, in order. `oversized`: one grew beyond the limit."""
+    """What a producer link had ready: whole messages with their deliveries, in order.
+
+    `oversized`: one grew beyond the limit. `aborted`: deliveries that their sender gave up, of which `aborted_bytes` had arrived. `kept`:
+    how many bytes more than before are held of a message that is not complete.
+    """
 
     messages: list[bytes] = field(default_factory=list)
     deliveries: list[Pointer] = field(default_factory=list)
     oversized: bool = False
+    aborted: int = 0
+    aborted_bytes: int = 0
+    kept: int = 0
 
 
 def receive(link: Pointer, partial: bytearray, size_max: int) -> Arrivals:
@@ -66,9 +73,14 @@ def receive(link: Pointer, partial: bytearray, size_max: int) -> Arrivals:
                 if len(partial) > size_max:
                     arrivals.oversized = True
                     break
-                if is_partial(delivery):
+                if not lib.pn_delivery_aborted(delivery):
                     break
-                continue  # it was aborted
+                arrivals.aborted += 1
+                arrivals.aborted_bytes += len(partial)
+                partial.clear()
+                advance(link)
+                lib.pn_delivery_settle(delivery)
+                continue
             take_message(message)
         else:
             take_message(view[0:got])
@@ -80,19 +92,14 @@ def receive(link: Pointer, partial: bytearray, size_max: int) -> Arrivals:
 def _receive_slowly(link: Pointer, delivery: Pointer, got: int, partial: bytearray, size_max: int) -> bytes | None:
     """A delivery in several transfers, a very large or an empty one, of which `got` bytes are in the buffer.
 
-    None: not complete, aborted (then it is settled), or too large (then `partial` shows it).
+    None: not complete, aborted, or too large (then `partial` shows it).
     """
     while got > 0:
         partial += _VIEW[0:got]
         if len(partial) > size_max:
             return None
         got = lib.pn_link_recv(link, _BUFFER, _BUFFER_BYTES)
-    if lib.pn_delivery_aborted(delivery):
-        partial.clear()
-        lib.pn_link_advance(link)
-        lib.pn_delivery_settle(delivery)
-        return None
-    if lib.pn_delivery_partial(delivery):
+    if lib.pn_delivery_aborted(delivery) or lib.pn_delivery_partial(delivery):
         return None
     message = bytes(partial)
     partial.clear()

@@ -3,7 +3,7 @@
 from itertools import count
 from typing import Any, Final
 
-from amqp_streams.server.guard import PasswordCheck
+from amqp_streams.server.guard import Login, PasswordCheck
 from amqp_streams.testing_amqp.node import InMemoryNode
 from amqp_streams.wire.frames import Performative, frame, performative, read_frame, read_performative
 from amqp_streams.wire.types import Array, Described, UInt, ULong, Value
@@ -16,8 +16,15 @@ class ScriptedPeer:
     """Sends the frames that a test writes and keeps those that come, in order."""
 
     def __init__(
-        self, node: InMemoryNode, *, header: bytes = AMQP_HEADER, loopback: bool = True, users: PasswordCheck | None = None
+        self,
+        node: InMemoryNode,
+        *,
+        header: bytes = AMQP_HEADER,
+        loopback: bool = True,
+        users: PasswordCheck | None = None,
+        login: Login | None = None,
     ) -> None:
+        """With a `login` it is past the security layer already."""
         self.node = node
         self.got = bytearray()
         self.lost = False
@@ -25,7 +32,7 @@ class ScriptedPeer:
         self._out = bytearray(header)
         self._frames: list[tuple[int, Performative]] = []
         self._at = len(AMQP_HEADER)
-        self.channel = node.connect(self, loopback=loopback, users=users)
+        self.channel = node.connect(self, loopback=loopback, users=users, login=login)
 
     def write(self, data: bytes) -> None:
         """Send bytes, whatever they are."""

@@ -24,7 +24,10 @@ FLOW_SIZE_MAX: Final = 512
 
 _HEADER: Final = struct.Struct(">IBBH")
 _FLOW: Final = b"\x00\x53\x13"
+_ATTACH: Final = b"\x00\x53\x12"
 _HANDLE_FIELD: Final = 4
+_CREDIT_FIELD: Final = 6
+_CREDIT_MAX: Final = (1 << 31) - 1
 _ECHO_FIELD: Final = 9
 _SCAN_CANDIDATES_MAX: Final = 2000  # bytes 0x13 in a block; random bytes have 1,000 in 256 KiB
 _UINT_MAX: Final = (1 << 32) - 1
@@ -81,10 +84,15 @@ class Performative:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A peer's request for a flow in return: for a link, or with `handle` None for the session."""
+    """A flow that needs attention: for a link, or with `handle` None for the session.
+
+    `echo`: it asks for a flow in return. `excess`: it grants more credit than Proton counts.
+    """
 
     channel: int
     handle: int | None
+    echo: bool = True
+    excess: bool = False
 
 
 def frame(channel: int, body: bytes, *, type: int = AMQP) -> bytes:  # noqa: A002  the standard's word
@@ -171,8 +179,20 @@ def flow_frame(
     return frame(channel, _FLOW + encode_list(fields))
 
 
+def attach_handle(body: bytes) -> int | None:
+    """The handle in the body of an attach, whatever its other fields hold; None: it is not an attach."""
+    if body[:3] != _ATTACH or body[3:4] not in (b"\xc0", b"\xd0"):
+        return None
+    fields = 6 if body[3] == 0xC0 else 12
+    try:
+        handle, _ = decode(body, skip(body, fields))
+    except (WireError, IndexError):
+        return None
+    return int(handle) if isinstance(handle, UInt) else None
+
+
 def find_echoes(block: bytes) -> list[Echo]:
-    """The flows in a block of received bytes that ask for an echo.
+    """The flows in a block of received bytes that ask for an echo, or grant more credit than Proton counts.
 
     It is a search, not a walk over the frames: bytes of a message that look like a flow are taken for one, which does no harm
     beyond an unasked-for flow to the peer that sent them. Never raises. A flow that is not whole is not found: `EchoFinder`.
@@ -238,7 +258,7 @@ def _frame_end(block: bytes, at: int) -> int:
 
 
 def _echo(block: bytes, at: int) -> Echo | None:
-    """What the flow at byte `at` asks for: None if it is no flow, not whole, or does not ask for an echo."""
+    """What the flow at byte `at` asks for: None if it is not a flow, not whole, or asks for nothing that Proton does not see to."""
     if not at + len(_FLOW) < _frame_end(block, at) <= len(block):
         return None
     try:
@@ -248,16 +268,20 @@ def _echo(block: bytes, at: int) -> Echo | None:
             count, field = int.from_bytes(block[at + 8 : at + 12]), at + 12
         else:
             return None
-        if count <= _ECHO_FIELD:
+        if count <= _CREDIT_FIELD:
             return None
         for _ in range(_HANDLE_FIELD):
             field = skip(block, field)
         handle, field = decode(block, field)
-        for _ in range(_HANDLE_FIELD + 1, _ECHO_FIELD):
-            field = skip(block, field)
-        echo, _ = decode(block, field)
+        credit, field = decode(block, skip(block, field))
+        echo: object = None
+        if count > _ECHO_FIELD:
+            for _ in range(_CREDIT_FIELD + 1, _ECHO_FIELD):
+                field = skip(block, field)
+            echo, _ = decode(block, field)
     except (WireError, IndexError):
         return None
-    if echo is not True or not isinstance(handle, UInt | None):
+    excess = isinstance(credit, UInt) and int(credit) > _CREDIT_MAX
+    if not (echo is True or excess) or not isinstance(handle, UInt | None):
         return None
-    return Echo(int.from_bytes(block[at - 2 : at]), None if handle is None else int(handle))
+    return Echo(int.from_bytes(block[at - 2 : at]), None if handle is None else int(handle), echo is True, excess)

@@ -187,3 +187,26 @@ def _until_accepted(producer: Producer, body: bytes) -> None:
             time.sleep(0.1)
         else:
             return
+
+
+def test_what_is_retained_is_not_taken_for_read_when_too_much_is_unsettled_to_send_more(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The node gives the credit back as if there were nothing more; the client knows better."""
+    monkeypatch.setattr(NodeProcess, "environment", lambda _node: {**os.environ, "AMQP_STREAMS_LIMITS_UNSETTLED": "5"})
+    node = start_node(log="temps:1")
+    with connect(node.url) as client:
+        with client.producer("temps") as producer:
+            for number in range(8):
+                producer.send(Event(str(number)))
+        with client.consumer("temps", start=EARLIEST, settle="manual", credit=20) as consumer:
+            events = consumer.receive_retained(timeout=20)
+            while len(events) < 5:
+                events += consumer.receive_retained(timeout=20)
+            with pytest.raises(EndpointError, match="before some of the events received are settled"):
+                consumer.receive_retained(timeout=20)
+            consumer.settle(events)
+            while rest := consumer.receive_retained(timeout=20):
+                events += rest
+                consumer.settle(rest)
+    assert [event.body for event in events] == [str(number) for number in range(8)]

@@ -372,3 +372,15 @@ def test_only_consumers_are_counted_as_consumers(bench: Bench) -> None:
     assert list(bench.node.consumers()) == []
     bench.complete()
     assert len(list(bench.node.consumers())) == 1
+
+
+def test_a_thousand_waiting_attaches_that_are_refused_one_after_the_other_are_all_answered() -> None:
+    """Each gets the partition that the one before it could not keep a place in; they do not call each other."""
+    bench = Bench(partitions=1, groups=WAITING, limits=Limits(cursors=1))
+    bench.consume(attach(consumer=True, durable=True))
+    owner = bench.consume(member())
+    waiting = [bench.attach(member(durable=True)) for _ in range(1000)]
+    effects = bench.detach(owner)
+    denied = [(each.pending, each.error.condition) for each in effects if isinstance(each, Denied)]
+    assert denied == [(each, names.RESOURCE_LIMIT_EXCEEDED) for each in waiting]
+    assert bench.consume(member()), "the partition is free"

@@ -7,6 +7,7 @@ from amqp_streams import __version__, names
 from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
 from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.links import Pause
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.frames import SASL, frame, read_frame
@@ -63,7 +64,7 @@ def test_the_open_offers_event_streams_and_says_the_limits() -> None:
     assert answer["max-frame-size"] == 4096
     assert answer["channel-max"] == 7
     assert answer["idle-time-out"] == 10_000, "half of the silence that is tolerated, as the standard advises (2.4.5)"
-    assert answer["properties"] == {"product": "amqp-streams", "version": __version__}
+    assert answer["properties"] == {"product": "amqp-streams", "version": __version__, names.UNSETTLED_MAX: 8192}
 
 
 def test_a_peer_that_begins_without_sasl_is_anonymous_on_this_machine() -> None:
@@ -160,6 +161,39 @@ def test_a_silent_peer_is_closed_with_the_reason() -> None:
     assert isinstance(error.value, list)
     assert error.value[0] == names.RESOURCE_LIMIT_EXCEEDED
     assert peer.lost
+
+
+def test_a_peer_that_this_node_does_not_read_from_is_not_taken_for_silent() -> None:
+    """Its heartbeats wait in the system, and its events would come again."""
+    node = InMemoryNode(limits=Limits(idle_timeout_ms=4000))
+    peer = ScriptedPeer(node)
+    peer.open()
+    (connection,) = node.service.connections
+    assert isinstance(connection, AmqpConnection)
+    connection.pause(Pause.DISK)
+    node.advance(60_000)
+    assert not peer.lost
+    connection.resume(Pause.DISK)
+    node.advance(3400)
+    assert not peer.lost
+    node.advance(1200)
+    assert peer.lost
+
+
+def test_a_connection_is_read_again_when_no_reason_for_the_pause_is_left() -> None:
+    node = InMemoryNode()
+    peer = ScriptedPeer(node)
+    peer.open()
+    (connection,) = node.service.connections
+    assert isinstance(connection, AmqpConnection)
+    connection.pause(Pause.DISK)
+    connection.pause(Pause.QUOTA)
+    connection.resume(Pause.DISK)
+    assert not peer.channel.reading
+    connection.resume(Pause.DISK)
+    assert not peer.channel.reading
+    connection.resume(Pause.QUOTA)
+    assert peer.channel.reading
 
 
 def test_empty_frames_keep_a_connection_open() -> None:

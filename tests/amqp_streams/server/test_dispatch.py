@@ -320,7 +320,7 @@ class Neighbours:
         assert any(each.raw.endswith(EVENT) for each in self.receiver.arrived)
         self.node.disconnect(peer)
         service = self.node.service
-        assert service._held == 0
+        assert service.unfinished.bytes == 0
         assert len(service.node.links_of("temps")) == 2, "the neighbour's"
         assert not service._waiting
         assert all(link.alive for link in service._pumps)

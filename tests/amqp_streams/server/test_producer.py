@@ -163,7 +163,38 @@ def test_unfinished_large_messages_of_many_links_are_bounded_together(target: st
     peer.attach(20, target="temps")
     peer.transfer(20, 10, EVENT)
     assert partition(node).end == 1
-    assert node.service._held == 0
+    assert node.service.unfinished.bytes == 0
+
+
+@pytest.mark.parametrize("credit", [1, 50])
+def test_deliveries_that_their_sender_aborts_give_their_credit_back(credit: int) -> None:
+    node = InMemoryNode({"temps": 1}, limits=Limits(credit=credit))
+    peer = ScriptedPeer(node)
+    peer.open()
+    peer.attach(0, target="temps")
+    peer.take("flow")
+    for number in range(3 * credit):
+        peer.transfer(0, number, EVENT[:3], more=True)
+        peer.transfer(0, number, b"", aborted=True)
+    flows = peer.take("flow")
+    last = flows[-1].fields
+    assert last["delivery-count"] == 3 * credit or credit > 1
+    assert last["delivery-count"] + last["link-credit"] > 3 * credit  # type: ignore[operator]  # numbers
+
+
+def test_a_producer_that_settles_first_goes_on_when_its_window_filled_up_during_a_slow_commit() -> None:
+    """rcv-settle-mode second: what was sent settled is settled here only when it is durable, and nothing else comes to ask for credit."""
+    store = MemoryStore(auto=False)
+    node = InMemoryNode({"temps": 1}, store=store, limits=Limits(credit=10, unsettled=10))
+    pair = EnginePair(node)
+    sender = pair.sender("temps", settle=(proton.Link.SND_MIXED, proton.Link.RCV_SECOND))
+    for _ in range(100):
+        sender.send(EVENT, settled=True)
+    node.run()
+    while store.in_flight:
+        store.complete()
+        node.run()
+    assert partition(node).end == 100
 
 
 # -- echo
@@ -177,8 +208,7 @@ def test_a_flow_that_asks_for_an_echo_gets_a_flow() -> None:
     peer.attach(0, target="temps")
     peer.take("flow")
     peer.flow(0, 2000, echo=True)
-    (flow,) = peer.take("flow")
-    assert flow.fields["handle"] == 0
+    (flow,) = [flow for flow in peer.take("flow") if flow.fields["handle"] == 0]
     assert int(flow.fields["link-credit"]) >= 2000  # type: ignore[arg-type]  # a number
     peer.flow(0, 2000)
     assert peer.take("flow") == []
@@ -329,7 +359,6 @@ def test_a_link_that_is_closing_takes_nothing_more() -> None:
     assert isinstance(link, ProducerLink)
     link.close()
     link.close()
-    link.show_flow()
     link.top_up()
     peer.transfer(0, 0, EVENT)
     assert partition(node).end == 0

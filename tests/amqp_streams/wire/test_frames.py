@@ -18,6 +18,7 @@ from amqp_streams.wire.frames import (
     Echo,
     EchoFinder,
     Frame,
+    attach_handle,
     find_echoes,
     flow_frame,
     frame,
@@ -146,7 +147,9 @@ def test_a_flow_says_what_it_was_given(channel: int, fields: dict[str, int]) -> 
     read = read_performative(body).fields
     assert at == channel
     assert {name.replace("_", "-"): value or None if value is False else value for name, value in fields.items()}.items() <= read.items()
-    assert find_echoes(written) == ([Echo(channel, fields["handle"])] if fields["echo"] else [])
+    excess = (fields["link_credit"] or 0) > (1 << 31) - 1
+    wanted = [Echo(channel, fields["handle"], fields["echo"], excess)]
+    assert find_echoes(written) == (wanted if fields["echo"] or excess else [])
 
 
 @given(
@@ -254,3 +257,12 @@ def test_a_flow_that_begins_in_a_skipped_block_is_found_where_it_ends(before: by
     finder = EchoFinder()
     finder.skip(stream[:end][-FLOW_SIZE_MAX:])
     assert Echo(3, 5) in finder.feed(stream[end:])
+
+
+@pytest.mark.parametrize("name", ["link", "l" * 300, "\N{SNOWMAN}"])
+def test_the_handle_of_an_attach_is_found_whatever_stands_around_it(name: str) -> None:
+    body = performative("attach", {"name": name, "handle": UInt(700), "role": True})
+    assert attach_handle(body) == 700
+    assert attach_handle(body.replace(name.encode(), b"\xff" * len(name.encode()))) == 700
+    assert attach_handle(body[:12]) is None
+    assert attach_handle(performative("flow", {"handle": UInt(7)})) is None
