@@ -1,8 +1,8 @@
 """Calculating with values. Spec: FILTEX 6.3.1, 6.4.4.1.
 
 Laws: integers are exact within 64 bits, signed or not; what fits nowhere, and whatever is divided by zero, is not-a-number and no
-failure. A float on either side makes a float, else a decimal makes a decimal. Integer division drops the fraction and its remainder
-has the dividend's sign, as in SQL, C and Java. A sum or difference with a timestamp is a timestamp, so that it compares as one.
+failure. A float on either side makes a float, else a decimal makes a decimal. Integers that do not divide make a decimal (6.3), except in
+selectors, where the fraction is dropped as in Java; a remainder has the dividend's sign. A sum or difference with a timestamp is a timestamp, so that it compares as one.
 """
 
 from decimal import Context, Decimal, localcontext
@@ -70,6 +70,8 @@ def _integers(operator: Operator, left: int, right: int, *, moment: bool) -> Out
         case _:
             if right == 0:
                 return nan
+            if operator != "div" and left % right:
+                return _decimals(operator, Decimal(left), Decimal(right))
             number = _quotient(left, right)
     if moment:
         return Timestamp(number) if LONG_MIN <= number <= LONG_MAX else nan

@@ -136,9 +136,6 @@ def _delimited(text: str, at: int) -> Token:
     if found is None:
         reason = "the identifier in brackets does not end"
         raise FilterError(reason, at + 1)
-    if not found[1]:
-        reason = "an identifier in brackets has a character at least"
-        raise FilterError(reason, at + 1)
     _refuse_control(found[1], at + 1, "an identifier")
     return Token(Kind.DELIMITED, found[1].replace("[[", "[").replace("]]", "]"), None, at, found.end())
 

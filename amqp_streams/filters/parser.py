@@ -161,7 +161,10 @@ class _Reader(Cursor):
         left = self._signed()
         while self.next.kind is Kind.MARK and self.next.text in _PRODUCTS:
             token = self.advance()
-            left = check(Operation(_PRODUCTS[token.text], _expression(left), _expression(self._signed()), token.start))
+            operator = _PRODUCTS[token.text]
+            if operator == "/" and self.dialect is Dialect.SELECTOR:
+                operator = "div"
+            left = check(Operation(operator, _expression(left), _expression(self._signed()), token.start))
         return left
 
     def _signed(self) -> Node:

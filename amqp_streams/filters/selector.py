@@ -2,17 +2,19 @@
 
 JMSMessageID … JMSXUserID              fields of header and properties, as the AMQP JMS mapping has them
 amqp.<field of header or properties>   the same by their AMQP names, with hyphens as underscores (amqp.content_type)
-amqp.annotation.<name>                 a message annotation; the three of Event Hubs mean this log's own
+amqp.annotation.<name>                 a message annotation; x-opt-offset, x-opt-sequence-number and x-opt-enqueued-time mean this log's own
 anything else                          an application property
 """
 
+import re
 from typing import Final
 
 from amqp_streams import names
 from amqp_streams.filters.fields import POSITIONS, spellings
 from amqp_streams.filters.refusal import FilterError
-from amqp_streams.filters.syntax import Call, Constant, Expression, Field, Operation
+from amqp_streams.filters.syntax import Call, Constant, Expression, Field, Literally, Negative, Operation
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, HEADER, MESSAGE_ANNOTATIONS, PROPERTIES
+from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
 
 DELIVERY_MODE: Final = "jms-delivery-mode"
 REDELIVERED: Final = "jms-redelivered"
@@ -32,12 +34,15 @@ _JMS: Final[dict[str, tuple[int, str]]] = {
 }
 _EVENT_HUBS: Final = {
     "x-opt-offset": names.OFFSET,
+    "x-opt-sequence-number": names.OFFSET,
     "x-opt-enqueued-time": names.TIMESTAMP,
 }
 _AMQP: Final = {
     f"amqp.{written}": (section, name) for section, fields in POSITIONS.items() for name in fields for written in spellings(name)[1:]
 }
-_MILLISECONDS_DIGITS: Final = 18
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_BEFORE_ALL: Final = "-1"
+"""As a text it is before all offsets."""
 _ANNOTATIONS: Final = ("amqp.annotation.", "amqp.message_annotation.", "amqp.messageannotation.")
 
 
@@ -68,10 +73,25 @@ def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR09
     return Field(APPLICATION_PROPERTIES, identifier, (), position)
 
 
+def _constant(node: Expression) -> Literally:
+    if isinstance(node, Negative) and isinstance(node.operand, Constant) and isinstance(node.operand.value, int):
+        return -node.operand.value
+    return node.value if isinstance(node, Constant) else None
+
+
 def compared(field: Expression, other: Expression) -> Expression:
-    """What a field is compared with: Event Hubs' clients write the milliseconds of x-opt-enqueued-time in quotes."""
-    if isinstance(field, Field) and field.section == DELIVERY_ANNOTATIONS and field.name == names.TIMESTAMP and isinstance(other, Constant):
-        written = other.value
-        if isinstance(written, str) and written.isdecimal() and len(written) <= _MILLISECONDS_DIGITS:
-            return Constant(int(written), other.position)
+    """What a field is compared with: Event Hubs' clients write numbers with and without quotes.
+
+    x-opt-enqueued-time is in milliseconds. A sequence number, or an offset without its zeros, means the record of that number here.
+    """
+    if not isinstance(field, Field) or field.section != DELIVERY_ANNOTATIONS or field.path:
+        return other
+    value = _constant(other)
+    if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, str) and _NUMBER.fullmatch(value))):
+        return other
+    number = int(value)
+    if field.name == names.TIMESTAMP and number >= 0:
+        return Constant(number, other.position)
+    if field.name == names.OFFSET:
+        return Constant(offset_text(min(number, OFFSET_MAX)) if number >= 0 else _BEFORE_ALL, other.position)
     return other

@@ -20,7 +20,8 @@ class Dialect(Enum):
 
 Literally: TypeAlias = bool | int | float | Decimal | str | bytes | None
 Comparison: TypeAlias = Literal["=", "<>", ">", ">=", "<", "<="]
-Operator: TypeAlias = Literal["+", "-", "*", "/", "%"]
+Operator: TypeAlias = Literal["+", "-", "*", "/", "div", "%"]
+"""`div` is the `/` of selectors, which drops the fraction of integers, as in Java."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,15 @@ CASES = [
     (-(2**63), "-", 1, nan),
     (2**32, "*", 2**32, nan),
     (2**32, "*", 2**31, 2**63),
-    (7, "/", -2, -3),
-    (-7, "/", -2, 3),
+    (7, "/", -2, Decimal("-3.5")),
+    (-7, "/", -2, Decimal("3.5")),
+    (8, "/", -2, -4),
+    (1, "/", 3, Decimal("0." + "3" * 34)),
+    (7, "div", -2, -3),
+    (-7, "div", -2, 3),
+    (7, "div", 0, nan),
+    (1, "div", 0.5, 2.0),
+    (1, "div", Decimal(8), Decimal("0.125")),
     (7, "%", -2, 1),
     (-7, "%", 2, -1),
     (7.5, "%", 2, 1),
@@ -92,4 +99,4 @@ def test_no_numbers_make_an_operation_raise(operator, left, right):
 
 @given(st.integers(-1000, 1000), st.integers(-1000, 1000).filter(bool))
 def test_quotient_and_remainder_make_up_the_dividend(left, right):
-    assert calculate("/", left, right) * right + calculate("%", left, right) == left
+    assert calculate("div", left, right) * right + calculate("%", left, right) == left

@@ -68,6 +68,13 @@ def test_what_event_hubs_clients_send_starts_where_they_mean():
         ("amqp.annotation.x-opt-offset >= '0000000000000042'", True),
         ("amqp.annotation.x-opt-enqueued-time > '1233'", True),
         ("'1234' < amqp.annotation.x-opt-enqueued-time", False),
+        ("amqp.annotation.x-opt-offset > '41'", True),
+        ("amqp.annotation.x-opt-sequence-number > 41", True),
+        ("amqp.annotation.x-opt-sequence-number > '42'", False),
+        ("42 <= amqp.annotation.x-opt-sequence-number", True),
+        ("amqp.annotation.x-opt-sequence-number > -1", True),
+        ("amqp.annotation.x-opt-sequence-number > '-1'", True),
+        ("amqp.annotation.x-opt-sequence-number < 100000000000000000", True),
     ):
         assert truth(text, MESSAGE, Dialect.SELECTOR) is expected
         assert bounds_of(parse(text, Dialect.SELECTOR, LIMITS)) is not None

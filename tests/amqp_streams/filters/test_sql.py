@@ -150,7 +150,7 @@ CASES = [
     ("6.4.4.1", "a.size + 2 * 3 - 1 = 10", True),
     ("6.4.4.1", "(a.size + 2) * 3 = 21", True),
     ("6.4.4.1", "-a.size = a.negative AND +a.size = 5 AND - -a.size = 5", True),
-    ("6.4.4.1", "a.size / 2 = 2 AND -a.size / 2 = -2", True),
+    ("6.4.4.1", "a.size / 2 = 2.5 AND -a.size / 2 = -2.5 AND 10 / a.size = 2 AND 10 / 4 * 2 = a.size", True),
     ("6.4.4.1", "a.size / 2.0E0 = 2.5", True),
     ("6.4.4.1", "a.size % 3 = 2 AND -a.size % 3 = -2", True),
     ("6.4.4.1", "a.half % 1 = 0", True),
