@@ -2,7 +2,8 @@
 
 Laws: integers are exact within 64 bits, signed or not; what fits nowhere, and whatever is divided by zero, is not-a-number and no
 failure. A float on either side makes a float, else a decimal makes a decimal. Integers that do not divide make a decimal (6.3), except in
-selectors, where the fraction is dropped as in Java; a remainder has the dividend's sign. A sum or difference with a timestamp is a timestamp, so that it compares as one.
+selectors, where the fraction is dropped as in Java; a remainder has the dividend's sign. A sum
+or difference with a timestamp is a timestamp, so that it compares as one.
 """
 
 from decimal import Context, Decimal, localcontext
