@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Protocol
 
 from knative_gateway.errors import ForbiddenError, UnauthenticatedError
+from knative_gateway.inward import user_of
 from knative_gateway.ports import Route
 
 ANONYMOUS: Final = "system:anonymous"
@@ -118,7 +119,8 @@ class Gate:
             raise UnauthenticatedError(message)
         for tokens in self._tokens:
             found = tokens.identity(token.strip())
-            if found is not None:
+            # Nobody outside is taken for the objects of a namespace.
+            if found is not None and not found.user.startswith(user_of("")):
                 return found
         message = "the bearer token is not believed"
         raise UnauthenticatedError(message)
@@ -134,6 +136,11 @@ class Gate:
         place = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         message = f'{what} is forbidden: User "{identity.user}" cannot {verb} {place}'
         raise ForbiddenError(message)
+
+    def may_pass(self, source: str, target: str) -> bool:
+        """Whether objects of one namespace may send events to Brokers and Channels of another: by rules for the user `inward.user_of`."""
+        sender = Identity(user_of(source))
+        return not self._tokens or not self._rules or any(rule.allows(sender, Verb.SEND, target) for rule in self._rules)
 
     async def may_send(self, authorization: str | None, route: Route) -> None:
         """See `ports.Authorizer`."""

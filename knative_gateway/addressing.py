@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit, urlunsplit
 
 from knative_gateway.destinations import Destinations
 from knative_gateway.errors import ConfigError
+from knative_gateway.inward import Inward
 from knative_gateway.ports import Key
 from knative_gateway.resources.hosts import is_dns_name
 from knative_gateway.resources.objects import Object, child, entries, group_of, number, text
@@ -85,27 +86,30 @@ def _only_port(service: Object) -> int | None:
 class Addressing:
     """What resolving needs: the objects there are, the map of Services, and where events may be pushed to at all.
 
-    `brokers`: what the addresses of this gateway's Brokers begin with.
+    `brokers`: what the addresses of this gateway's Brokers begin with. `inward`: which namespaces may send to them.
     """
 
     lookup: Lookup
     services: ServiceMap = field(default_factory=ServiceMap)
     allowed: Destinations | None = None
     brokers: str = ""
+    inward: Inward | None = None
 
     def resolve(self, destination: Object, namespace: str) -> str | Unresolved:
         """The absolute URL of a Destination in an object of this namespace."""
         reference, uri = child(destination, "ref"), text(destination, "uri")
         if not reference:
-            return self._judged(uri) if is_absolute(uri) else Unresolved("InvalidURI", f"{uri!r} is no absolute http or https URL")
+            return (
+                self._judged(uri, namespace) if is_absolute(uri) else Unresolved("InvalidURI", f"{uri!r} is no absolute http or https URL")
+            )
         base = self._address(reference, text(reference, "namespace") or namespace)
         if isinstance(base, Unresolved) or not uri:
-            return base if isinstance(base, Unresolved) else self._judged(base)
+            return base if isinstance(base, Unresolved) else self._judged(base, namespace)
         try:
             joined = urljoin(base, uri)
         except ValueError:
             joined = ""
-        return self._judged(joined) if is_absolute(joined) else Unresolved("InvalidURI", f"{uri!r} does not fit {base}")
+        return self._judged(joined, namespace) if is_absolute(joined) else Unresolved("InvalidURI", f"{uri!r} does not fit {base}")
 
     def reached(self, url: str) -> str:
         """Where a resolved URL is sent to."""
@@ -135,8 +139,11 @@ class Addressing:
             else Unresolved("NotAddressable", f"{kind} {namespace}/{name}: {url!r} is no absolute http or https URL")
         )
 
-    def _judged(self, url: str) -> str | Unresolved:
-        """Where events are really sent must be allowed."""
+    def _judged(self, url: str, namespace: str) -> str | Unresolved:
+        """Where events are really sent must be allowed; to our own Brokers and Channels nothing is sent over the network."""
+        if self.inward is not None and self.inward.path_of(self.reached(url)) is not None:
+            forbidden = self.inward.refusal(self.reached(url), namespace)
+            return url if forbidden is None else Unresolved("NamespaceForbidden", forbidden)
         refusal = self.allowed.refusal_of_url(self.reached(url)) if self.allowed else None
         return url if refusal is None else Unresolved("DestinationDenied", refusal)
 

@@ -37,6 +37,8 @@ from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.event_log import AmqpEventLog
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ingress.direct import Door, with_door
+from knative_gateway.ingress.inside import Inside
+from knative_gateway.inward import Inward
 from knative_gateway.listening import HttpServer, serve_http
 from knative_gateway.open_files import raise_open_files
 from knative_gateway.replaying import DispatcherReplays
@@ -170,14 +172,9 @@ class Gateway:
         door = with_door(Door(ingress, event_log, asyncio.get_running_loop().time))
         self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, protocol=door, tasks=self.tasks)
         self.addresses["http"] = self._http.addresses
-        controlling = Settings(
-            base_url=self._base_url(shared=store.shared),
-            services=services,
-            allowed=destinations,
-            partitions=settings.logs.partitions,
-            retention_ms=None if settings.logs.retention is None else round(settings.logs.retention * 1000),
-            delete_logs=not store.shared,
-        )
+        inward = Inward(self._base_url(shared=store.shared), self.gate.may_pass)
+        sender.inside = Inside(ingress, inward)
+        controlling = self._controlling(inward, services, destinations, delete_logs=not store.shared)
         # Of several replicas none counts all.
         counters = None if store.shared else dispatcher.counters
         if settings.resources is not None:
@@ -316,6 +313,18 @@ class Gateway:
             log.warning("public_url_not_set", words="addresses of Brokers and Channels name this machine only")
             host = _EVERYWHERE[host]
         return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
+
+    def _controlling(self, inward: Inward, services: ServiceMap, destinations: Destinations, *, delete_logs: bool) -> Settings:
+        logs = self.settings.logs
+        return Settings(
+            base_url=inward.base_url,
+            services=services,
+            allowed=destinations,
+            inward=inward,
+            partitions=logs.partitions,
+            retention_ms=None if logs.retention is None else round(logs.retention * 1000),
+            delete_logs=delete_logs,
+        )
 
     def _count(self, ingress: Ingress, dispatcher: Dispatcher) -> None:
         """What `/metrics` tells."""

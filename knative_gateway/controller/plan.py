@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from knative_gateway.addressing import ServiceMap
 from knative_gateway.destinations import Destinations
+from knative_gateway.inward import Inward
 from knative_gateway.ports import Failure, Key, Routes
 from knative_gateway.resources.defaults import Defaults
 from knative_gateway.resources.objects import Object
@@ -16,12 +17,14 @@ NO_ROUTES = Routes(0, {})
 class Settings:
     """What the operator decided. `base_url`: how senders reach the ingress, without a slash at its end. `partitions`: of a new log.
 
-    `delete_logs`: a Broker's or Channel's log goes with it. Of several replicas a late one could delete its successor's: then False.
+    `inward`: which namespaces may send to Brokers and Channels of others; None: all. `delete_logs`: a Broker's or Channel's log goes with
+    it. Of several replicas a late one could delete its successor's: then False.
     """
 
     base_url: str
     services: ServiceMap = field(default_factory=ServiceMap)
     allowed: Destinations | None = None
+    inward: Inward | None = None
     defaults: Defaults = field(default_factory=Defaults)
     partitions: int = 4
     retention_ms: int | None = None

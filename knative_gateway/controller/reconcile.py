@@ -322,7 +322,9 @@ class Reconciler:
     # -- who sees what
 
     def _addressing(self, lookup: Lookup) -> Addressing:
-        return Addressing(lookup, self._settings.services, self._settings.allowed, f"{self._settings.base_url}/broker/")
+        return Addressing(
+            lookup, self._settings.services, self._settings.allowed, f"{self._settings.base_url}/broker/", self._settings.inward
+        )
 
     def _published(self, key: Key) -> Object | None:
         """An object as others see it: Brokers and Channels with the addresses that they have by now."""

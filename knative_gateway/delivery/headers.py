@@ -19,6 +19,8 @@ NAMESPACE: Final = "Kn-Namespace"
 FORWARDED: Final = frozenset((b"x-request-id",))
 FORWARDED_OF_REPLY: Final = FORWARDED | {b"retry-after"}
 """When to come again is said by an answer: with a request it means nothing."""
+HOPS: Final = "knative-hops"
+"""How often an event went to what looks like a Broker or Channel; unlike the others it goes nowhere else."""
 FORWARDED_PREFIXES: Final = (b"knative-", b"x-b3-")
 FORWARDED_MAX: Final = 32
 """Headers that are passed on from one request or answer, at most."""
@@ -27,6 +29,8 @@ FORWARDED_BYTES_MAX: Final = 1200
 TRACE_STATE_MAX: Final = 512
 """Characters of a `tracestate` that is passed on, as W3C Trace Context has it."""
 
+_HOPS: Final = HOPS.encode()
+_HOPS_DIGITS: Final = 9
 _TRACE_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _VISIBLE: Final = re.compile(r"[ -~]*", re.ASCII)
 _FIELD_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
@@ -44,13 +48,19 @@ def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
     kept = [
         (name, value)
         for name, value in lowered
-        if (name in wanted or name.startswith(FORWARDED_PREFIXES)) and len(name) + len(value) <= FORWARDED_BYTES_MAX
+        if (name in wanted or (name.startswith(FORWARDED_PREFIXES) and name != _HOPS)) and len(name) + len(value) <= FORWARDED_BYTES_MAX
     ]
     return [
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in kept[:FORWARDED_MAX]
         if _FIELD_NAME.fullmatch(name) and _FIELD_VALUE.fullmatch(value)
     ]
+
+
+def hops_of(headers: Received) -> int:
+    """How often the event that came with these headers went round; 0 if they do not say."""
+    value = next((value for name, value in headers if name.lower() == _HOPS), b"0")
+    return int(value) if value.isdigit() and len(value) <= _HOPS_DIGITS else 0
 
 
 def stored_with_reply(headers: Received) -> dict[str, str]:

@@ -7,6 +7,11 @@ from typing import Final
 PER_SECOND_MAX: Final = 1_000_000.0
 
 
+def rate_of(per_second: float | None) -> "Rate | None":
+    """What a subscriber's own limit means; None: it has none."""
+    return None if per_second is None else Rate(min(per_second, PER_SECOND_MAX))
+
+
 @dataclass(slots=True, eq=False)
 class Rate:
     """`per_second`: above 0, fractions too. `burst`: what may go at once after a pause; at least a tenth of a second's worth, and one."""

@@ -11,10 +11,10 @@ from typing import Final, cast
 
 import structlog
 
-from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Rate, Store, To, Wait, overloaded
+from knative_gateway.delivery import Action, Answer, Attempt, Congestion, Done, End, Plan, Post, Store, To, Wait, overloaded
 from knative_gateway.delivery.backoff import spread_ms
 from knative_gateway.delivery.congestion import LIMIT_MAX
-from knative_gateway.delivery.rate import PER_SECOND_MAX
+from knative_gateway.delivery.rate import rate_of
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
 from knative_gateway.dispatcher.flight import Flight
@@ -54,7 +54,7 @@ class Courier(Recording):
         self._released: Final[set[Track | Again]] = set()
         self._stopping = False
         self._congestion = Congestion(self._in_flight_max(spec))
-        self._rate = self._rate_of(spec)
+        self._rate = rate_of(spec.per_second_max)
         if not spec.paused:
             self.running.set()
 
@@ -68,7 +68,7 @@ class Courier(Recording):
         if spec.in_flight_max != before.in_flight_max:
             self._congestion = Congestion(self._in_flight_max(spec))
         if spec.per_second_max != before.per_second_max:
-            self._rate = self._rate_of(spec)
+            self._rate = rate_of(spec.per_second_max)
         if _errand(spec) != _errand(before):
             for sleeping in self._sleeping:
                 _wake(sleeping)
@@ -263,7 +263,13 @@ class Courier(Recording):
     async def _post(self, post: Post, arrival: Arrival, trace: Sequence[tuple[str, str]] | None = None) -> Answer:
         headers, body = rendered(post, arrival, self.spec, trace)
         answer = await self.outside.sender.post(
-            post.url, headers, body, timeout_ms=post.timeout_ms, reply_wanted=post.reply_wanted, owner=self.spec.uid
+            post.url,
+            headers,
+            body,
+            timeout_ms=post.timeout_ms,
+            reply_wanted=post.reply_wanted,
+            owner=self.spec.uid,
+            namespace=self.spec.namespace,
         )
         if post.to is To.SUBSCRIBER:
             self._learn(answer)
@@ -320,9 +326,6 @@ class Courier(Recording):
 
     def _in_flight_max(self, spec: Subscriber) -> int:
         return min(spec.in_flight_max or self.outside.settings.in_flight_max, LIMIT_MAX)
-
-    def _rate_of(self, spec: Subscriber) -> Rate | None:
-        return None if spec.per_second_max is None else Rate(min(spec.per_second_max, PER_SECOND_MAX))
 
     def _spread(self, wait: int) -> int:
         jitter = self.outside.settings.jitter

@@ -16,6 +16,7 @@ from knative_gateway.delivery.headers import delivery_headers, trace_headers
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.connection import Connection
 from knative_gateway.dispatcher.sending import lines
+from knative_gateway.inward import looks_inward
 from knative_gateway.ports import Subscriber
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Flight:
     def begin(self) -> bool:
         """Send it; False: this event is not for here, or no connection is there yet."""
         spec, plain = self.spec, self.arrival.plain
-        if plain is None or spec.subscriber_url is None:
+        if plain is None or spec.subscriber_url is None or looks_inward(spec.subscriber_url):
             return False
         departs = spec.departs(spec.subscriber_url)
         if spec.delivery.structured:

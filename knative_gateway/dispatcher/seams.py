@@ -11,10 +11,11 @@ import structlog
 from knative_gateway import amqp_binding
 from knative_gateway.cloudevents.http import HttpMessage, to_http
 from knative_gateway.delivery import Action, Answer, Plan, Post, Store, To, Unstored
-from knative_gateway.delivery.headers import delivery_headers, forwarded, stored_with_reply
+from knative_gateway.delivery.headers import HOPS, delivery_headers, forwarded, hops_of, stored_with_reply
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.flight import trace_of
 from knative_gateway.errors import GatewayError, TooLargeError
+from knative_gateway.inward import looks_inward
 from knative_gateway.ports import EventLog, Subscriber
 
 log = structlog.get_logger(__name__)
@@ -39,7 +40,9 @@ def rendered(post: Post, arrival: Arrival, spec: Subscriber, trace: Sequence[tup
         passed_on=forwarded(post.passed_on, of_reply=True) if replies else forwarded(arrival.passed_on),
         trace=trace_of(post.event) if trace is None else trace,
     )
-    return HttpMessage([*message.headers, *extra], message.body)
+    # First, so that a bound on such headers does not take it away.
+    hops = [(HOPS, str(hops_of(arrival.passed_on) + 1))] if looks_inward(post.url) else []
+    return HttpMessage([*message.headers, *hops, *extra], message.body)
 
 
 def judged(plan: Plan, answer: Answer, now_ms: int) -> Action:

@@ -7,12 +7,12 @@ over a new one, which is counted. A destination that is denied is denied for goo
 
 import ssl
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import structlog
 
@@ -64,6 +64,18 @@ class Told(Protocol):
         """The connection that was kept alive had been closed: nobody has seen the event, and this was no attempt."""
 
 
+class Inside(Protocol):
+    """The ingress of this gateway."""
+
+    def leads_in(self, url: str) -> bool:
+        """A URL is for it."""
+
+    async def take(
+        self, url: str, namespace: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
+        """Store the event of a request that an object of this namespace sends; the status, and the answer as ASGI has it."""
+
+
 class Sender:
     """POSTs to subscribers, over connections kept alive. Use with `async with`."""
 
@@ -81,6 +93,8 @@ class Sender:
         self._now_ms: Final = now_ms
         self._target: Final = lru_cache(4096)(self._looked_at)
         self.connections: Connections
+        self.inside: Inside | None = None
+        """Where events for Brokers and Channels of this gateway go, without a connection."""
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -146,8 +160,14 @@ class Sender:
         timeout_ms: int | None = None,
         reply_wanted: bool = False,
         owner: str = "",
+        namespace: str = "",
     ) -> Answer:
-        """Send it once. `reply_wanted`: an event in a 200 is read. `owner`: the subscriber, which has a share of all connections."""
+        """Send it once. `reply_wanted`: an event in a 200 is read.
+
+        `owner`: the subscriber, which has a share of all connections; `namespace`: where it is.
+        """
+        if self.inside is not None and self.inside.leads_in(url):
+            return await self._given(self.inside, url, namespace, headers, body)
         limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
         limit_of = self._of_reply if reply_wanted else _of_record
         began = time.monotonic()
@@ -161,6 +181,14 @@ class Sender:
             return self._failed(error, began, limit_ms)
         status, received, kept = response
         return self._read(status, received, kept, began, wanted=reply_wanted and status == OK and mode_of_http(received) is not None)
+
+    async def _given(self, inside: Inside, url: str, namespace: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
+        """The answer of this gateway's own ingress."""
+        began = time.monotonic()
+        status, _, message = await inside.take(url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body)
+        text: bytes = message["body"]
+        reason = "" if succeeded(status) else f"status {status}"
+        return Answer(status, self._now_ms(), reason, text, elapsed_ms=_since(began))
 
     def _looked_at(self, url: str) -> Target | str:
         """Where it goes, or why it does not."""

@@ -8,12 +8,14 @@ from enum import IntEnum
 from typing import Final
 
 from knative_gateway.cloudevents.media import BATCH
-from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES
+from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES, HOPS
+from knative_gateway.delivery.ttl import TTL_DEFAULT
 from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
 
 _NAMES_MAX: Final = 2048
 _NAME_LENGTH_MAX: Final = 128
 """Bytes of a name that is remembered: strangers choose them."""
+_HOPS_DIGITS: Final = 9
 _BATCH: Final = BATCH.encode()
 _VALUE_MAX: Final = 1024
 """Bytes of a header that is kept with the event; a longer one is not."""
@@ -55,7 +57,8 @@ class Request:
 
         Raises:
             UnsupportedMediaError: the body is compressed.
-            InvalidEventError: Content-Length is no number, or there are two Authorization fields: others might heed the other one.
+            InvalidEventError: Content-Length is no number, the event went round too often, or there are two Authorization fields: others
+                might heed the other one.
         """
         self.hosts = 0
         self.authorization: str | None = None
@@ -94,6 +97,8 @@ class Request:
 
     def _pass_on(self, name: str, value: str) -> None:
         """Several fields of one name are one with commas. Spec: RFC 9110, 5.3."""
+        if name == HOPS and not (value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT):
+            raise InvalidEventError(f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})")
         if self.passed_on is None:
             self.passed_on = {name: value}
         elif name in self.passed_on:

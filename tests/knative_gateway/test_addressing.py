@@ -5,6 +5,7 @@ import pytest
 from knative_gateway.addressing import Addressing, ServiceMap, Unresolved, is_absolute, without_credentials
 from knative_gateway.destinations import Destinations
 from knative_gateway.errors import ConfigError
+from knative_gateway.inward import Inward
 from knative_gateway.ports import Key
 from knative_gateway.resources.objects import Object
 
@@ -130,6 +131,20 @@ def test_a_destination_that_is_denied_says_so() -> None:
         assert isinstance(found, Unresolved)
         assert found.reason == "DestinationDenied"
     assert addressing.resolve({"uri": "http://10.0.0.1/"}, "n") == "http://10.0.0.1/"
+
+
+def test_another_namespace_s_broker_needs_a_rule() -> None:
+    """Not Ready, and the message says which rule; our own addresses are not connected to, so rules for destinations do not count."""
+    inward = Inward("http://169.254.169.254", lambda source, target: (source, target) == ("n", "friend"))
+    addressing = Addressing(OBJECTS.get, allowed=Destinations.parse(), inward=inward)
+    for url in ("http://169.254.169.254/broker/n/b", "http://169.254.169.254/channel/friend/c"):
+        assert addressing.resolve({"uri": url}, "n") == url
+    found = addressing.resolve({"uri": "http://169.254.169.254/broker/stranger/b"}, "n")
+    assert isinstance(found, Unresolved)
+    assert (found.reason, 'the user "system:namespace:n"' in found.message) == ("NamespaceForbidden", True)
+    elsewhere = addressing.resolve({"uri": "http://169.254.169.254/other"}, "n")
+    assert isinstance(elsewhere, Unresolved)
+    assert elsewhere.reason == "DestinationDenied"
 
 
 @pytest.mark.parametrize("entries", [{"s": "http://h"}, {"s.n": "h:80"}, {"s.n.svc": "http://h"}, {"S.n": "http://h"}])

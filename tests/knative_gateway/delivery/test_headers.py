@@ -10,6 +10,7 @@ from knative_gateway.delivery.headers import (
     FORWARDED_MAX,
     delivery_headers,
     forwarded,
+    hops_of,
     stored_with_reply,
     trace_headers,
 )
@@ -61,6 +62,14 @@ def test_what_is_not_a_header_field_is_dropped_and_the_others_are_kept(field: tu
 def test_whatever_is_passed_on_can_be_sent(headers: list[tuple[bytes, bytes]]) -> None:
     lines(forwarded(headers))
     amqp_binding.encode(event(), stored_with_reply(headers))
+
+
+def test_hops_are_read_and_not_passed_on() -> None:
+    headers = [(b"Knative-Hops", b"7"), (b"knative-x", b"1")]
+    assert hops_of(headers) == 7
+    assert hops_of([]) == hops_of([(b"knative-hops", b"x")]) == hops_of([(b"knative-hops", b"9" * 5000)]) == 0
+    assert forwarded(headers) == [("knative-x", "1")]
+    assert stored_with_reply(headers) == {"knative-x": "1"}
 
 
 def test_headers_of_a_reply_that_go_into_the_log_are_one_each() -> None:

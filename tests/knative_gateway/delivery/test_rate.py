@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.delivery.rate import PER_SECOND_MAX, Rate
+from knative_gateway.delivery.rate import PER_SECOND_MAX, Rate, rate_of
 
 
 def test_one_may_go_at_once_and_the_next_after_its_time() -> None:
@@ -67,3 +67,10 @@ def test_after_the_wait_that_was_told_one_may_go(per_second: float, now: int) ->
         while rate.take(now):
             pass
         now += rate.wait_ms(now)
+
+
+def test_a_limit_beyond_what_can_be_counted_is_the_most_that_can() -> None:
+    assert rate_of(None) is None
+    most = rate_of(PER_SECOND_MAX * 10)
+    assert most is not None
+    assert most.per_second == PER_SECOND_MAX

@@ -113,7 +113,7 @@ class Rig:
 
     async def __aenter__(self) -> Self:
         await self.log.ensure(LOG, partitions=self.partitions, retention_ms=None)
-        sender = await self._stack.enter_async_context(Sender())
+        self.sender = sender = await self._stack.enter_async_context(Sender())
         self.dispatcher = await self._stack.enter_async_context(Dispatcher(self.log, self.kept, sender, self.settings))
         return self
 

@@ -11,13 +11,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from knative_gateway.amqp_binding import decode
+from knative_gateway.access import Gate, Rule
+from knative_gateway.amqp_binding import decode, encode
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import to_binary, to_structured
 from knative_gateway.delivery import Answer
 from knative_gateway.delivery.ttl import TTL
 from knative_gateway.errors import UnavailableError
-from knative_gateway.ports import BackoffPolicy, Delivery
+from knative_gateway.ingress.app import Ingress
+from knative_gateway.ingress.inside import Inside
+from knative_gateway.inward import Inward
+from knative_gateway.ports import BackoffPolicy, Delivery, Route, Routes
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 
@@ -259,6 +263,52 @@ async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(rig: Rig
         await rig.send(event(number, **{TTL: 4}))
         await server.wait(2 * number + 2)
     assert sorted(str(got.event.attributes.get(TTL)) for got in server.got) == ["4"] * 3 + ["None"] * 3
+
+
+async def test_hops_are_counted_however_a_broker_s_url_is_spelt(rig: Rig, server: SubscriberServer) -> None:
+    """localhost, another address, a load balancer: what has the path of a Broker or Channel may lead back here."""
+    urls = {"b": server.url("/broker/d/b"), "c": server.url("/channel/d/c/"), "out": server.url("/out")}
+    await rig.serve(*(subscriber(uid, url) for uid, url in urls.items()))
+    await rig.send(event(1))
+    await rig.log.append(LOG, encode(event(2), {"knative-hops": "7", "knative-x": "y"}))
+    await server.wait(6)
+    hops = {(got.id, got.path): got.headers.get("knative-hops") for got in server.got}
+    assert hops == {
+        ("1", "/broker/d/b"): "1",
+        ("1", "/channel/d/c/"): "1",
+        ("1", "/out"): None,
+        ("2", "/broker/d/b"): "8",
+        ("2", "/channel/d/c/"): "8",
+        ("2", "/out"): None,
+    }
+
+
+async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connection(rig: Rig, server: SubscriberServer) -> None:
+    """With tokens nothing else could: as subscriber, as reply, as dead letter sink. Another namespace needs a rule."""
+    gate = Gate([NoToken()], [Rule(users=["nobody"])])
+    ingress = Ingress(rig.log, authorizer=gate)
+    paths = {path: Route(path, "Broker", path.split("/")[2], "b", path, path[1:]) for path in ("/broker/default/b", "/broker/other/b")}
+    ingress.use(Routes(1, paths))
+    for path in paths.values():
+        await rig.log.ensure(path.log, partitions=1, retention_ms=None)
+    rig.sender.inside = Inside(ingress, Inward("http://here", gate.may_pass))
+    sink = Delivery(dead_letter_url="http://here/broker/default/b")
+    await rig.serve(
+        subscriber("u", "http://here/broker/default/b", brokers="http://here/broker/"),
+        subscriber("v", "http://here/broker/other/b", delivery=sink, brokers="http://here/broker/"),
+    )
+    await rig.send(event(1, **{TTL: 9}))
+    await completed(rig, "u", 1)
+    await completed(rig, "v", 1)
+    stored = [decode(message).attributes for message in rig.memory.messages("broker/default/b")]
+    assert sorted((attributes[TTL], str(attributes.get("knativeerrorcode"))) for attributes in stored) == [(8, "403"), (8, "None")]
+    assert rig.memory.messages("broker/other/b") == []
+    assert "system:namespace:default" in rig.checkpoints.failures["v"][0].body
+
+
+class NoToken:
+    def identity(self, token: str) -> None:
+        return None
 
 
 async def test_a_reply_to_a_subscription_is_posted(rig: Rig, server: SubscriberServer) -> None:

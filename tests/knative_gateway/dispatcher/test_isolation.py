@@ -201,7 +201,7 @@ async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: S
         return True
 
     compiled = dialects._COMPILED["cesql"]
-    monkeypatch.setitem(dialects._COMPILED, "cesql", lambda content, _work: poisonous if content == "true" else compiled(content))
+    monkeypatch.setitem(dialects._COMPILED, "cesql", lambda content, work: poisonous if content == "true" else compiled(content, work))
     async with Rig(partitions=1) as rig:
         await rig.serve(
             subscriber("poisoned", server.url("/poisoned"), filters=({"cesql": "true"},)), subscriber("healthy", server.url("/healthy"))

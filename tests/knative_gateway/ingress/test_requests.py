@@ -38,6 +38,14 @@ def test_what_is_kept_is_bounded() -> None:
     assert found.trace is None
 
 
+def test_hops_are_counted_to_their_end() -> None:
+    found = Request([(b"knative-hops", b"255")])
+    assert found.passed_on == {"knative-hops": "255"}
+    for value in (b"256", b"-1", b"x", b"9" * 30, b""):
+        with pytest.raises(InvalidEventError, match="went round"):
+            Request([(b"knative-hops", value)])
+
+
 def test_two_authorizations_are_refused() -> None:
     """A proxy that looks at one of them and a server that heeds the other would be deceived."""
     with pytest.raises(InvalidEventError, match="Authorization is there twice"):
