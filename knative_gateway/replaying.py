@@ -20,7 +20,7 @@ class Dispatching(Protocol):
         """Go to what was stored then."""
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
-        """Go to PARTITION=OFFSET,…."""
+        """Go to PARTITION=OFFSET,…. Raises ValueError for a partition that the log does not have."""
 
     async def redrive(self, uid: str) -> int:
         """Deliver again what was given up; how many."""
@@ -46,6 +46,8 @@ class DispatcherReplays:
                 await self._dispatcher.replay_from_time(uid, at_ms)
         except KeyError:
             raise _not_served() from None
+        except ValueError as error:
+            raise bad_request(str(error)) from error
         return {"kind": "Replay", "uid": uid, "start": start}
 
     async def redrive(self, subscriber: Object, options: Mapping[str, object]) -> Mapping[str, object]:

@@ -11,6 +11,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, suppress
 from ipaddress import ip_address
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -30,7 +31,7 @@ from knative_gateway.data_plane import GatewayDataPlane, addressed
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
-from knative_gateway.dispatcher.sending import Sender, SendSettings
+from knative_gateway.dispatcher.sending import Sender, SendSettings, tls_context
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.embedded import EmbeddedNode
 from knative_gateway.errors import ConfigError, GatewayError
@@ -127,6 +128,7 @@ class Gateway:
         self._reread: Final = reread
         self._parts: Final = AsyncExitStack()
         self._traces: Traces | None = None
+        self._sender: Sender | None = None
         self._up = False
         self._opening = True
 
@@ -150,7 +152,7 @@ class Gateway:
         ingress = self._ingress(event_log)
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
         data_plane = GatewayDataPlane(ingress)
-        sender = await enter(Sender(_send_settings(settings), destinations))
+        sender = self._sender = await enter(Sender(_send_settings(settings), destinations))
         dispatcher = await enter(
             Dispatcher(
                 event_log,
@@ -200,7 +202,7 @@ class Gateway:
         await self._parts.aclose()
 
     def reload(self) -> None:
-        """SIGHUP: certificate, tokens and rules are read again; if one is broken, all stay as they are."""
+        """SIGHUP: certificates, subscribers' ones too, tokens and rules are read again; if one is broken, all stay as they are."""
         if self._http is None:
             return
         try:
@@ -209,8 +211,11 @@ class Gateway:
             if self.gate.open is bool(tokens):
                 message = "tokens: to ask for them or not to is decided at start"
                 raise ConfigError(message)
+            met = _subscribers_tls(settings)
             self._http.reload()
             self.gate.use(tokens, rules)
+            if self._sender is not None:
+                self._sender.use(met)
         except ConfigError as error:
             log.error("gateway_not_reloaded", reason=str(error))
         else:
@@ -367,6 +372,14 @@ def _send_settings(settings: GatewaySettings) -> SendSettings:
         verify=given.verify,
         connections_max=min(given.connections, max(1, raise_open_files() // 2)),
     )
+
+
+def _subscribers_tls(settings: GatewaySettings) -> SSLContext:
+    try:
+        return tls_context(_send_settings(settings))
+    except OSError as error:
+        message = f"subscribers: ca, certificate or key: {error}"
+        raise ConfigError(message) from error
 
 
 def _dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:

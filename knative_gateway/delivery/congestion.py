@@ -3,8 +3,14 @@
 
 Additive increase, multiplicative decrease: the limit doubles at first, once for each round of answers, until something fails; from then
 on it grows by one a round, and is halved by an overload, at most once in the time that one answer takes. A subscriber that still answers,
-but much more slowly than it can, is not given more. Laws: the limit stays within its bounds; it never rises by a failure and never falls
-by a success.
+but much more slowly than it can, is not given more.
+
+A subscriber that has not answered at all for `SILENCES_MAX` attempts in a row hangs, or is not there: asking for less does not help it, and
+one event at a time would not end before its backlog is removed. Then `HANGING_LIMIT` are in flight, so that events get to their dead
+letter sink; with the first answer it begins from one.
+
+Laws: the limit stays within its bounds; it never rises by a failure, but for a subscriber that hangs, and never falls by a success, but for
+the first one of a subscriber that hung.
 """
 
 from dataclasses import dataclass, field
@@ -22,6 +28,8 @@ PROBE_LIMIT: Final = 2
 PROBE_ANSWERS: Final = 8
 PROBE_ROUNDS: Final = 100
 """Rounds of slow answers after which that is measured again: the subscriber may have become slower for good."""
+SILENCES_MAX: Final = 16
+HANGING_LIMIT: Final = 32
 _DECREASE: Final = 0.5
 
 
@@ -40,6 +48,7 @@ class Congestion:
     _measured_ms: int = field(default=0, init=False)
     _slow_answers: int = field(default=0, init=False)
     _decreased_ms: int | None = field(default=None, init=False)
+    _silences: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         assert LIMIT_MIN <= self.limit_max <= LIMIT_MAX, self.limit_max
@@ -56,6 +65,7 @@ class Congestion:
 
         Only what is used can be found to be too much: the limit rises only if at least half of it was in flight.
         """
+        self._heard()
         if self._probing:
             if in_flight <= PROBE_LIMIT:
                 self._measure(elapsed_ms)
@@ -71,7 +81,25 @@ class Congestion:
             self._limit = min(self._limit + step, float(self.limit_max))
 
     def overloaded(self, now_ms: int) -> None:
-        """It did not answer in time, or answered that it cannot: one decrease for all that were in flight together."""
+        """It answered that it cannot: one decrease for all that were in flight together."""
+        self._heard()
+        self._decrease(now_ms)
+
+    def silent(self, now_ms: int) -> None:
+        """It did not answer: there was no connection, or no answer in time."""
+        self._silences += 1
+        if self._silences < SILENCES_MAX:
+            self._decrease(now_ms)
+        else:
+            self._probing = False
+            self._limit = float(min(HANGING_LIMIT, self.limit_max))
+
+    def _heard(self) -> None:
+        if self._silences >= SILENCES_MAX:
+            self._limit = self._threshold = float(LIMIT_MIN)
+        self._silences = 0
+
+    def _decrease(self, now_ms: int) -> None:
         since = None if self._decreased_ms is None else now_ms - self._decreased_ms
         if since is not None and since < max(self._latency_ms, LATENCY_FLOOR_MS):
             return

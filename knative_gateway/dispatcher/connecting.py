@@ -64,6 +64,12 @@ class Connections:
         self._idle.clear()
         self.names.close()
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Of new connections. Those that are idle are closed: they were made with other certificates."""
+        self.opener.tls = tls
+        while self._idle:
+            self._close_idle()
+
     def begin(
         self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf, told: Told, owner: str = ""
     ) -> Connection | None:

@@ -280,7 +280,8 @@ class Courier(Recording):
         """What the answer says of how much the subscriber bears."""
         self.figures.request.note(answer.elapsed_ms)
         if overloaded(answer):
-            self._congestion.overloaded(self._clock_ms())
+            overload = self._congestion.silent if answer.status is None else self._congestion.overloaded
+            overload(self._clock_ms())
         else:
             self._congestion.succeeded(answer.elapsed_ms, self.figures.in_flight)
 

@@ -16,6 +16,7 @@ from typing import Final, Self
 import structlog
 
 from knative_gateway.delivery import End
+from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.connecting import Connections
 from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
@@ -186,8 +187,17 @@ class Dispatcher:
         await self.replay(uid, await after_time(self._worker(uid).wanted.log, at_ms, self._outside.log))
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
-        """The same to PARTITION=OFFSET,…: the next is the first after each; other partitions go on from where they are."""
-        await self.replay(uid, after_offsets(offsets, await ends_of(self._worker(uid).wanted.log, self._outside.log)))
+        """The same to PARTITION=OFFSET,…: the next is the first after each; other partitions go on from where they are.
+
+        Raises:
+            ValueError: the log does not have one of these partitions.
+        """
+        ends = await ends_of(self._worker(uid).wanted.log, self._outside.log)
+        missing = sorted(positions.given(offsets).keys() - ends.keys())
+        if missing:
+            message = f"offset: the log has no partition {missing[0]}; it has {len(ends)}, from 0 on"
+            raise ValueError(message)
+        await self.replay(uid, after_offsets(offsets, ends))
 
     async def redrive(self, uid: str) -> int:
         """Deliver again what the history says was dead-lettered or dropped; how many. They begin at once, beside what is on its way.

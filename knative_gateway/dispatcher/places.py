@@ -18,7 +18,6 @@ INCARNATION: Final = -1
 _ASKED: Final = "="
 """What a place to go to begins with: the earliest is the empty text. Without it: nothing is asked."""
 _EARLIEST: Final = "@earliest"
-_LATEST: Final = "@latest"
 
 Ours = Callable[[str, int], bool]
 """Whether a subscriber, by its uid, is to begin in a partition here."""
@@ -170,10 +169,11 @@ async def after_time(log: str, at_ms: int, events: EventLog) -> Mapping[int, str
 def after_offsets(text: str, ends: Mapping[int, str]) -> Mapping[int, str]:
     """The places that PARTITION=OFFSET,… names: the next event is the first after the offset; @earliest and @latest are what they say.
 
-    An offset beyond the end is the end: what is not there yet is not left out.
+    An offset beyond the end is the end: what is not there yet is not left out. So is one that is not a number: it was admitted once, and no
+    node would read from there.
     """
     return {
-        partition: positions.BEGINNING if offset == _EARLIEST else end if offset == _LATEST else min(positions.padded(offset, end), end)
+        partition: positions.BEGINNING if offset == _EARLIEST else min(positions.padded(offset, end), end) if offset.isdecimal() else end
         for partition, offset in positions.given(text).items()
         if (end := ends.get(partition)) is not None
     }

@@ -110,6 +110,10 @@ class Sender:
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.connections.close()
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Meet https subscribers so from now on. Requests that are under way end over the connections that they have."""
+        self.connections.use(tls)
+
     @property
     def resent(self) -> int:
         """Requests that met the end of a connection that was kept alive for them, and were sent once more."""
@@ -252,6 +256,7 @@ def tls_context(settings: SendSettings) -> ssl.SSLContext:
         OSError: a file cannot be read, or is none of its kind.
     """
     context = ssl.create_default_context()
+    context.hostname_checks_common_name = False  # RFC 9525, 6.3: only subject alternative names count
     if settings.ca_file is not None:
         context.load_verify_locations(settings.ca_file)
     if settings.certificate_file is not None:

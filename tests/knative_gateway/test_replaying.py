@@ -60,3 +60,13 @@ async def test_one_that_is_not_served_is_told_as_such() -> None:
         await replays.replay({"metadata": {"uid": "other"}}, "earliest")
     with pytest.raises(StatusError, match="not served now"):
         await replays.redrive({"metadata": {"uid": "other"}}, {})
+
+
+async def test_a_partition_that_the_log_does_not_have_is_refused() -> None:
+    class Refusing(Dispatcher):
+        async def replay_from_offsets(self, uid: str, offsets: str) -> None:
+            raise ValueError("offset: the log has no partition 99; it has 4, from 0 on")
+
+    with pytest.raises(StatusError, match="no partition 99") as refused:
+        await DispatcherReplays(Refusing()).replay(TRIGGER, "offset=99=0")
+    assert refused.value.code == 400

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.delivery.congestion import LIMIT_MIN, PROBE_LIMIT, START_LIMIT, Congestion
+from knative_gateway.delivery.congestion import HANGING_LIMIT, LIMIT_MIN, PROBE_LIMIT, SILENCES_MAX, START_LIMIT, Congestion
 
 
 def rounds(congestion: Congestion, count: int, *, bears: int, elapsed_ms: int = 100, queues: bool = False) -> list[int]:
@@ -122,3 +122,33 @@ def test_the_limit_stays_within_bounds_and_never_goes_the_wrong_way(most: int, s
             congestion.overloaded(now)
             assert before // 2 <= congestion.limit <= before
         assert LIMIT_MIN <= congestion.limit <= most
+
+
+def test_a_subscriber_that_hangs_is_asked_for_many_until_it_answers() -> None:
+    """One at a time, its backlog would never get to its dead letter sink."""
+    congestion = Congestion()
+    limits = []
+    for number in range(40):
+        congestion.silent(number * 60_000)
+        limits.append(congestion.limit)
+    assert min(limits) == LIMIT_MIN
+    assert limits[SILENCES_MAX - 1 :] == [HANGING_LIMIT] * (40 - SILENCES_MAX + 1)
+    congestion.succeeded(100, HANGING_LIMIT)
+    assert congestion.limit <= 2
+    congestion.silent(60_000_000)
+    assert congestion.limit == LIMIT_MIN, "silences are counted anew"
+
+
+def test_a_trigger_that_hangs_is_not_asked_for_more_than_it_allows() -> None:
+    congestion = Congestion(limit_max=4)
+    for number in range(SILENCES_MAX):
+        congestion.silent(number * 60_000)
+    assert congestion.limit == 4
+
+
+def test_answers_that_say_no_are_no_silence() -> None:
+    congestion = Congestion()
+    for number in range(10 * SILENCES_MAX):
+        congestion.overloaded(number * 60_000)
+        congestion.silent(number * 60_000 + 30_000)
+    assert congestion.limit == LIMIT_MIN

@@ -20,15 +20,15 @@ class Files:
     key: Path
 
 
-def authority(folder: Path) -> Files:
-    """Made anew in this folder."""
+def authority(folder: Path, common_name: str | None = None) -> Files:
+    """Made anew in this folder. `common_name`: the certificate names this host there, and nowhere else."""
     root_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     root_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
     root = _signed(root_name, root_name, root_key.public_key(), root_key, x509.BasicConstraints(ca=True, path_length=0))
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    leaf = _signed(
-        name, root_name, key.public_key(), root_key, x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    )
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name or "127.0.0.1")])
+    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    extension = alternative if common_name is None else x509.BasicConstraints(ca=False, path_length=None)
+    leaf = _signed(name, root_name, key.public_key(), root_key, extension)
     files = Files(folder / "authority.pem", folder / "certificate.pem", folder / "key.pem")
     files.authority.write_bytes(root.public_bytes(serialization.Encoding.PEM))
     files.certificate.write_bytes(leaf.public_bytes(serialization.Encoding.PEM))

@@ -12,7 +12,7 @@ from aiohttp import web
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import to_binary, to_structured
 from knative_gateway.destinations import Destinations
-from knative_gateway.dispatcher.sending import Sender, SendSettings
+from knative_gateway.dispatcher.sending import Sender, SendSettings, tls_context
 from tests.knative_gateway.dispatcher.certificates import authority
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
@@ -193,6 +193,33 @@ async def test_https_is_spoken_to_those_that_an_authority_vouches_for(tmp_path: 
             assert "CERTIFICATE_VERIFY_FAILED" in answer.reason.upper()
         async with Sender(SendSettings(verify=False)) as sender:
             assert (await sender.post(server.url(), *to_binary(EVENT))).status == 202
+
+
+async def test_a_common_name_does_not_vouch_for_a_host(tmp_path: Path) -> None:
+    """Spec: RFC 9525, 6.3: only subject alternative names count."""
+    files = authority(tmp_path, "x.test")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async with SubscriberServer(tls=context) as server, Sender(SendSettings(ca_file=files.authority), resolve=resolve) as sender:
+        answer = await sender.post(server.url().replace("127.0.0.1", "x.test"), *to_binary(EVENT))
+    assert answer.status is None
+    assert "hostname mismatch" in answer.reason.lower()
+
+
+async def test_certificates_that_are_read_again_hold_for_the_next_connection(tmp_path: Path) -> None:
+    files = authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(files.certificate, files.key)
+    async with SubscriberServer(tls=context) as server, Sender(SendSettings(ca_file=files.authority)) as sender:
+        assert (await sender.post(server.url(), *to_binary(EVENT))).status == 202
+        sender.use(tls_context(SendSettings()))
+        assert (await sender.post(server.url(), *to_binary(EVENT))).status is None
+        sender.use(tls_context(SendSettings(ca_file=files.authority)))
+        assert (await sender.post(server.url(), *to_binary(EVENT))).status == 202
 
 
 class Closing:
