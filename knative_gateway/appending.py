@@ -20,7 +20,8 @@ from knative_gateway.errors import GatewayError, OverloadedError, TooLargeError,
 _SWEEP_S: Final = 0.25
 _LOOK_S: Final = 0.01
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
-
+ALL_LOGS: Final = 4
+"""All logs together may have so many times what one log may."""
 
 Told = Callable[[GatewayError | None], None]
 """Who is told what became of an append: None when it is durable."""
@@ -30,13 +31,31 @@ Told = Callable[[GatewayError | None], None]
 class AppendLimits:
     """What appends may take: of one log, without an outcome yet, at most so many events and bytes; of one event so long.
 
-    `retry_s` is how long a log that failed is not tried again.
+    All logs together may have ALL_LOGS times as much; beyond that each has an equal share, so that logs that are stuck leave room for
+    the others. `retry_s` is how long a log that failed is not tried again.
     """
 
     events: int = 20_000
     bytes: int = 64 << 20
     wait_s: float = 5.0
     retry_s: float = 1.0
+
+
+class _Total:
+    """What all lanes have without an outcome. Lanes count here themselves: it is done for every event."""
+
+    def __init__(self, limits: AppendLimits) -> None:
+        self.events_max: Final = ALL_LOGS * limits.events
+        self.bytes_max: Final = ALL_LOGS * limits.bytes
+        self.events = 0
+        self.bytes = 0
+        self.lanes = 0
+        """Those that have something."""
+
+    def has_share(self, events: int, size: int) -> bool:
+        """Whether a lane that has so much has less than an equal share."""
+        lanes = max(1, self.lanes)
+        return events < max(1, self.events_max // lanes) and size < max(1, self.bytes_max // lanes)
 
 
 class Appender:
@@ -46,6 +65,7 @@ class Appender:
         self._client: Final = client
         self._limits: Final = limits or AppendLimits()
         self._lanes: Final[dict[str, _Lane]] = {}
+        self._total: Final = _Total(self._limits)
 
     def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
         """Store one message; durable when what it gives, awaited, returns.
@@ -90,7 +110,7 @@ class Appender:
                 assert failed.failure is not None
                 raise UnavailableError(str(failed.failure))
             failed.stop(failed.failure or UnavailableError("failed"))
-        lane = self._lanes[log] = _Lane(self._client, log, self._limits)
+        lane = self._lanes[log] = _Lane(self._client, log, self._limits, self._total)
         return lane
 
 
@@ -136,12 +156,13 @@ class _Entry(LoneEntry):
 class _Lane:
     """One log's producer, and what has no outcome yet."""
 
-    def __init__(self, client: Client, log: str, limits: AppendLimits) -> None:
+    def __init__(self, client: Client, log: str, limits: AppendLimits, total: _Total) -> None:
         self.log: Final = log
         self.failure: UnavailableError | None = None
         self.failed_at = 0.0
         self.entries: Final[deque[_Entry]] = deque()
         self._limits: Final = limits
+        self._total: Final = total
         self._loop: Final = asyncio.get_running_loop()
         self._producer: Final = client.producer(log, window=limits.events)
         self._opening: Final = self._loop.create_task(self._open(self._producer))
@@ -168,15 +189,22 @@ class _Lane:
 
     def post(self, message: bytes, told: Told) -> _Entry:
         """Send it with all that comes in this turn of the loop."""
-        limits = self._limits
+        limits, total = self._limits, self._total
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
             raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
+        if (total.events >= total.events_max or total.bytes >= total.bytes_max) and not total.has_share(self._events, self._bytes):
+            raise self._pushed_back(f"{total.events} events ({total.bytes} bytes) wait for {total.lanes} logs")
         entries = self.entries
         while entries and entries[0].told is None:
             entries.popleft()
         entry = _Entry(message, self, told, self._loop.time() + limits.wait_s)
+        size = len(message)
+        if not self._events:
+            total.lanes += 1
+        total.events += 1
+        total.bytes += size
         self._events += 1
-        self._bytes += len(message)
+        self._bytes += size
         entries.append(entry)
         if not self._posted:
             self._loop.call_soon(self._post)
@@ -194,6 +222,11 @@ class _Lane:
         """One of them has an outcome; an error that is not about itself ends the lane."""
         self._events -= 1
         self._bytes -= size
+        total = self._total
+        total.events -= 1
+        total.bytes -= size
+        if not self._events:
+            total.lanes -= 1
         if error is not None and self.failure is None and not isinstance(error, RejectedError):
             self._failed(error)
 

@@ -21,7 +21,10 @@ WRITE_BYTES_MAX: Final = 1 << 20
 # It shows the bytes of each frame when asked to tell everything, a password's among them; so it is asked by its own name only.
 _FRAMES: Final = logging.getLogger("amqp_streams.client.websocket")
 _FRAMES.setLevel(logging.WARNING)
-_FRAMES_MAX: Final = 128 << 20
+_FRAMES_MAX: Final = 16 << 20
+"""Of one WebSocket message: many AMQP frames, or a piece of one."""
+_ANSWER_BYTES_MAX: Final = 1 << 20
+"""Answers to pings since the peer stopped reading; beyond it the connection is given up."""
 _DATA: Final = frozenset({Opcode.BINARY, Opcode.CONT})
 
 
@@ -101,6 +104,7 @@ class WebSocketStream(Stream):
     def __init__(self, listener: Listener, address: Address) -> None:
         super().__init__(listener)
         self._websocket = ClientProtocol(parse_uri(str(address)), subprotocols=[Subprotocol("amqp")], max_size=_FRAMES_MAX, logger=_FRAMES)
+        self._unread_answers = 0
         self.handshake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def write(self, data: bytes) -> None:
@@ -141,7 +145,10 @@ class WebSocketStream(Stream):
                     self._listener.received(memoryview(event.data))
             elif not self.handshake.done():
                 self._settle_handshake()
+        self._unread_answers = self._unread_answers + self._send() if self.full else 0
         self._send()
+        if self._unread_answers > _ANSWER_BYTES_MAX:
+            self.abort()
         if self._websocket.close_expected() and self._transport is not None:
             self._transport.close()
 
@@ -154,10 +161,14 @@ class WebSocketStream(Stream):
         else:
             self.handshake.set_exception(error)
 
-    def _send(self) -> None:
+    def _send(self) -> int:
+        """Write what there is; how many bytes."""
+        size = 0
         for data in self._websocket.data_to_send():
             if data:
                 super().write(data)
+                size += len(data)
+        return size
 
 
 async def open_stream(address: Address, tls: TlsOptions | None, listener: Listener) -> Stream:

@@ -1,13 +1,16 @@
 """Values that travel in performatives, in and out of Proton's own data: maps and errors."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cproton_ffi import ffi, lib
 
 from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Array, Symbol, Value, decode, encode
+
+_BYTES_MAX: Final = 1 << 20
+"""Of one value; frames have 64 KiB, and some values are shorter there."""
 
 
 def put_map(data: Any, entries: Mapping[str, object]) -> None:
@@ -58,7 +61,7 @@ def _read(data: Any) -> Value:
     if data == ffi.NULL:  # what a peer left out has no data at all, and Proton's functions do not look
         return None
     size = lib.pn_data_encoded_size(data)
-    if size <= 0:
+    if not 0 < size <= _BYTES_MAX:
         return None
     buffer = ffi.new("char[]", size)
     lib.pn_data_rewind(data)

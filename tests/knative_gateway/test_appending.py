@@ -1,6 +1,8 @@
 """What an append is told when nothing became of it in time. What a node does with appends: test_event_log.py."""
 
 import asyncio
+import math
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
@@ -17,7 +19,7 @@ class SilentProducer:
     """Takes events, and no outcome ever comes. `attached`: it has a link."""
 
     def __init__(self, log: str, *, window: int) -> None:
-        assert log == "l"
+        assert log
         self.window = window
         self.attached = True
 
@@ -62,4 +64,21 @@ async def test_who_was_away_for_a_while_did_not_push_back(
         await asyncio.sleep(WAIT_S / 5 * 1.5)
     with pytest.raises(expected):
         await waiting
+    await appender.close(0)
+
+
+async def test_all_logs_together_are_bounded_and_stuck_ones_leave_room_for_the_others() -> None:
+    appender = Appender(cast("Client", SilentClient()), AppendLimits(events=10, bytes=1000))
+    told: list[GatewayError | None] = []
+    taken = 0
+    for number in range(20):
+        with suppress(OverloadedError):
+            for _ in range(10):
+                appender.post(f"stuck-{number}", b"m", told.append)
+                taken += 1
+    assert 40 <= taken <= 40 * (1 + math.log(20 / 4)), (
+        "four times what one log may, and for each that comes later a share: 40 / 5, 40 / 6 …"
+    )
+    appender.post("well", b"m", told.append)
+    assert told == []
     await appender.close(0)

@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
+from websockets.typing import Subprotocol
 
+from amqp_streams.client import stream
 from amqp_streams.client.address import Address
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.stream import WRITE_BYTES_MAX, open_stream
@@ -180,3 +185,28 @@ async def test_giving_up_leaves_no_connection_behind() -> None:
         with pytest.raises(asyncio.CancelledError):
             await opening
         await gone.wait()
+
+
+async def test_a_peer_that_sends_pings_and_reads_no_answers_loses_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_ANSWER_BYTES_MAX", 10_000)
+    monkeypatch.setattr(stream, "WRITE_BYTES_MAX", 10_000)
+
+    async def ping(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        protocol = ServerProtocol(subprotocols=[Subprotocol("amqp")])
+        protocol.receive_data(await reader.readuntil(b"\r\n\r\n"))
+        [request] = protocol.events_received()
+        assert isinstance(request, Request)
+        protocol.send_response(protocol.accept(request))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        with suppress(ConnectionError):
+            while True:
+                for number in range(500):
+                    protocol.send_ping(b"%0125d" % number)
+                writer.writelines(protocol.data_to_send())
+                await writer.drain()
+
+    async with tcp(ping) as address:
+        heard = Heard()
+        await open_stream(replace(address, scheme="ws", path="/amqp"), None, heard)
+        async with asyncio.timeout(60):
+            await heard.ended
