@@ -107,6 +107,9 @@ class Compiled:
         return bool(self.select((message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms))
 
 
+_UNDESCRIBED: Final = "the value is not described (AMQP 3.5.8): describe it, for example as amqp:sql-filter, so that it says what it means"
+
+
 def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -> Compiled:
     """Read a source's filter set: names to described values (or to plain ones, described by their name).
 
@@ -121,6 +124,8 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
         descriptor, value = (given.descriptor, given.value) if isinstance(given, Described) else (name, given)
         kind = kind_of(descriptor)
         if kind is None:
+            if given is not None and not isinstance(given, Described):
+                raise _refused(name, FilterError(_UNDESCRIBED))
             continue
         try:
             parts.append(compiler.part(kind, value))

@@ -154,7 +154,7 @@ class Node:
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
-        return Producing(log, partition, elsewhere=elsewhere, numbered=numbered)
+        return self._intake.producing(log, partition, elsewhere, numbered)
 
     def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
         """The place that is kept under the link's name, shown to a receiver without a source."""
@@ -265,6 +265,7 @@ class Node:
         """A log is gone, and with it its links, its groups, and the places kept in it."""
         error = PeerError(names.RESOURCE_DELETED, f"log {log.name!r} was deleted")
         self._consumers.forget(log, self._now_ms, error)
+        self._intake.forget(log)
         for link in self._links.of(log.name):
             self._close(link, error)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import structlog
 from cproton_ffi import lib
 
 from amqp_streams import __version__, names
@@ -53,6 +54,8 @@ _FEW_PRODUCERS: Final = 4
 CREDIT_MAX: Final = (1 << 31) - 1
 
 _DELIVERY: Final = lib.PN_DELIVERY
+
+log = structlog.get_logger("amqp_streams")
 
 
 class Dispatch:
@@ -335,7 +338,10 @@ class Dispatch:
     def _forget_all(self, links: Sequence[AnyLink]) -> None:
         """Those that wait first: or else they would be given what the others leave."""
         for link in sorted(links, key=lambda link: not isinstance(link, PendingLink)):
-            self._forget(link)
+            try:
+                self._forget(link)
+            except Exception:  # of the others there must be nothing left either
+                log.exception("link_not_forgotten", link=link.name[:64])
 
     def _forget(self, link: AnyLink, *, closed: bool = False) -> None:
         """A link is gone. What the node does about it is carried out by the caller, when no other link is half gone."""

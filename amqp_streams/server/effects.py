@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, assert_never
 
+import structlog
+
 from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
 from amqp_streams.server.consumer import ConsumerLink
 from amqp_streams.server.links import AnyLink, Owner
 from amqp_streams.server.pending import PendingLink
 from amqp_streams.streams.attach import Closed, Consuming, Denied, Effect, Grant, Granted, Leave, Pending
+
+log = structlog.get_logger("amqp_streams")
 
 
 class Effects:
@@ -62,7 +66,11 @@ class Effects:
         try:
             while effects := self._node.take_effects():
                 for effect in effects:
-                    link = self._perform(effect, by)
+                    try:
+                        link = self._perform(effect, by)
+                    except Exception:  # the others are of other links, and have to be told all the same
+                        log.exception("effect_failed", effect=type(effect).__name__)
+                        continue
                     if link is not None:
                         touched.add(link.owner)
         finally:

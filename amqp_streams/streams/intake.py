@@ -12,8 +12,9 @@ from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
+from amqp_streams.streams.numbering import Numbered
 from amqp_streams.streams.redirects import NOWHERE, Places, require_here
-from amqp_streams.streams.routing import partition_of_key
+from amqp_streams.streams.routing import RoundRobin, partition_of_key
 from amqp_streams.wire.sections import (
     MessagesRefusedError,
     group_key,
@@ -103,6 +104,16 @@ class Intake:
         self._log_at = log_at
         self._elsewhere = elsewhere
         self._stopped: set[Partition] = set()
+        self._turns: dict[str, RoundRobin] = {}
+
+    def producing(self, log: StoredLog, partition: Partition | None, elsewhere: Places, numbered: Numbered | None = None) -> Producing:
+        """A link's grant. All links of a log take turns together: those that send one event each spread as one that sends many does."""
+        turns = self._turns.setdefault(log.incarnation, RoundRobin())
+        return Producing(log, partition, turns, elsewhere=elsewhere, numbered=numbered)
+
+    def forget(self, log: StoredLog) -> None:
+        """A log is gone."""
+        self._turns.pop(log.incarnation, None)
 
     def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
         """Take a batch of transfers into the next commit. Never raises for what a peer sent: see `Receipt.refused`."""
@@ -209,7 +220,7 @@ class Intake:
         elsewhere = self._elsewhere(log)
         if known is None or known.log is not log or known.elsewhere is not elsewhere:
             require_here(log.name, len(log.partitions), elsewhere, None)
-            known = grant.producing[address] = Producing(log, None, elsewhere=elsewhere)
+            known = grant.producing[address] = self.producing(log, None, elsewhere)
         return known
 
 

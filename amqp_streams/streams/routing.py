@@ -30,7 +30,7 @@ SPREAD_MAX: Final = 16
 
 
 class RoundRobin:
-    """Deals events without a hint to the partitions in turn, going on where the last batch ended.
+    """Deals events without a hint to the partitions in turn, going on where the last batch ended. The links of a log share one.
 
     One each, as long as a batch has no more events than there are partitions, or the log has at most SPREAD_MAX of them. A larger batch
     on a log with more is dealt in SPREAD_MAX runs of neighbours, and the next batch to the partitions after those.

@@ -84,10 +84,18 @@ def test_all_filters_of_a_source_hold_together():
 def test_filters_of_unknown_kinds_are_left_out_of_what_is_in_force():
     """AMQP 3.5.3."""
     known = sql("n = 5")
-    compiled = compile_filters({"a": known, "b": described("apache.org:no-local-filter:list", []), "c": Described(True, 1), "d": "plain"})
+    compiled = compile_filters({"a": known, "b": described("apache.org:no-local-filter:list", []), "c": Described(True, 1), "d": None})
     assert compiled.in_force == {"a": known}
     empty = compile_filters({"x": Described(ULong(0x999), "n = 5")})
     assert (empty.in_force, empty.bounds, empty.content) == ({}, Bounds(), False)
+
+
+@pytest.mark.parametrize("value", ["n = 1", 7, {}, []])
+def test_a_value_that_says_nowhere_of_which_kind_it_is_refuses_the_attach(value):
+    """AMQP 3.5.8: described or null. To leave it out would answer a beginner's first filter with silence."""
+    with pytest.raises(PeerError, match="the value is not described") as refused:
+        compile_filters({"f": value})
+    assert refused.value.info["filter"] == "f"
 
 
 def test_a_plain_value_is_described_by_its_name():

@@ -331,3 +331,22 @@ def test_a_leaving_link_may_be_evicted() -> None:
     assert [link.bodies for link in taken] == [BODIES] * 2
     node.advance(2 * HANDOVER_MS)
     assert [link.refused for link in taken] == [None] * 2
+
+
+def test_a_link_whose_end_fails_does_not_keep_the_others_of_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the connection's place among its user's."""
+    node = grouped(2)
+    gone = EnginePair(node)
+    for name in ("first", "second"):
+        gone.receiver("temps", name=name, group="g")
+    forget, failing = node.service.node.detach, iter([True])
+
+    def detach(*arguments: object, **options: object) -> None:
+        if next(failing, False):
+            raise AssertionError("a fault of ours")
+        forget(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(node.service.node, "detach", detach)
+    node.disconnect(gone)
+    assert len(node.service.node.links_of("temps")) == 1, "the one that failed"
+    assert EnginePair(node).receiver("temps", group="g").refused is None

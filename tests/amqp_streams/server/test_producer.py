@@ -197,6 +197,18 @@ def test_a_producer_that_settles_first_goes_on_when_its_window_filled_up_during_
     assert partition(node).end == 100
 
 
+def test_events_of_links_that_send_one_each_spread_over_the_partitions() -> None:
+    node = InMemoryNode({"temps": 4, "other": 2})
+    for _ in range(10):
+        pair = EnginePair(node)
+        pair.send(pair.sender("temps"), EVENT)
+        pair.send(pair.sender("other"), EVENT)
+        relayed = message(address="temps")
+        pair.send(pair.sender(None), relayed, relayed)
+    assert [each.end for each in node.store.logs["temps"].partitions] == [8, 8, 7, 7]
+    assert [each.end for each in node.store.logs["other"].partitions] == [5, 5]
+
+
 # -- echo
 
 
