@@ -366,6 +366,7 @@ def _send_settings(settings: GatewaySettings) -> SendSettings:
     return SendSettings(
         timeout_ms=round(given.timeout * 1000),
         connect_timeout_ms=round(given.connect_timeout * 1000),
+        reply_bytes_max=settings.limits.body,
         ca_file=given.ca,
         certificate_file=given.certificate,
         key_file=given.key,

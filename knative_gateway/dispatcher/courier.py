@@ -167,7 +167,7 @@ class Courier(Recording):
         figures.request.note(elapsed_ms)
         self._congestion.succeeded(elapsed_ms, figures.in_flight)
         self._take_off(flight)
-        figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
+        figures.end_to_end.note(self.age_ms(arrival))
         figures.delivered += 1
         flight.track.complete(flight.entry, arrival)
         self.room.set()

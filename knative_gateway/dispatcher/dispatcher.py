@@ -145,11 +145,12 @@ class Dispatcher:
         """The one of a subscriber."""
         return next((worker.couriers[uid] for worker in self.workers.values() if uid in worker.couriers), None)
 
-    def subscribers(self) -> Iterator[tuple[str, Courier]]:
-        """All that are served, with the names of their Brokers and Channels."""
+    def subscribers(self) -> Iterator[tuple[str, Courier, Lag]]:
+        """All that are served: the name of the Broker or Channel, who brings the events, and how far it is behind."""
+        now_ms = self._outside.now_ms()
         for worker in self.workers.values():
-            for courier in worker.couriers.values():
-                yield worker.wanted.name, courier
+            for uid, courier in worker.couriers.items():
+                yield worker.wanted.name, courier, worker.lag(uid, now_ms)
 
     @property
     def connections(self) -> Connections:
@@ -162,7 +163,7 @@ class Dispatcher:
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         """What was counted of all subscribers, by uid."""
-        return {courier.spec.uid: self.figures(courier.spec.uid) for _, courier in self.subscribers()}
+        return {courier.spec.uid: {**courier.figures.counters(), "lag": lag.events} for _, courier, lag in self.subscribers()}
 
     def figures(self, uid: str) -> Mapping[str, int]:
         """What was counted of a subscriber."""
@@ -256,8 +257,9 @@ class Dispatcher:
             for track, ranges in done.values():
                 track.saved_done = ranges
             for uid, courier in self._couriers():
-                with _told("history_not_kept"):  # what cannot be kept of one subscriber must not keep back that of others
-                    await courier.keep_history(partial(self._checkpoints.record, uid))
+                if courier.has_history:
+                    with _told("history_not_kept"):  # what cannot be kept of one subscriber must not keep back that of others
+                        await courier.keep_history(partial(self._checkpoints.record, uid))
 
     async def _flush_always(self) -> None:
         every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)

@@ -51,6 +51,9 @@ class History:
         """Something that is about no single event."""
         self._failures.append(Failure(now_ms, "", "", partition, offset, 0, None, reason, "", end))
 
+    def __bool__(self) -> bool:
+        return bool(self._failures)
+
     async def keep(self, record: Callable[[Sequence[Failure]], Awaitable[None]]) -> None:
         """Hand over what is held; raises what `record` raises, and holds it still."""
         if not self._failures:

@@ -46,18 +46,19 @@ class DispatcherMetrics(Collector):
         seconds = GaugeMetricFamily(f"{_PREFIX}lag_seconds", "Age of the oldest event that it has not completed.", labels=LABELS)
         request = HistogramMetricFamily(f"{_PREFIX}request_seconds", "From a request to its answer.", labels=LABELS)
         whole = HistogramMetricFamily(f"{_PREFIX}delivery_seconds", "From an event's storing to the end of its delivery.", labels=LABELS)
-        for parent, courier in self._dispatcher.subscribers():
+        for parent, courier, lag in self._dispatcher.subscribers():
             spec, figures = courier.spec, courier.figures
             labels = (spec.kind, spec.namespace, spec.name, parent)
             for name, counter in counters.items():
                 counter.add_metric(labels, getattr(figures, name))
             for name, gauge in gauges.items():
                 gauge.add_metric(labels, getattr(figures, name))
-            lag = self._dispatcher.lag(spec.uid)
             events.add_metric(labels, lag.events)
             seconds.add_metric(labels, lag.seconds)
-            request.add_metric(labels, _buckets(figures.request), figures.request.total_ms / 1000)
-            whole.add_metric(labels, _buckets(figures.end_to_end), figures.end_to_end.total_ms / 1000)
+            # A histogram of nothing is 17 lines for each subscriber that had no event yet.
+            for histogram, latencies in ((request, figures.request), (whole, figures.end_to_end)):
+                if any(latencies.counts):
+                    histogram.add_metric(labels, _buckets(latencies), latencies.total_ms / 1000)
         yield from (*counters.values(), *gauges.values(), events, seconds, request, whole, self._partitions())
         yield from self._connections()
 

@@ -21,6 +21,8 @@ from knative_gateway.ports import EventLog, Subscriber
 
 log = structlog.get_logger(__name__)
 
+AGE_MAX_MS: Final = 7 * 24 * 3600 * 1000
+"""An older event counts as this old: with a clock that is wrong by years, one event would spoil the sum for good."""
 SAY_S: Final = 10.0
 """Between two log lines about one subscriber's events that were given up."""
 
@@ -89,10 +91,19 @@ class Recording:
     def _named(self) -> dict[str, str]:
         return {"kind": self.spec.kind, "namespace": self.spec.namespace, "name": self.spec.name}
 
+    @property
+    def has_history(self) -> bool:
+        """There is something to keep."""
+        return bool(self._history)
+
+    def age_ms(self, arrival: Arrival) -> int:
+        """How long ago an event was stored: at least 0, at most `AGE_MAX_MS`, whatever the clocks say."""
+        return min(max(0, self.outside.now_ms() - arrival.timestamp_ms), AGE_MAX_MS)
+
     def ended(self, arrival: Arrival, done: Done) -> None:
         """A delivery ended."""
         figures = self.figures
-        figures.end_to_end.note(max(0, self.outside.now_ms() - arrival.timestamp_ms))
+        figures.end_to_end.note(self.age_ms(arrival))
         figures.replies_expired += done.reply_expired
         if done.end is End.COMPLETED:
             figures.delivered += 1

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from knative_gateway.dispatcher import recording
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.ports import Delivery
+from knative_gateway.ports import Delivery, Order
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
@@ -133,3 +133,39 @@ async def test_who_could_not_be_placed_is_not_taken_for_served(rig: Rig, server:
     await rig.send(event(0))
     await server.wait(1)
     assert rig.dispatcher.failing == {}
+
+
+async def test_a_stop_brings_nothing_of_other_keys_again(server: SubscriberServer) -> None:
+    """The event that waits for its key holds the position back; those behind it that were delivered are known."""
+    stopping = asyncio.Event()
+
+    async def slow(got: Got) -> web.StreamResponse:
+        if got.id == "a0":
+            await stopping.wait()
+        return web.Response(status=202)
+
+    server.behaviour = slow
+    keyed = [event(name, partitionkey=name[0]) for name in ("a0", "a1", "b0", "c0", "b1", "a2", "c1")]
+    async with Rig(partitions=1) as rig:
+        await rig.serve(subscriber("u", server.url(), order=Order.BY_KEY))
+        await rig.send(*keyed)
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 4)
+        closing = asyncio.create_task(rig.dispatcher.close())
+        await asyncio.sleep(0)
+        stopping.set()
+        await closing
+    async with Rig(partitions=1, log=rig.memory, kept=rig.checkpoints) as again:
+        await again.serve(subscriber("u", server.url(), order=Order.BY_KEY))
+        await until(lambda: len(server.got) == len(keyed))
+        await until(lambda: rig.checkpoints.places["u"] == {0: f"{len(keyed) - 1:016d}"})
+    assert sorted(server.ids) == sorted(str(each.attributes["id"]) for each in keyed)
+
+
+async def test_a_clock_that_is_wrong_by_years_does_not_spoil_the_figures(rig: Rig, server: SubscriberServer) -> None:
+    """The logs in memory count milliseconds from 1970 on."""
+    await rig.serve(subscriber("u", server.url()))
+    await rig.send(event(0))
+    await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
+    courier = rig.dispatcher.courier("u")
+    assert courier is not None
+    assert courier.figures.end_to_end.total_ms == recording.AGE_MAX_MS

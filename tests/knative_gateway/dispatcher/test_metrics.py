@@ -64,3 +64,11 @@ async def test_counting_goes_on_through_changes() -> None:
         await rig.dispatcher.replay_from_offsets("u", "0=@earliest")
         await until(lambda: rig.dispatcher.figures("u").get("delivered") == 2)
         assert rig.dispatcher.counters()["u"]["inFlight"] == 0
+
+
+async def test_there_is_no_histogram_of_a_subscriber_without_events() -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer() as server:
+        await rig.serve(subscriber("u", server.url()))
+        values = told(rig)
+    assert values["knative_gateway_subscriber_matched_total"] == 0
+    assert not [name for name in values if "_seconds_" in name and "subscriber" in name]
