@@ -2,6 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import islice
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.config import LOG_NAME, LogSettings
@@ -9,6 +12,10 @@ from amqp_streams.errors import PeerError
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog, Use
 from amqp_streams.streams.access import EVERYTHING, Permissions
+
+_COMPARED_MAX: Final = 500
+"""Names that an unknown one is compared with."""
+_NAME_CHARACTERS_MAX: Final = 64
 
 
 @dataclass(slots=True)
@@ -44,7 +51,17 @@ class Logs:
                 refusal = permissions.refusal(Right.MANAGE, address)
                 raise PeerError(refusal.condition, f"there is no log {shown!r}, and to make it on demand: {refusal.description}")
             return self.create(address, LogSettings(partitions=self._auto_create_partitions))
-        raise PeerError(names.NOT_FOUND, f"there is no log {shown!r}: amqp-streams log create {shown} --partitions 4")
+        raise PeerError(names.NOT_FOUND, f"there is no log {shown!r}{self._advice(address, permissions)}")
+
+    def _advice(self, address: str, permissions: Permissions) -> str:
+        """What to do about an address without a log: another name, or make it, unless it cannot be the name of a log."""
+        known = [name for name in islice(self._store.logs, _COMPARED_MAX) if permissions.sees(name)]
+        close = get_close_matches(address[:_NAME_CHARACTERS_MAX], known, n=1, cutoff=0.7)
+        if close:
+            return f"; did you mean {close[0]!r}?"
+        if not LOG_NAME.fullmatch(address):
+            return ", and there cannot be one of this name: use the name of a log, '$management', or a log's name and '/$info'"
+        return f": amqp-streams log create {address} --partitions 4"
 
     def uses(self) -> dict[str, Use]:
         """What is used of the limit on partitions."""

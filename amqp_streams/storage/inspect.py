@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from time import time
 
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, StorageError
 from amqp_streams.storage import catalog, journal_record, producers, record, recovery, states
@@ -19,6 +20,7 @@ from amqp_streams.storage.journal import Entry, read_all
 from amqp_streams.storage.ports import Chunk
 from amqp_streams.storage.producers import Table
 from amqp_streams.storage.recovery import Scan
+from amqp_streams.storage.retention import AHEAD_MS
 from amqp_streams.storage.segments import segment_path
 
 Progress = Callable[[int, int], None]
@@ -235,6 +237,12 @@ def _verify_partition(
     counts.records += sum(piece.after - piece.first for piece in plan.pieces if isinstance(piece, recovery.Replay))
     if bases and bases[0] > expected:
         yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are gone")
+    ahead_ms = last_ms - int(time() * 1000)
+    if ahead_ms > AHEAD_MS:
+        words = (
+            f"its last timestamp is {ahead_ms // 1000} s ahead of the clock: one of them is wrong (docs/operations.md, timestamps_ahead)"
+        )
+        yield Finding(Severity.NOTE, str(folder.relative_to(root)), None, words)
     for first, after in plan.lost:
         yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {first} to {after - 1} are damaged or missing")
 

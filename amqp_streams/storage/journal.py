@@ -3,6 +3,7 @@
 Law: a file is begun anew only when every record in it is synced in a segment too. Layout of a record: `journal_record.py`.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -125,22 +126,29 @@ def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> li
     """Open the journal's files, making those that are missing or too small at full size: what they held is in segments by now.
 
     Raises:
-        DiskFullError: there is no space for them.
+        DiskFullError: there is no space for them; those that were begun are removed, so that the disk is as it was.
     """
     folder = root / FOLDER
     opened: list[OpenFile] = []
-    for number in range(count):
-        file = OpenFile(files, folder / f"{number}.journal", create=True)
-        if file.size() < size:
-            try:
+    begun: list[OpenFile] = []
+    try:
+        for number in range(count):
+            file = OpenFile(files, folder / f"{number}.journal", create=True)
+            if (before := file.size()) < size:
+                if not before:
+                    begun.append(file)
                 make(file, size, seed)
-            except OSError as error:
-                if error.errno not in FULL:
-                    raise
-                message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: make room, or take another disk"
-                raise DiskFullError(message) from error
-        opened.append(file)
-    files.fsync_dir(folder)
+            opened.append(file)
+        files.fsync_dir(folder)
+    except OSError as error:
+        for file in begun:
+            with contextlib.suppress(OSError):
+                files.unlink(file.path)
+            file.close()
+        if error.errno not in FULL:
+            raise
+        message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: make room, or use another disk"
+        raise DiskFullError(message) from error
     return opened
 
 

@@ -17,6 +17,7 @@ from amqp_streams.client import EARLIEST, NO_RETRY, EndpointError, Event, Reject
 from amqp_streams.client.blocking import Consumer, Pending, Producer, connect
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli, StartNode
+from tests.acceptance.test_doors import get
 
 
 def read(consumer: Consumer, count: int) -> list[object]:
@@ -147,7 +148,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_refuses_producers_and_heals(small_disk: Path, start_node: StartNode, cli: Cli) -> None:
     """Refused is not lost: what was accepted before stays readable meanwhile, and sending works again when there is space."""
-    node = start_node(log="temps:1")
+    node = start_node("--admin-listen", "127.0.0.1:0", log="temps:1")
     body = b"x" * 10_000
     ballast = small_disk / "ballast"
     with connect(node.url, retry=RetryPolicy(attempts_max=2, first_ms=10, wait_max_ms=10)) as client, client.producer("temps") as producer:
@@ -158,14 +159,34 @@ def test_a_full_disk_refuses_producers_and_heals(small_disk: Path, start_node: S
         free = shutil.disk_usage(small_disk).free
         ballast.write_bytes(bytes(max(0, free - 300_000)))
         accepted += _until_refused(producer, body)
+        status, words = get(node, "/readyz")
+        assert (status, "is full" in words) == (503, True)
+        assert "amqp_streams_hindered 1.0" in get(node, "/metrics")[1]
         with client.consumer("temps", start=EARLIEST) as consumer:
             assert len(read(consumer, accepted)) == accepted
         ballast.unlink()
         _until_accepted(producer, body)
         accepted += 1
+        assert get(node, "/readyz")[0] == 200
+        assert "disk_full" in node.words
+        deadline = time.monotonic() + 10
+        while "disk_has_room" not in node.words:
+            assert time.monotonic() < deadline, node.words
+            time.sleep(0.1)
     assert node.stop() == 0, node.words
     node.start()
     assert len(cli(node, "receive", "temps", "--format", "body").split()) == accepted
+
+
+def test_a_disk_that_one_log_filled_heals_when_its_retention_is_shortened(small_disk: Path, start_node: StartNode, cli: Cli) -> None:
+    node = start_node(log="temps:1")
+    body = b"x" * 100_000
+    with connect(node.url, retry=RetryPolicy(attempts_max=2, first_ms=10, wait_max_ms=10)) as client, client.producer("temps") as producer:
+        _until_refused(producer, body)
+        free = shutil.disk_usage(small_disk).free
+        cli(node, "log", "update", "temps", "--retention", "1s", "--segment-age", "1s")
+        _until_accepted(producer, body, within_s=60)
+        assert shutil.disk_usage(small_disk).free > free + 5_000_000
 
 
 def _until_refused(producer: Producer, body: bytes) -> int:
@@ -177,8 +198,8 @@ def _until_refused(producer: Producer, body: bytes) -> int:
     pytest.fail("it is never full")
 
 
-def _until_accepted(producer: Producer, body: bytes) -> None:
-    deadline = time.monotonic() + 10
+def _until_accepted(producer: Producer, body: bytes, *, within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
     while True:
         try:
             producer.send(Event(body))

@@ -18,6 +18,31 @@ def logs(store: MemoryStore, *, auto_create: int = 0) -> Logs:
     return Logs(store, lambda: f"id{next(ids)}", auto_create_partitions=auto_create, partitions_max=4)
 
 
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("tmps", "there is no log 'tmps'; did you mean 'temps'\\?"),
+        ("orders", "there is no log 'orders': amqp-streams log create orders --partitions 4"),
+        ("$cbs", "there is no log '\\$cbs', and there cannot be one of this name"),
+        ("x" * 1000, "there cannot be one of this name"),
+    ],
+)
+def test_an_address_without_a_log_is_answered_with_what_to_do(address: str, words: str) -> None:
+    known = logs(MemoryStore())
+    known.create("temps", LogSettings())
+    with pytest.raises(PeerError, match=words):
+        known.at(address)
+
+
+def test_a_name_that_somebody_may_not_see_is_not_suggested() -> None:
+    known = logs(MemoryStore())
+    known.create("temps", LogSettings())
+    nobody = Access((AccessRule(users=("alice",), logs=("*",), allow=(Right.INFO,)),), {}).of(Identity("bob"))
+    with pytest.raises(PeerError) as refused:
+        known.at("tmps", nobody)
+    assert "temps" not in refused.value.description
+
+
 def test_a_log_is_found_counted_and_gone() -> None:
     known = logs(MemoryStore())
     made = known.create("temps", LogSettings(partitions=2))

@@ -50,8 +50,10 @@ def test_a_directory_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 
 def test_a_disk_too_small_for_the_journal_says_how_much_it_takes() -> None:
+    files = FaultyFiles(space=50_000)
     with pytest.raises(DiskFullError, match="for the journal"):
-        open_inline(FaultyFiles(space=50_000))
+        open_inline(files)
+    assert files.free_bytes(ROOT) > 49_000, "what was begun is removed"
 
 
 def test_a_store_closed_in_order_opens_again_without_findings_and_without_a_scan() -> None:

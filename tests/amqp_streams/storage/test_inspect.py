@@ -1,6 +1,7 @@
 """`verify` finds what is wrong and nothing else; `dump` shows what is there; neither changes a byte."""
 
 from pathlib import Path
+from time import time
 
 import pytest
 
@@ -35,6 +36,16 @@ def test_a_sound_directory_has_no_findings_and_is_left_as_it_is(directory: Path)
     assert counts.segments > 4
     assert seen[-1][0] == seen[-1][1] == counts.bytes
     assert _bytes(directory) == before
+
+
+def test_timestamps_that_are_ahead_of_the_clock_are_noted(tmp_path: Path) -> None:
+    hand = open_real(tmp_path / "data")
+    partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
+    hand.write(partition, b"a", now_ms=int(time() * 1000) + 86_400_000)
+    hand.store.close()
+    [finding] = verify(tmp_path / "data")
+    assert (finding.severity, finding.file) == (Severity.NOTE, "logs/log/0")
+    assert "ahead of the clock" in finding.words
 
 
 def test_every_flipped_byte_of_a_segment_is_found_with_its_place(directory: Path) -> None:
