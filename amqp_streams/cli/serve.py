@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from amqp_streams.cli.console import say
 from amqp_streams.cli.readiness import announcer
 from amqp_streams.cli.settings import Name, flag_of, node_settings, variable_of
 from amqp_streams.config import AnonymousAccess, LogFormat, LogLevel
@@ -49,9 +50,10 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
     envvar="AMQP_STREAMS_CONFIG",
     help="Settings from a file; flags and variables win over it.  [AMQP_STREAMS_CONFIG]",
 )
+@click.option("--check", is_flag=True, help="Check settings, certificates, users and keys, and end: 0 when a node can start with them.")
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
 @click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
-def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **flags: object) -> int:
+def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, **flags: object) -> int:
     """Run an event log node until SIGTERM or SIGINT.
 
     A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
@@ -75,11 +77,12 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
     Examples:
       amqp-streams serve --data-dir data --log temps:4
       amqp-streams serve --data-dir data --listen 127.0.0.1:0 --ready-file node.json
+      amqp-streams serve --config node.toml --check
       amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
       amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
     """
     with _hangups_held():
-        return _serve(config, ready_file, ready_fd, flags)
+        return _check(config, flags) if check else _serve(config, ready_file, ready_fd, flags)
 
 
 @contextlib.contextmanager
@@ -92,9 +95,21 @@ def _hangups_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _check(config: Path | None, flags: Mapping[str, object]) -> int:
+    settings = node_settings(_given(flags), os.environ, config)
+    from amqp_streams.server.checks import check_files  # noqa: PLC0415  it loads the whole server
+
+    check_files(settings)
+    say("the settings are good")
+    return 0
+
+
+def _given(flags: Mapping[str, object]) -> dict[Name, object]:
+    return {tuple(key.split("__")): value for key, value in flags.items()}
+
+
 def _serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, flags: Mapping[str, object]) -> int:
-    given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
-    reread = partial(node_settings, given, os.environ, config)
+    reread = partial(node_settings, _given(flags), os.environ, config)
     settings = reread()
     # Imported when it is known to be needed: it loads the whole server.
     from amqp_streams import server  # noqa: PLC0415

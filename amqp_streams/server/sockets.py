@@ -259,6 +259,13 @@ class Acceptor:
         self._leave(protocol)
         sock.close()  # harmless if the transport has closed it
         if isinstance(error, OSError):  # ssl.SSLError and the handshake's timeout among them
-            self._failed.warning(peer=peer, listener=str(self.address), reason=str(error))
+            self._failed.warning(peer=peer, listener=str(self.address), reason=_reason(error))
         elif not isinstance(error, asyncio.CancelledError):
             log.error("connection_not_opened", peer=peer, exc_info=error)
+
+
+def _reason(error: OSError) -> str:
+    """Why a handshake failed, never empty: a peer that hangs up leaves no text."""
+    if isinstance(error, ConnectionError) and not str(error):
+        return "the peer ended the connection: it may not trust the certificate, or not speak TLS"
+    return str(error) or error.strerror or type(error).__name__

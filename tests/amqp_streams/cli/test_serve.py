@@ -119,3 +119,16 @@ def test_every_variable_is_told_in_the_help(run: Run) -> None:
         assert f"AMQP_STREAMS_{name}]" in told
     for name in ("ANONYMOUS", "AUTO_CREATE", "CONTAINER_ID", "LOG_FORMAT", "LOG_LEVEL", "CONFIG", "PLAIN_WITHOUT_TLS"):
         assert f"AMQP_STREAMS_{name}]" in told
+
+
+def test_check_reads_everything_and_starts_nothing(served: list[NodeSettings], run: Run, tmp_path: Path) -> None:
+    assert run("serve", "--data-dir", str(tmp_path / "d"), "--users", str(tmp_path / "users"), "--check").exit_code == 0
+    broken = tmp_path / "users"
+    broken.write_text("{")
+    broken.chmod(0o600)
+    answer = run("serve", "--data-dir", str(tmp_path / "d"), "--users", str(broken), "--check")
+    assert answer.exit_code != 0
+    assert "users" in answer.stderr
+    assert run("serve", "--data-dir", str(tmp_path / "d"), "--sync", "often", "--check").exit_code != 0
+    assert served == []
+    assert not (tmp_path / "d").exists()

@@ -1,12 +1,14 @@
 """Admission, addresses, and lines that strangers cause; accepting itself is in test_listener.py."""
 
+import ssl
+
 import pytest
 from structlog.testing import capture_logs
 
 from amqp_streams.config import Listener
 from amqp_streams.errors import ConfigError
 from amqp_streams.server import sockets
-from amqp_streams.server.sockets import Admission, BoundAddress, Seldom, bind, format_address, is_loopback
+from amqp_streams.server.sockets import Admission, BoundAddress, Seldom, _reason, bind, format_address, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -86,3 +88,16 @@ async def test_a_failed_bind_leaves_nothing_bound() -> None:
     (sock,) = await bind(Listener(host="127.0.0.1", port=0))
     with sock, pytest.raises(ConfigError, match=r"^cannot listen on 127\.0\.0\.1:\d+: Address already in use$"):
         await bind(Listener(host="127.0.0.1", port=sock.getsockname()[1]))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionAbortedError(), "the peer ended the connection: it may not trust the certificate, or not speak TLS"),
+        (ConnectionResetError(104, "Connection reset by peer"), "[Errno 104] Connection reset by peer"),
+        (ssl.SSLError(1, "[SSL] alert unknown ca"), "[SSL] alert unknown ca"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_a_failed_handshake_always_has_a_reason(error: OSError, words: str) -> None:
+    assert words in _reason(error)

@@ -1,0 +1,22 @@
+"""The files that settings name, read as a starting node reads them, and nothing kept: `amqp-streams serve --check`."""
+
+import time
+
+from amqp_streams.config import NodeSettings
+from amqp_streams.server.tls import server_context
+from amqp_streams.server.tokens import TokenCheck
+from amqp_streams.server.users import UsersFile
+
+
+def check_files(settings: NodeSettings) -> None:
+    """Read certificates, users and keys for tokens.
+
+    Raises:
+        ConfigError: one of them does not work, and why.
+    """
+    if settings.tls is not None:
+        server_context(settings.tls)
+    if settings.users_file is not None:
+        UsersFile.load(settings.users_file)
+    if settings.oauth is not None:
+        TokenCheck(settings.oauth, lambda: time.time_ns() // 1_000_000)
