@@ -136,6 +136,7 @@ class Limits(Settings):
     pending: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
     append: Seconds = 5.0
     drain: Seconds = 20.0
+    lame_duck: float = Field(default=0.0, ge=0, le=3600)
 
 
 class LogDefaults(Settings):

@@ -161,6 +161,9 @@ class EmbeddedNode:
             log.warning("node_killed", after_s=STOP_S_MAX)
             process.kill()
             await process.wait()
+        except asyncio.CancelledError:
+            process.kill()  # nobody waits for it any more
+            raise
 
 
 async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mapping[str, Sequence[str]]:

@@ -113,6 +113,7 @@ class HttpServer:
         self._context: Final = None if tls is None else _context(tls)
         self._state: Final = ServerState()
         self._servers: Final[list[asyncio.Server]] = []
+        self._leaving = False
         self._ticking: asyncio.Task[None] | None = None
         self._protocol: Final = type("Connection", (protocol,), {"connections_max": limits.connections})
         self._config: Final = uvicorn.Config(
@@ -148,6 +149,11 @@ class HttpServer:
         if self._tls is not None and self._context is not None:
             _context(self._tls)
             self._context.load_cert_chain(self._tls.certificate, self._tls.key)
+
+    def leave(self) -> None:
+        """Serve on, and have clients go elsewhere: each answer is the last of its connection."""
+        self._leaving = True
+        self._tick()
 
     async def close(self, drain_s: float) -> None:
         """Accept no more, close what is idle, wait for requests, cut off the rest."""
@@ -186,7 +192,8 @@ class HttpServer:
 
     def _tick(self) -> None:
         """The date for answers; an end to those who keep a request to themselves."""
-        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        last = [(b"connection", b"close")] if self._leaving else []
+        self._state.default_headers = [(b"date", formatdate(usegmt=True).encode()), *last]
         latest = asyncio.get_running_loop().time() - self._limits.request - _GRACE_S
         for connection in self._connections():
             if connection.waiting_since is not None and connection.waiting_since < latest:

@@ -1,7 +1,8 @@
 """[io] A whole gateway: the one place where its parts are put together, and the order in which they come up and go down.
 
 Up: the event log node (unless there is one), the store, the data plane, the control plane, the listener, ready. Down (SIGTERM, SIGINT):
-the listener finishes its requests, then everything else in the opposite order, exit 0.
+not ready while it still serves (`limits.lame_duck`); the listener finishes its requests; then everything else in the opposite order,
+exit 0.
 """
 
 import asyncio
@@ -9,9 +10,9 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
+from functools import partial
 from ipaddress import ip_address
-from ssl import SSLContext
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -31,19 +32,19 @@ from knative_gateway.data_plane import GatewayDataPlane, addressed
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
-from knative_gateway.dispatcher.sending import Sender, SendSettings, tls_context
-from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.embedded import EmbeddedNode
 from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.event_log import AmqpEventLog
-from knative_gateway.ingress.app import Ingress, IngressLimits
+from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.direct import Door, with_door
 from knative_gateway.ingress.inside import Inside
 from knative_gateway.inward import Inward
 from knative_gateway.listening import HttpServer, serve_http
-from knative_gateway.open_files import raise_open_files
+from knative_gateway.part_settings import dispatch_settings, ingress_limits, send_settings, subscribers_tls
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.sharing import GroupShares
+from knative_gateway.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.store.opening import open_store, sqlite_url
 from knative_gateway.supervising import Supervisor
 from knative_gateway.tokens import credentials, wall_ms
@@ -59,6 +60,8 @@ CONNECT_S_MAX: Final = 30.0
 OPEN_S_MAX: Final = 60.0
 """How long an unknown Broker is told 503 when some of those that are known cannot be served."""
 _LOOK_S: Final = 0.1
+NOT_KEPT_S_MAX: Final = 60.0
+"""Positions that are older than this make the gateway not ready."""
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  (told of, not bound to)
 
 log = structlog.get_logger("knative_gateway")
@@ -76,33 +79,45 @@ def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread
     Raises:
         GatewayError: it cannot start, and why.
     """
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(serve(settings, ready=ready, reread=reread))
+    deadline, limits = Deadline(), settings.limits
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            stopping = partial(deadline.arm, limits.lame_duck + limits.drain + GRACE_S + EXIT_S)
+            return runner.run(serve(settings, ready=ready, reread=reread, stopping=stopping))
+    finally:
+        deadline.disarm()
 
 
 async def serve(
-    settings: GatewaySettings, *, ready: Ready | None = None, stop: asyncio.Event | None = None, reread: Reread | None = None
+    settings: GatewaySettings,
+    *,
+    ready: Ready | None = None,
+    stop: asyncio.Event | None = None,
+    reread: Reread | None = None,
+    stopping: Callable[[], None] = lambda: None,
 ) -> int:
-    """The same on a running loop. `stop` ends it like SIGTERM, and then no signal handlers are set."""
+    """The same on a running loop. `stop` ends it like SIGTERM, and then no signal handlers are set; `stopping` is called when it begins to
+    stop."""
     loop = asyncio.get_running_loop()
-    stopping = stop or asyncio.Event()
+    ended = stop or asyncio.Event()
     gateway = Gateway(settings, reread=reread)
-    handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: gateway.reload}
+    handlers = {} if stop else {signal.SIGTERM: ended.set, signal.SIGINT: ended.set, signal.SIGHUP: gateway.reload}
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
     try:
         starting = asyncio.create_task(gateway.start())
-        ending = asyncio.create_task(stopping.wait())
+        ending = asyncio.create_task(ended.wait())
         await asyncio.wait({starting, ending}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            if ready is not None:
-                ready(gateway.addresses)
+            announcing = asyncio.create_task(gateway.announce(ready))
             await ending
+            await cancelled(announcing)
         else:
             starting.cancel()
             await asyncio.wait({starting})
     finally:
+        stopping()
         await gateway.stop()
         for number in handlers:
             loop.remove_signal_handler(number)
@@ -126,9 +141,10 @@ class Gateway:
         self._api: Api | None = None
         self._http: HttpServer | None = None
         self._reread: Final = reread
-        self._parts: Final = AsyncExitStack()
+        self._parts: Final = Parts()
         self._traces: Traces | None = None
         self._sender: Sender | None = None
+        self._dispatcher: Dispatcher | None = None
         self._up = False
         self._opening = True
 
@@ -138,7 +154,7 @@ class Gateway:
         Raises:
             GatewayError: a part does not come up.
         """
-        settings, enter = self.settings, self._parts.enter_async_context
+        settings, enter = self.settings, self._parts.enter
         services, destinations = ServiceMap.parse(settings.services), self._destinations()
         self.gate.use(*credentials(settings, wall_ms))
         try:
@@ -147,24 +163,25 @@ class Gateway:
             message = f"state_dir: {settings.state_dir}: {error.strerror}"
             raise ConfigError(message) from error
         self._trace()
-        store = await enter(open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks))
+        store = await enter("store", open_store(settings.store or sqlite_url(settings.state_dir), tasks=self.tasks))
         event_log = await self._start_log()
         ingress = self._ingress(event_log)
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
         data_plane = GatewayDataPlane(ingress)
-        sender = self._sender = await enter(Sender(_send_settings(settings), destinations))
+        sender = self._sender = await enter("sender", Sender(send_settings(settings), destinations))
         dispatcher = await enter(
+            "dispatcher",
             Dispatcher(
                 event_log,
                 store.checkpoints,
                 sender,
-                _dispatch_settings(settings, self._traces),
+                dispatch_settings(settings, self._traces),
                 ownership=GroupShares(event_log.client) if store.shared else None,
                 changed=data_plane.changed,
                 tasks=self.tasks,
-            )
+            ),
         )
-        data_plane.dispatcher = dispatcher
+        data_plane.dispatcher = self._dispatcher = dispatcher
         self._count(ingress, dispatcher)
         api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
         replays = DispatcherReplays(dispatcher)
@@ -182,7 +199,8 @@ class Gateway:
         if settings.resources is not None:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
         self.controller = await enter(
-            Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters, tasks=self.tasks)
+            "controller",
+            Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters, tasks=self.tasks),
         )
         await self._open(event_log, ingress, self.controller)
         gc.collect()
@@ -192,14 +210,26 @@ class Gateway:
             log.warning("no_tokens", words="whoever can connect may read and change resources and send events")
         log.info("gateway_ready", state_dir=str(settings.state_dir), url=controlling.base_url)
 
+    async def announce(self, ready: Ready | None) -> None:
+        """Say where it listens, when it is ready and not before."""
+        if ready is not None:
+            while self._missing() is not None:  # noqa: ASYNC110  many parts have a say in it
+                await asyncio.sleep(_LOOK_S)
+            ready(self.addresses)
+
     async def stop(self) -> None:
         """Bring everything down. Safe after a start that failed half-way."""
-        self._up = False
-        if self._api is not None:
-            await self._api.close()
+        was_up, self._up = self._up, False
+        limits = self.settings.limits
+        if was_up and limits.lame_duck and self._http is not None:
+            log.info("gateway_leaving", serving_s=limits.lame_duck)
+            self._http.leave()
+            await asyncio.sleep(limits.lame_duck)
         if self._http is not None:
-            await self._http.close(self.settings.limits.drain)
-        await self._parts.aclose()
+            self._parts.on_close("listener", partial(self._http.close, limits.drain))
+        if self._api is not None:
+            self._parts.on_close("api", self._api.close)
+        await self._parts.close(limits.drain + GRACE_S)
 
     def reload(self) -> None:
         """SIGHUP: certificates, subscribers' ones too, tokens and rules are read again; if one is broken, all stay as they are."""
@@ -211,7 +241,7 @@ class Gateway:
             if self.gate.open is bool(tokens):
                 message = "tokens: to ask for them or not to is decided at start"
                 raise ConfigError(message)
-            met = _subscribers_tls(settings)
+            met = subscribers_tls(settings)
             self._http.reload()
             self.gate.use(tokens, rules)
             if self._sender is not None:
@@ -230,12 +260,12 @@ class Gateway:
 
         if tracing.are_asked_for(collector):
             provider = tracing.exporting(collector)
-            self._parts.push_async_callback(asyncio.to_thread, provider.shutdown)
+            self._parts.on_close("traces", partial(asyncio.to_thread, provider.shutdown))
             self._traces = tracing.Traces(provider)
             log.info("tracing", collector=collector or "as OTEL_… say")
 
     def _ingress(self, event_log: AmqpEventLog) -> Ingress:
-        limits, authorizer = _ingress_limits(self.settings), None if self.gate.open else self.gate
+        limits, authorizer = ingress_limits(self.settings), None if self.gate.open else self.gate
         if self._traces is None:
             return Ingress(event_log, limits=limits, authorizer=authorizer)
         from knative_gateway.ingress.traced import TracedIngress  # noqa: PLC0415
@@ -247,7 +277,8 @@ class Gateway:
         settings, limits = self.settings, self.settings.limits
         url = settings.amqp
         if url is None:
-            self.node = await self._parts.enter_async_context(
+            self.node = await self._parts.enter(
+                "node",
                 EmbeddedNode(
                     settings.state_dir / "log",
                     listen=str(settings.amqp_listen),
@@ -255,12 +286,12 @@ class Gateway:
                     log_format=settings.log_format,
                     log_level=settings.log_level,
                     tasks=self.tasks,
-                )
+                ),
             )
             url = self.node.url
             self.addresses["amqp"] = [self.node.address]
         appends = AppendLimits(events=limits.pending_events, bytes=limits.pending, wait_s=limits.append)
-        self.event_log = await self._parts.enter_async_context(AmqpEventLog(url, limits=appends, drain_s=limits.drain, tasks=self.tasks))
+        self.event_log = await self._parts.enter("event log", AmqpEventLog(url, limits=appends, drain_s=limits.drain, tasks=self.tasks))
         try:
             await self.event_log.wait_connected(CONNECT_S_MAX)
         except GatewayError as error:
@@ -291,14 +322,19 @@ class Gateway:
             opened()
         else:
             opening = asyncio.create_task(later())
-            self._parts.callback(opening.cancel)
+            self._parts.on_close("opening", partial(cancelled, opening))
 
     def _missing(self) -> str | None:
         if not self._up:
             return "starting or stopping"
         problem = "the event log node is away" if self.event_log is None else self.event_log.problem
         opening = "not all Brokers and Channels take events yet" if self._opening else None
-        return problem or self.tasks.problem or opening
+        return problem or self.tasks.problem or self._not_kept() or opening
+
+    def _not_kept(self) -> str | None:
+        """A full disk, or a database that is away: deliveries go on, and would be repeated after a crash."""
+        seconds = 0.0 if self._dispatcher is None else self._dispatcher.kept_s_ago
+        return f"positions have not been kept for {seconds:.0f} s: see the log" if seconds > NOT_KEPT_S_MAX else None
 
     def _destinations(self) -> Destinations:
         rules = self.settings.destinations
@@ -343,6 +379,9 @@ class Gateway:
         """The gateway's own figures."""
         connected = self.event_log is not None and self.event_log.connected
         yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is there.", float(connected))
+        if self._dispatcher is not None:
+            words = "Seconds since the positions of subscribers were kept in the state database."
+            yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, self._dispatcher.kept_s_ago)
         if self.node is not None:
             starts = float(self.node.starts)
             yield CounterMetricFamily("knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts)
@@ -354,42 +393,3 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def _ingress_limits(settings: GatewaySettings) -> IngressLimits:
-    limits = settings.limits
-    return IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
-
-
-def _send_settings(settings: GatewaySettings) -> SendSettings:
-    given = settings.subscribers
-    return SendSettings(
-        timeout_ms=round(given.timeout * 1000),
-        connect_timeout_ms=round(given.connect_timeout * 1000),
-        reply_bytes_max=settings.limits.body,
-        ca_file=given.ca,
-        certificate_file=given.certificate,
-        key_file=given.key,
-        verify=given.verify,
-        connections_max=min(given.connections, max(1, raise_open_files() // 2)),
-    )
-
-
-def _subscribers_tls(settings: GatewaySettings) -> SSLContext:
-    try:
-        return tls_context(_send_settings(settings))
-    except OSError as error:
-        message = f"subscribers: ca, certificate or key: {error}"
-        raise ConfigError(message) from error
-
-
-def _dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:
-    given = settings.subscribers
-    return DispatchSettings(
-        look_ahead=given.look_ahead,
-        held_bytes_max=given.held,
-        in_flight_max=given.in_flight,
-        waiting_max=given.waiting,
-        drain_s=settings.limits.drain,
-        traces=traces,
-    )

@@ -32,6 +32,9 @@ from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Checkpoints, EventLog, Range, Route, Routes
 from knative_gateway.supervising import Supervisor
 
+_AGAIN_S: Final = 1.0
+"""After positions could not be kept."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -81,6 +84,7 @@ class Dispatcher:
         self._closing: Final[set[asyncio.Task[None]]] = set()
         self._flushing: Final = asyncio.Lock()
         self._always: list[asyncio.Task[None]] = []
+        self._kept_s = time.monotonic()
 
     async def __aenter__(self) -> Self:
         keep = self._supervisor.keep
@@ -261,6 +265,11 @@ class Dispatcher:
                     with _told("history_not_kept"):  # what cannot be kept of one subscriber must not keep back that of others
                         await courier.keep_history(partial(self._checkpoints.record, uid))
 
+    @property
+    def kept_s_ago(self) -> float:
+        """Seconds since positions were kept; what was delivered since then is delivered again after a crash."""
+        return time.monotonic() - self._kept_s
+
     async def _flush_always(self) -> None:
         every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)
         turn = 0
@@ -269,6 +278,9 @@ class Dispatcher:
             turn = (turn + 1) % every
             with _told("places_not_kept"):
                 await self.flush(idle=turn == 0)
+                self._kept_s = time.monotonic()
+            if self.kept_s_ago > _AGAIN_S:  # the log is not filled with the same line
+                await asyncio.sleep(_AGAIN_S)
 
     async def _look_always(self) -> None:
         """Beside the flushes: a log that is away does not keep places from being kept."""

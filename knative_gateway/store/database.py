@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+import structlog
 from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -19,20 +20,26 @@ from knative_gateway.store.migrations import migrate
 
 CONNECT_S: Final = 10
 """Time limit of a connection to PostgreSQL."""
-COMMAND_S: Final = 30
+COMMAND_S: Final = 10
 """Time limit of one statement there."""
-BUSY_MS: Final = 10_000
-"""How long SQLite waits for another process that has the file, such as a backup."""
+BUSY_MS: Final = 2_000
+"""How long SQLite waits for another process that writes to the file."""
+WRITE_WAIT_S: Final = 3.0
+"""How long a write waits for those of this process that are before it."""
+CLOSE_S: Final = 5.0
+"""How long connections may take to close; what is left then ends with the process."""
 CONNECTIONS_SQLITE: Final = 3
 CONNECTIONS_POSTGRESQL: Final = 10
 _DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+log = structlog.get_logger("knative_gateway.store")
+
 _PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}")
 
 
 class Database:
     """One database; made once, opened once, closed once."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, write_wait_s: float = WRITE_WAIT_S) -> None:
         """Know where it is; nothing is connected yet.
 
         Raises:
@@ -42,6 +49,7 @@ class Database:
         self.postgresql: Final = self.url.get_backend_name() == "postgresql"
         self.engine: Final = _postgresql(self.url) if self.postgresql else _sqlite(self.url)
         self._writing: Final = asyncio.Lock()
+        self._write_wait_s: Final = write_wait_s
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date.
@@ -56,7 +64,11 @@ class Database:
 
     async def close(self) -> None:
         """Give back the connections."""
-        await self.engine.dispose()
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.engine.dispose()
+        except TimeoutError:
+            log.warning("connections_not_closed", after_s=CLOSE_S)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
@@ -78,10 +90,21 @@ class Database:
         Raises:
             UnavailableError: the database is away; nothing is known of a commit that was under way.
         """
-        async with self._writing:
+        await self._next_writer()
+        try:
             with _translated():
                 async with self.engine.connect() as connection:
                     yield connection
+        finally:
+            self._writing.release()
+
+    async def _next_writer(self) -> None:
+        try:
+            async with asyncio.timeout(self._write_wait_s):
+                await self._writing.acquire()
+        except TimeoutError:
+            message = f"the state database: other writes take longer than {self._write_wait_s:g} s"
+            raise UnavailableError(message) from None
 
 
 class _translated:  # noqa: N801  # used as a function

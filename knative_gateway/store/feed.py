@@ -33,6 +33,8 @@ BATCH: Final = 100
 """Changes read at once."""
 POLL_S: Final = 2.0
 _AGAIN_S: Final = 1.0
+CLOSE_S: Final = 5.0
+"""How long a read that is under way may take at the end."""
 
 # Made once: they are read after every write.
 _TRIMMED: Final = select(COUNTERS.c.trimmed)
@@ -76,7 +78,10 @@ class Feed:
         self._closing.set()
         self._wake.set()
         self._tell()
-        await asyncio.gather(*self._tasks)
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            for task in left:
+                task.cancel()
 
     def wake(self) -> None:
         """Something was written."""

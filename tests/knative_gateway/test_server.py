@@ -20,6 +20,7 @@ from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
 from knative_gateway.errors import ConfigError
 from knative_gateway.server import Addresses, Gateway, serve
+from knative_gateway.stopping import cancelled
 from tests.knative_gateway.asking import BINARY, BROKER
 
 BROKERS = "/apis/eventing.knative.dev/v1/namespaces/default/brokers"
@@ -105,20 +106,51 @@ async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatc
     (tmp_path / "resources" / "b.json").write_bytes(MANIFEST)
     settings = {"listen": ["127.0.0.1:0"], "state_dir": tmp_path / "state", "amqp": "amqp://127.0.0.1:1", "limits": {"append": 0.01}}
     settings["resources"] = tmp_path / "resources"
-    stop, ready = asyncio.Event(), asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(serve(GatewaySettings.model_validate(settings), ready=ready.set_result, stop=stop))
-    addresses: Addresses = await ready
-    connection = http.client.HTTPConnection(addresses["http"][0], timeout=10)
+    running = Gateway(GatewaySettings.model_validate(settings))
+    await running.start()
+    announced: list[Addresses] = []
+    announcing = asyncio.create_task(running.announce(announced.append))
+    connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
     await asyncio.to_thread(connection.request, "GET", "/readyz")
     answer = await asyncio.to_thread(connection.getresponse)
     assert (answer.status, answer.read()) == (503, b"not ready: the event log node is away\n")
+    assert not announced, "a ready file or sd_notify would be untrue"
     await asyncio.to_thread(connection.request, "POST", BROKER.path, b"{}", dict(BINARY))
     answer = await asyncio.to_thread(connection.getresponse)
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
     assert b"does not know all" in answer.read()
     connection.close()
-    stop.set()
-    assert await running == 0
+    await cancelled(announcing)
+    await running.stop()
+
+
+async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_ready(tmp_path: Path) -> None:
+    """A load balancer looks before the listener closes, and kept connections end with an answer."""
+    running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "limits": {"lame_duck": 3600}}))
+    await running.start()
+    stopping = asyncio.create_task(running.stop())
+    connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
+    status = 200
+    async with asyncio.timeout(20):
+        while status == 200:
+            status, words = await asyncio.to_thread(request, running, "GET", "/readyz")
+    assert (status, words) == (503, b"not ready: starting or stopping\n")
+    await asyncio.to_thread(connection.request, "GET", "/apis")
+    answer = await asyncio.to_thread(connection.getresponse)
+    assert (answer.status, answer.headers["connection"]) == (200, "close")
+    connection.close()
+    await cancelled(stopping)
+    await running.stop()
+
+
+async def test_positions_that_are_not_kept_make_it_not_ready(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk of the state database: deliveries go on, and would come again after a crash."""
+    _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
+    assert b"knative_gateway_positions_kept_seconds 0." in metrics
+    monkeypatch.setattr(server, "NOT_KEPT_S_MAX", -1.0)
+    status, words = await asyncio.to_thread(request, gateway, "GET", "/readyz")
+    assert status == 503
+    assert b"positions have not been kept for 0 s: see the log" in words
 
 
 async def test_an_address_that_is_taken_ends_the_start_and_the_node(tmp_path: Path, gateway: Gateway) -> None:

@@ -1,0 +1,57 @@
+"""From the settings of the gateway to those of its parts. [io]"""
+
+from ssl import SSLContext
+from typing import TYPE_CHECKING
+
+from knative_gateway.config import GatewaySettings
+from knative_gateway.dispatcher.sending import SendSettings, tls_context
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.errors import ConfigError
+from knative_gateway.ingress.app import IngressLimits
+from knative_gateway.open_files import raise_open_files
+
+if TYPE_CHECKING:
+    from knative_gateway.tracing import Traces
+
+
+def ingress_limits(settings: GatewaySettings) -> IngressLimits:
+    """Of the ingress."""
+    limits = settings.limits
+    return IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
+
+
+def send_settings(settings: GatewaySettings) -> SendSettings:
+    """Of requests to subscribers; the limit on open files is raised for their connections."""
+    given = settings.subscribers
+    return SendSettings(
+        timeout_ms=round(given.timeout * 1000),
+        connect_timeout_ms=round(given.connect_timeout * 1000),
+        reply_bytes_max=settings.limits.body,
+        ca_file=given.ca,
+        certificate_file=given.certificate,
+        key_file=given.key,
+        verify=given.verify,
+        connections_max=min(given.connections, max(1, raise_open_files() // 2)),
+    )
+
+
+def subscribers_tls(settings: GatewaySettings) -> SSLContext:
+    """The TLS context of requests to subscribers, from the files as they are now. Raises ConfigError."""
+    try:
+        return tls_context(send_settings(settings))
+    except OSError as error:
+        message = f"subscribers: ca, certificate or key: {error}"
+        raise ConfigError(message) from error
+
+
+def dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:
+    """Of the dispatcher."""
+    given = settings.subscribers
+    return DispatchSettings(
+        look_ahead=given.look_ahead,
+        held_bytes_max=given.held,
+        in_flight_max=given.in_flight,
+        waiting_max=given.waiting,
+        drain_s=settings.limits.drain,
+        traces=traces,
+    )

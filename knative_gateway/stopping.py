@@ -1,0 +1,92 @@
+"""[io] Bringing a process down in time: parts are closed in the opposite order, each within what is left of a limit.
+
+Laws: a part that does not end holds up no other; whatever hangs (a database, a resolver's thread), the process ends.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, TypeVar
+
+import structlog
+
+T = TypeVar("T")
+
+PART_S_MIN: Final = 1.0
+"""What each part has at least, however late it is."""
+GRACE_S: Final = 5.0
+"""Beyond the time to drain: for positions, connections and the node."""
+EXIT_S: Final = 5.0
+"""For what is left of the event loop and its threads."""
+CUT_OFF: Final = 1
+"""The exit status of a process that had to be cut off."""
+
+log = structlog.get_logger("knative_gateway")
+
+
+class Parts:
+    """Parts that were entered; `close` leaves them in the opposite order."""
+
+    def __init__(self, *, part_s_min: float = PART_S_MIN) -> None:
+        self._part_s_min: Final = part_s_min
+        self._entered: Final[list[tuple[str, Callable[[], Awaitable[object]]]]] = []
+
+    async def enter(self, name: str, part: AbstractAsyncContextManager[T]) -> T:
+        """Enter a part. Raises what it raises."""
+        entered = await part.__aenter__()
+        self.on_close(name, lambda: part.__aexit__(None, None, None))
+        return entered
+
+    def on_close(self, name: str, do: Callable[[], Awaitable[object]]) -> None:
+        """Do this when it is this part's turn."""
+        self._entered.append((name, do))
+
+    async def close(self, limit_s: float) -> None:
+        """Leave all parts, in so many seconds and a little more."""
+        loop = asyncio.get_running_loop()
+        latest = loop.time() + limit_s
+        while self._entered:
+            name, do = self._entered.pop()
+            task = asyncio.ensure_future(do())
+            await asyncio.wait({task}, timeout=max(self._part_s_min, latest - loop.time()))
+            if not task.done():
+                log.error("part_not_stopped", part=name, reason="it takes too long")
+                task.cancel()
+                task.add_done_callback(_looked_at)
+            elif (error := _looked_at(task)) is not None:
+                log.error("part_not_stopped", part=name, exc_info=error)
+
+
+class Deadline:
+    """Ends the process after a time, whatever it does. `end` is `os._exit` but in tests."""
+
+    def __init__(self, end: Callable[[int], object] = os._exit) -> None:
+        self._end: Final = end
+        self._timer: threading.Timer | None = None
+
+    def arm(self, after_s: float) -> None:
+        """From now on."""
+        self._timer = threading.Timer(after_s, self._cut_off, (after_s,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def disarm(self) -> None:
+        """The process has come to its end by itself."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _cut_off(self, after_s: float) -> None:
+        log.error("stop_cut_off", after_s=after_s)
+        self._end(CUT_OFF)
+
+
+async def cancelled(task: asyncio.Task[None]) -> None:
+    """Call it off, and wait until it has ended."""
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def _looked_at(task: asyncio.Future[object]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()
