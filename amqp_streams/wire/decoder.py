@@ -1,7 +1,8 @@
 """Bytes in AMQP's type system -> values (AMQP 1.0 part 1, section 1.6).
 
 One law: for any bytes whatever the answer is a value or a WireError that names a byte position; never another exception, never
-more memory than a fixed multiple of the bytes, never deeper than DEPTH_MAX. Wherever `decode` succeeds, `skip` ends at the same byte.
+more memory than a fixed multiple of the bytes, never deeper than DEPTH_MAX. Wherever `decode` succeeds, `skip` ends at the same byte,
+but for values with more than DESCRIBED_MAX descriptors that no list, map or array holds.
 
 The first half of a constructor's code tells the width of what follows:
 0x4_ nothing, 0x5_ 1 byte, 0x6_ 2, 0x7_ 4, 0x8_ 8, 0x9_ 16, 0xA_ 0xC_ 0xE_ a 1-byte size, 0xB_ 0xD_ 0xF_ a 4-byte size.
@@ -36,6 +37,8 @@ from amqp_streams.wire.types import (
     Value,
 )
 
+DESCRIBED_MAX: Final = 4096
+"""Descriptors that `skip` passes in one value: each costs a step, and a message has room for millions of them."""
 _DESCRIBED: Final = 0x00
 _KEYS: Final = (str, int, bytes, float, UUID, type(None))
 _LIST0: Final = 0x45
@@ -57,10 +60,10 @@ def skip(data: bytes, at: int = 0) -> int:
     """The byte after the value that starts at `at`; what is inside it is not looked at.
 
     Raises:
-        WireError: an unknown constructor, or the value goes beyond the end of `data`.
+        WireError: an unknown constructor, more than DESCRIBED_MAX descriptors, or the value goes beyond the end of `data`.
     """
     pending = 1  # values still to pass: a described value is two, its descriptor and itself
-    start = at
+    start, described = at, 0
     try:
         while pending:
             code = data[at]
@@ -77,6 +80,10 @@ def skip(data: bytes, at: int = 0) -> int:
                 pending -= 1
             elif code == _DESCRIBED:
                 pending += 1
+                described += 1
+                if described > DESCRIBED_MAX:
+                    message = f"the value at byte {start} has more than {DESCRIBED_MAX} descriptors"
+                    raise WireError(message)
             else:
                 raise _unknown(code, at - 1)
     except IndexError:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Array, Described, Symbol, ULong, decode, encode, skip
+from amqp_streams.wire.decoder import DESCRIBED_MAX
 from tests.amqp_streams.wire import values as strategies
 
 CODES = bytes.fromhex("00404142434445505152535455566061707172737480818283849498a0a1a3b0b1b3c0c1d0d1e0f0")
@@ -90,6 +91,14 @@ def test_depth_is_bounded_however_it_is_made(unit: str) -> None:
         decode(data)
     with contextlib.suppress(WireError):
         skip(data)
+
+
+def test_a_value_of_very_many_descriptors_is_refused_before_they_are_all_passed() -> None:
+    """They follow each other as descriptors of a value that never comes: a message of 16 MiB was seconds of the node's loop."""
+    unit = b"\x00\x40"
+    assert skip(unit * DESCRIBED_MAX + b"\x40") == 2 * DESCRIBED_MAX + 1
+    with pytest.raises(WireError, match="descriptors"):
+        skip(unit * (DESCRIBED_MAX + 1) + b"\x40")
 
 
 def test_more_uuids_as_keys_than_allowed_are_refused() -> None:
