@@ -12,13 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from amqp_streams.client import Client, Producer, RejectedError
+import structlog
+
+from amqp_streams.client import Client, Producer, RejectedError, ReleasedError
 from amqp_streams.client.outbox import LoneEntry
 from amqp_streams.errors import AmqpStreamsError
 from knative_gateway.errors import GatewayError, OverloadedError, TooLargeError, UnavailableError
 
+log = structlog.get_logger(__name__)
+
 _SWEEP_S: Final = 0.25
 _LOOK_S: Final = 0.01
+_WARN_S: Final = 10.0
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 ALL_LOGS: Final = 4
 """All logs together may have so many times what one log may."""
@@ -168,6 +173,7 @@ class _Lane:
         self._opening: Final = self._loop.create_task(self._open(self._producer))
         self._sweeper: asyncio.TimerHandle | None = None
         self._away_at = 0.0
+        self._warned_at: float | None = None
         self._posted: list[_Entry] = []
         self._events = 0
         self._bytes = 0
@@ -255,9 +261,23 @@ class _Lane:
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
 
     def _pushed_back(self, words: str, since: float | None = None) -> OverloadedError | UnavailableError:
-        """With a link, all the time since then, the node is there and holds us up; without one it is away."""
+        """With a link, all the time since then, the node is there and holds us up; without one it is away.
+
+        If the node said why it stores nothing (a full disk), this is its sentence: sending less does not help.
+        """
+        obstacle = self._producer.obstacle
+        if isinstance(obstacle, ReleasedError):
+            self._warn(str(obstacle))
+            return UnavailableError(f"{words}: the event log node says: {obstacle}")
         there = self._producer.attached and (since is None or self._away_at < since)
         return OverloadedError(words) if there else UnavailableError(f"{words}: the event log node is away")
+
+    def _warn(self, reason: str) -> None:
+        """At most once in a while: every event that is refused would be a line."""
+        now = self._loop.time()
+        if self._warned_at is None or now >= self._warned_at + _WARN_S:
+            self._warned_at = now
+            log.warning("events_not_stored", log=self.log, reason=reason)
 
     def _failed(self, error: AmqpStreamsError) -> None:
         self.failure = UnavailableError(f"{self.log}: {error}")

@@ -18,6 +18,8 @@ _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
 _AMQP_URL: Final = re.compile(r"(?:amqps?|wss?)://\S+")
 
+RETENTION_MAX_S: Final = 100 * 366 * 86_400
+"""A century."""
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
@@ -25,7 +27,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 class Settings(BaseModel):
     """What all of them have in common."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
 
 class Listener(Settings):
@@ -143,7 +145,7 @@ class LogDefaults(Settings):
     """The log of a new Broker or Channel that says nothing. `retention`: seconds that events are kept; None: the node's default."""
 
     partitions: int = Field(default=4, ge=1, le=1024)
-    retention: float | None = Field(default=None, gt=0)
+    retention: float | None = Field(default=None, gt=0, le=RETENTION_MAX_S)
 
 
 class DestinationRules(Settings):
@@ -222,6 +224,9 @@ class GatewaySettings(Settings):
             if url is not None and not _URL.fullmatch(url):
                 message = f"{name}: {url!r} is no http:// or https:// URL"
                 raise ValueError(message)
+        if self.public_url is not None and "@" in self.public_url:
+            message = "public_url: it is shown to everybody, so it must not have a user or password"
+            raise ValueError(message)
         if self.rules and self.tokens is None and self.jwt is None:
             message = "rules: without tokens or jwt nobody can be told from anybody: they would allow everything"
             raise ValueError(message)

@@ -8,7 +8,7 @@ import structlog
 
 from fuzz.target import Target
 
-NAMES: Final = ("texts", "filters", "wire", "frames", "sasl", "dialogue", "management", "client", "settings", "server")
+NAMES: Final = ("texts", "filters", "wire", "frames", "sasl", "dialogue", "management", "client", "settings", "gateway", "server")
 
 
 def load(name: str) -> Target:

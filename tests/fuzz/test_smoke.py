@@ -27,6 +27,7 @@ INPUTS = {
     "texts": 300,
     "filters": 300,
     "wire": 500,
+    "gateway": 300,
     "frames": 150,
     "sasl": 60,
     "dialogue": 30,

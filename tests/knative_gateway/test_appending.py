@@ -6,8 +6,10 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytest
+from structlog.testing import capture_logs
 
-from amqp_streams.client import Client
+from amqp_streams.client import Client, ReleasedError
+from amqp_streams.errors import AmqpStreamsError
 from knative_gateway import appending
 from knative_gateway.appending import Appender, AppendLimits
 from knative_gateway.errors import GatewayError, OverloadedError, UnavailableError
@@ -22,6 +24,7 @@ class SilentProducer:
         assert log
         self.window = window
         self.attached = True
+        self.obstacle: AmqpStreamsError | None = None
 
     async def open(self, **_: float | None) -> None:
         """At once."""
@@ -82,3 +85,20 @@ async def test_all_logs_together_are_bounded_and_stuck_ones_leave_room_for_the_o
     appender.post("well", b"m", told.append)
     assert told == []
     await appender.close(0)
+
+
+async def test_what_the_node_says_goes_to_the_sender_and_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk is not a log that is busy: 503 with the node's sentence, and one line in a while."""
+    monkeypatch.setattr(appending, "_SWEEP_S", WAIT_S / 5)
+    client = SilentClient()
+    appender = Appender(cast("Client", client), AppendLimits(wait_s=WAIT_S))
+    with capture_logs() as lines:
+        waiting = [asyncio.create_task(appender.append("l", b"m")) for _ in range(3)]
+        await asyncio.sleep(0)
+        client.made.obstacle = ReleasedError("amqp:resource-limit-exceeded", "the disk is full")
+        for each in waiting:
+            with pytest.raises(UnavailableError, match=r"the event log node says: .*the disk is full"):
+                await each
+    await appender.close(0)
+    [line] = [line for line in lines if line["event"] == "events_not_stored"]
+    assert "the disk is full" in line["reason"]
