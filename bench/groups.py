@@ -169,6 +169,15 @@ async def harry(members: Members, plan: Plan) -> int:
     return kills
 
 
+async def first_owner(members: Members) -> None:
+    """Until one member owns a partition: starting processes takes as long as the machine is busy."""
+    async with asyncio.timeout(_FINISH_S_MAX):
+        while True:
+            if members.owning():
+                return
+            await asyncio.sleep(0.05)
+
+
 async def all_settled(client: Client, count: int) -> bool:
     """Until the group has no event left to do; False: it takes too long."""
     with suppress(TimeoutError):
@@ -191,6 +200,7 @@ async def run(plan: Plan, folder: Path) -> tuple[Verdict, int]:
             async with connect(node.url) as client:
                 for slot in range(plan.members):
                     members.start(slot)
+                await first_owner(members)
                 ending = asyncio.Event()
                 producing = asyncio.create_task(produce(client, plan, ending))
                 kills = await harry(members, plan)

@@ -10,7 +10,7 @@ from typing import Final
 
 from bench.scale.crowd import Api, Crowd, broker, channel, partitions, trigger
 from bench.scale.probe import Probed, probing
-from bench.scale.report import Found, Meter, found
+from bench.scale.report import REST_S, Found, Meter, found
 from examples.gateway import GatewayProcess
 
 READY_S_MAX: Final = 300.0
@@ -32,12 +32,12 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Running]:
+async def running(folder: Path, rest_s: float) -> AsyncIterator[Running]:
     """Start it in an empty folder, and watch `/readyz` all the while."""
     with GatewayProcess(folder) as gateway:
         node = gateway.node_pid
         assert node is not None
-        meter = Meter({"gateway": gateway.pid, "node": node})
+        meter = Meter({"gateway": gateway.pid, "node": node}, rest_s)
         with probing(gateway.http) as probed:
             async with Api(gateway.base_url) as api, Crowd() as crowd:
                 yield Running(gateway, api, crowd, meter, probed)
@@ -46,9 +46,9 @@ async def running(folder: Path) -> AsyncIterator[Running]:
             raise RuntimeError(message)
 
 
-async def many_brokers(folder: Path, count: int) -> Found:
+async def many_brokers(folder: Path, count: int, rest_s: float = REST_S) -> Found:
     """`count` Brokers with a Trigger each; then an event to every Broker, delivered by its Trigger."""
-    async with running(folder) as on:
+    async with running(folder, rest_s) as on:
         began = time.monotonic()
         names = [f"b{number}" for number in range(count)]
         await on.api.create(broker(name) for name in names)
@@ -68,9 +68,9 @@ async def many_brokers(folder: Path, count: int) -> Found:
     )
 
 
-async def wide_broker(folder: Path, count: int, events: int) -> Found:
+async def wide_broker(folder: Path, count: int, events: int, rest_s: float = REST_S) -> Found:
     """One Broker of `count` partitions with a Trigger, and `events` events."""
-    async with running(folder) as on:
+    async with running(folder, rest_s) as on:
         began = time.monotonic()
         await on.api.create([partitions("wide", count)])
         await on.api.create([broker("wide", config="wide"), trigger("wide", "wide", f"{on.crowd.url}/wide")])
@@ -81,9 +81,9 @@ async def wide_broker(folder: Path, count: int, events: int) -> Found:
     return found(f"one Broker of {count} partitions, {events} events", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed)
 
 
-async def many_triggers(folder: Path, count: int) -> Found:
+async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Found:
     """One Broker with `count` Triggers, each for a type of its own; then an event of each type."""
-    async with running(folder) as on:
+    async with running(folder, rest_s) as on:
         began = time.monotonic()
         names = [f"t{number}" for number in range(count)]
         await on.api.create([broker("one")])
@@ -103,9 +103,9 @@ async def many_triggers(folder: Path, count: int) -> Found:
     )
 
 
-async def burst(folder: Path, count: int) -> Found:
+async def burst(folder: Path, count: int, rest_s: float = REST_S) -> Found:
     """`count` objects are created as fast as the API takes them; meanwhile Channels of another namespace become Ready."""
-    async with running(folder) as on:
+    async with running(folder, rest_s) as on:
         await on.api.create([broker("busy")])
         await on.api.wait_ready(READY_S_MAX)
         began = time.monotonic()

@@ -317,7 +317,8 @@ async def _settled(world: World, api: Api, crowd: Crowd) -> list[str]:
         said += [f"not Ready: {words}" for words in await api.unready(namespace="default")]
         if not said or time.monotonic() > deadline:
             return said
-        await asyncio.sleep(1.0)
+        print(f"waiting: {len(said)} are not done, for example {said[0]}", flush=True)
+        await asyncio.sleep(SAMPLE_EVERY_S)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from typing import Final
 from amqp_streams.client import EARLIEST, LATEST, Client, Consumer, Event, connect
 from bench import connections
 from bench.scale.probe import Probed, probing
-from bench.scale.report import Found, Meter, found
+from bench.scale.report import REST_S, Found, Meter, found
 from bench.server import Server
 from examples.node import NodeProcess
 
@@ -32,20 +32,20 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, partitions: int) -> AsyncIterator[Running]:
+async def running(folder: Path, partitions: int, rest_s: float) -> AsyncIterator[Running]:
     """Start it with one log in an empty folder, and watch `/readyz` all the while."""
     with NodeProcess(folder, "--admin-listen", "127.0.0.1:0", log=f"{LOG}:{partitions}") as node:
         with probing(node.addresses["admin"][0]) as probed:
             async with connect(node.url, container_id="scale") as client:
-                yield Running(node, client, Meter({"node": node.pid}), probed)
+                yield Running(node, client, Meter({"node": node.pid}, rest_s), probed)
         if node.stop() != 0:
             message = f"the node did not end well: {node.words[-1000:]}"
             raise RuntimeError(message)
 
 
-async def many_links(folder: Path, count: int, partitions: int, events: int) -> Found:
+async def many_links(folder: Path, count: int, partitions: int, events: int, rest_s: float = REST_S) -> Found:
     """`count` consumers, each of all `partitions` of one log; then `events` events, each for every consumer."""
-    async with running(folder, partitions) as on, AsyncExitStack() as stack:
+    async with running(folder, partitions, rest_s) as on, AsyncExitStack() as stack:
         began = time.monotonic()
         consumers = [on.client.consumer(LOG, start=LATEST, credit=100) for _ in range(count)]
         await _attached(stack, consumers)
@@ -56,9 +56,9 @@ async def many_links(folder: Path, count: int, partitions: int, events: int) -> 
     return found(name, ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes={"deliveries": count * events})
 
 
-async def many_groups(folder: Path, count: int, events: int) -> Found:
+async def many_groups(folder: Path, count: int, events: int, rest_s: float = REST_S) -> Found:
     """`count` consumer groups of one log with a member each, whose position the node keeps."""
-    async with running(folder, 1) as on, AsyncExitStack() as stack:
+    async with running(folder, 1, rest_s) as on, AsyncExitStack() as stack:
         began = time.monotonic()
         consumers = [
             on.client.consumer(LOG, partition=0, group=f"g{number}", durable=f"c{number}", start=EARLIEST, credit=100)
@@ -78,15 +78,15 @@ async def many_groups(folder: Path, count: int, events: int) -> Found:
     return found(f"{count} groups of one log", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes=notes)
 
 
-async def many_connections(folder: Path, count: int) -> Found:
+async def many_connections(folder: Path, count: int, rest_s: float = REST_S) -> Found:
     """`count` connections with two links each, idle; then each sends an event and gets one."""
-    async with running(folder, 1) as on:
+    async with running(folder, 1, rest_s) as on:
         host_port = on.node.addresses["amqp"][0]
         assert on.node.process is not None
         server = Server(on.node.process, int(host_port.rpartition(":")[2]), on.node.data_dir)
         connections.allow_files(count + connections.SPARE_FILES)
         began = time.monotonic()
-        figures = await connections.measure(server, count, idle_seconds=5, patience=ARRIVED_S_MAX)
+        figures = await connections.measure(server, count, idle_seconds=max(0.1, rest_s), patience=ARRIVED_S_MAX)
         elapsed = time.monotonic() - began
         costs = await asyncio.to_thread(on.meter.costs)
     notes = {name: figures[name] for name in ("rss_open_MB", "KiB_per_idle_connection", "cpu_percent_while_idle")}

@@ -45,23 +45,25 @@ class Found:
 class Meter:
     """Memory of some processes from now on, and their CPU at rest."""
 
-    def __init__(self, pids: Mapping[str, int]) -> None:
+    def __init__(self, pids: Mapping[str, int], rest_s: float = REST_S) -> None:
+        """`rest_s`: how long they are watched; 0 leaves that out."""
+        self._rest_s: Final = rest_s
         self._pids: Final = dict(pids)
         self._before: Final = {name: usage(pid).rss_bytes for name, pid in self._pids.items()}
 
     def costs(self) -> dict[str, Cost]:
-        """Watch them for REST_S seconds, in which nobody should do anything, SETTLE_S seconds from now."""
-        time.sleep(SETTLE_S)
+        """Watch them at rest: nobody should do anything meanwhile."""
+        time.sleep(SETTLE_S if self._rest_s else 0.0)
         began = {name: usage(pid) for name, pid in self._pids.items()}
         clock = time.monotonic()
-        time.sleep(REST_S)
+        time.sleep(self._rest_s)
         elapsed = time.monotonic() - clock
         ended = {name: usage(pid) for name, pid in self._pids.items()}
         return {
             name: Cost(
                 before_mb=round(self._before[name] / 1e6, 1),
                 after_mb=round(ended[name].rss_bytes / 1e6, 1),
-                rest_percent=round(100 * (ended[name].cpu_seconds - began[name].cpu_seconds) / elapsed, 1),
+                rest_percent=round(100 * (ended[name].cpu_seconds - began[name].cpu_seconds) / elapsed, 1) if self._rest_s else 0.0,
             )
             for name in self._pids
         }

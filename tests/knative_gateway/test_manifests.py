@@ -12,7 +12,7 @@ from knative_gateway.manifests import ManifestError, objects, read_json, read_ya
 _JSON = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(-(1 << 63), (1 << 63) - 1)  # larger ones become floating-point numbers: see below
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Co", "Cn"))),
     lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text("abc.-/", max_size=8), below, max_size=4),
