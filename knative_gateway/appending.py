@@ -155,7 +155,11 @@ class _Entry(LoneEntry):
         """Tell, unless that was done."""
         told, self.told = self.told, None
         if told is not None:
-            told(error)
+            try:
+                told(error)
+            except Exception:
+                # Others have their outcomes in the same batch.
+                log.exception("append_fault", log=self.lane.log)
 
 
 class _Lane:

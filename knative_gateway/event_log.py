@@ -6,7 +6,7 @@ and not taken is bounded.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -230,13 +230,23 @@ class AmqpEventLog:
 async def _batches(consumer: Consumer, partition: int) -> AsyncGenerator[Sequence[Stored], None]:
     while True:
         messages = await consumer.receive_raw(READ_EVENTS_MAX)
-        batch = []
-        for message in messages:
-            place = place_of(message)
-            if place.offset is not None:
-                batch.append(Stored(partition, place.offset, place.timestamp_ms or 0, bare(message)))
+        batch = [stored for message in messages if (stored := _stored(partition, message)) is not None]
         if batch:
             yield batch
+
+
+def _stored(partition: int, message: bytes) -> Stored | None:
+    """One event; None: it is not said where it is. One that cannot be read is passed on, so that those it is for hear of it."""
+    try:
+        place = place_of(message)
+    except AmqpStreamsError as error:
+        log.warning("message_unreadable", partition=partition, reason=str(error))
+        return None
+    if place.offset is None:
+        return None
+    with suppress(AmqpStreamsError):
+        message = bare(message)
+    return Stored(partition, place.offset, place.timestamp_ms or 0, message)
 
 
 def previous(offset: str) -> str | None:

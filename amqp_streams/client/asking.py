@@ -90,13 +90,17 @@ class _Line:
                 self._answered(ReceivedEvent(message))
 
     def _answered(self, reply: ReceivedEvent) -> None:
+        """An answer that cannot be read, or that nobody waits for, is passed over."""
         try:
             answer = self._waiting.get(str(reply.correlation_id))
-            if answer is not None and not answer.done():
-                answer.set_result(answer_of(reply))
+        except AmqpStreamsError:
+            return
+        if answer is None or answer.done():
+            return
+        try:
+            answer.set_result(answer_of(reply))
         except AmqpStreamsError as error:
-            if answer is not None:
-                answer.set_exception(error)
+            answer.set_exception(error)
 
     def _outcomes(self, _accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
         for entry, error in refused:

@@ -217,6 +217,11 @@ class Connector:
             self._rotation.failed(address)
             message = f"{address}: no answer within {self._connect_s:g} s"
             raise ConnectError(message) from None
+        except Exception as error:
+            _logger.exception("connecting_fault address=%s", address)
+            self._rotation.failed(address)
+            message = f"{address}: a fault of the client: {error!r}"
+            raise ConnectError(message) from error
 
     def _warn(self, error: ConnectError) -> None:
         """At once, and now and then while it lasts."""

@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 from amqp_streams import names
-from amqp_streams.client.message import place_of
+from amqp_streams.client.message import Place, place_of
 from amqp_streams.client.options import EARLIEST, AfterOffset, AfterTime, Start
+from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, Timestamp
 
 FILTER_NAME: Final = "event-streams-start"
 
+_NOWHERE: Final = Place(None, None, None)
 NEW_EVENTS: Final = {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)})}
 """Events accepted after the attach. Without any filter a link starts there by itself; with another one it would start at the earliest."""
 
@@ -106,7 +108,7 @@ class Cursor:
         # In order within each partition: the last of each is the furthest, and there are not many of them.
         seen: set[str] = set()
         for message in reversed(messages):
-            place = place_of(message)
+            place = _place(message)
             partition = place.partition or self._partition or ""
             if place.offset is not None and partition not in seen:
                 seen.add(partition)
@@ -118,7 +120,7 @@ class Cursor:
     def _note_each(self, messages: list[bytes]) -> list[int]:
         repeated, after, before = self._repeated, self._after, []
         for index, message in enumerate(messages):
-            partition, offset, _ = place_of(message)
+            partition, offset, _ = _place(message)
             if offset is None:
                 continue
             partition = partition or self._partition or ""
@@ -130,6 +132,14 @@ class Cursor:
             if _rank(offset) > _rank(after.get(partition, names.OFFSET_EARLIEST)):
                 after[partition] = offset
         return before
+
+
+def _place(message: bytes) -> Place:
+    """A message that cannot be read has no place; whoever looks at it is told, and those around it are received."""
+    try:
+        return place_of(message)
+    except WireError:
+        return _NOWHERE
 
 
 def _rank(offset: str) -> tuple[bool, str]:

@@ -13,6 +13,7 @@ from amqp_streams.client.errors import (
     ConnectError,
     ConnectionLostError,
     EndpointError,
+    LinkError,
     LinkRefusedError,
     NoRoomError,
     OwnershipLostError,
@@ -227,6 +228,9 @@ class Endpoint(ABC):
                 attempt += 1
         except AmqpStreamsError as error:
             self._stop(error)
+        except Exception as error:
+            _logger.exception("link_fault log=%s", self.log)
+            self._stop(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
 
     def _worth_another(self, error: AmqpStreamsError) -> bool:
         if isinstance(error, TimedOutError | RedirectError):

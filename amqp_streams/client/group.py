@@ -244,6 +244,9 @@ class GroupConsumer:
                     await asyncio.sleep(wait_s)
         except AmqpStreamsError as error:
             self._stop(error)
+        except Exception as error:
+            _logger.exception("group_fault log=%s group=%s", self.log, self.group)
+            self._stop(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
 
     async def _serve(self) -> None:
         """Keep as many attaches waiting as there should be, until a connection is lost.

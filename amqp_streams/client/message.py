@@ -61,7 +61,11 @@ def place_of(message: bytes) -> Place:
             if message[where] != what:
                 break
         else:
-            return Place(message[layout.partition].decode(), message[layout.offset].decode(), int.from_bytes(message[layout.timestamp]))
+            return Place(
+                message[layout.partition].decode(errors="replace"),
+                message[layout.offset].decode(errors="replace"),
+                int.from_bytes(message[layout.timestamp]),
+            )
     return _decode(message)
 
 

@@ -187,7 +187,7 @@ async def open_stream(address: Address, tls: TlsOptions | None, listener: Listen
         )
         if isinstance(stream, WebSocketStream):
             await stream.handshake
-    except (OSError, ssl.SSLError, WebSocketException) as error:
+    except (OSError, ssl.SSLError, WebSocketException, ValueError) as error:  # ValueError: a host name that cannot be one
         stream.abort()
         message = f"{address}: {error}"
         raise ConnectError(message) from error

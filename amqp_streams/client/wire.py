@@ -4,6 +4,7 @@ One law: after `lost` was told, no link of this connection is touched again.
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, assert_never
@@ -27,6 +28,7 @@ from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.client.stream import Stream, open_stream
 from amqp_streams.errors import AmqpStreamsError
 
+_logger: Final = logging.getLogger("amqp_streams.client")
 ATTACH_S_MAX: Final = 30.0
 _QUESTION_LINKS: Final = 2
 _TURNS_MAX: Final = 16
@@ -263,7 +265,7 @@ class Wire:
             if self._eager:
                 eager, self._eager = self._eager, {}
                 for attachment in eager:
-                    attachment.on_changed()
+                    self._tell(attachment, attachment.on_changed)
             data = self._protocol.take_output()
             if (fault := self._protocol.fault) is not None:
                 self._end(fault)
@@ -318,7 +320,7 @@ class Wire:
             match happening:
                 case Changed(links):
                     for attachment in [attachments[link] for link in links if link in attachments]:
-                        attachment.on_changed()
+                        self._tell(attachment, attachment.on_changed)
                 case Opened():
                     if not self._opened.done():
                         self._opened.set_result(happening)
@@ -329,13 +331,22 @@ class Wire:
                 case _:
                     assert_never(happening)
 
+    def _tell(self, attachment: Attachment, callback: Callable[..., None], *arguments: object) -> None:
+        """A fault in what a link does with its news ends that link, and no other."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            _logger.exception("link_fault link=%s", attachment.link.name if attachment.link.alive else "")
+            attachment.close()
+            attachment.end(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
+
     def _handle_link(self, happening: Attached | Detached | Outcomes) -> None:
         attachment = self._attachments.get(happening.link)
         if attachment is None:
             return
         match happening:
             case Outcomes(_, accepted, refused):
-                attachment.on_outcomes(accepted, refused)
+                self._tell(attachment, attachment.on_outcomes, accepted, refused)
             case Attached():
                 if not attachment.attached.done():
                     attachment.attached.set_result(None)

@@ -102,3 +102,18 @@ async def test_what_the_node_says_goes_to_the_sender_and_the_log(monkeypatch: py
     await appender.close(0)
     [line] = [line for line in lines if line["event"] == "events_not_stored"]
     assert "the disk is full" in line["reason"]
+
+
+async def test_a_fault_of_one_who_is_told_does_not_touch_the_others() -> None:
+    appender = Appender(cast("Client", SilentClient()), AppendLimits())
+    told: list[GatewayError | None] = []
+
+    def fault(_: GatewayError | None) -> None:
+        raise ZeroDivisionError
+
+    appender.post("l", b"m", fault)
+    appender.post("l", b"m", told.append)
+    with capture_logs() as lines:
+        appender.forget("l")
+    assert [line["event"] for line in lines] == ["append_fault"]
+    assert isinstance(told[0], UnavailableError)

@@ -6,7 +6,8 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.client import ClosedError, LinkRefusedError, TimedOutError, connect
+from amqp_streams.client import ClosedError, Event, LinkRefusedError, TimedOutError, connect
+from amqp_streams.client.received import ReceivedEvent
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 
 
@@ -31,3 +32,17 @@ async def test_who_waits_hears_of_the_end(node: MemoryNode) -> None:
             await asyncio.sleep(0)
     with pytest.raises(ClosedError):
         await waiting
+
+
+async def test_an_answer_that_cannot_be_read_or_comes_twice_is_passed_over(node: MemoryNode) -> None:
+    def answer(request: bytes) -> None:
+        asked = ReceivedEvent(request)
+        properties = {names.STATUS_CODES[0]: 200}
+        reply = Event({names.EXTENT_LOGS: []}, properties=properties, correlation_id=asked.correlation_id).encode()
+        node.outgoing[str(asked.reply_to)].extend([b"rubbish", reply, reply])
+
+    node.answer = answer
+    async with connect("amqp://node", retry=AT_ONCE) as client:
+        assert await client.extents([]) == {}
+        assert await client.extents([]) == {}
+        assert len(node.streams) == 1

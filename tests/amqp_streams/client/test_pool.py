@@ -7,9 +7,10 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.client import EARLIEST, AfterOffset, Event, LinkRefusedError, connect
+from amqp_streams.client import EARLIEST, AfterOffset, ConnectError, Event, LinkError, LinkRefusedError, connect
 from amqp_streams.client import protocol as protocols
 from amqp_streams.client.aio import Client
+from amqp_streams.errors import WireError
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.peer import Peer
 from tests.amqp_streams.client.test_producer import settle_loop
@@ -156,3 +157,49 @@ async def test_a_node_that_closes_each_link_and_then_the_connection_is_come_back
         node.outgoing["other"].append(Event("b").encode())
         node.work()
         assert [event.body for event in await consumer.receive()] == ["b"]
+
+
+async def test_a_fault_in_what_a_link_does_with_its_news_ends_that_link_only(node: MemoryNode) -> None:
+    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log") as consumer:
+        wire = await client._pool.wire()
+
+        def fault() -> None:
+            raise ZeroDivisionError
+
+        broken = wire.attach_receiver("other", fault)
+        await broken.wait()
+        broken.link.grant(1)
+        node.outgoing["other"].append(Event(1).encode())
+        node.outgoing["log"].append(Event(2).encode())
+        wire.flush()
+        assert "ZeroDivisionError" in str(await broken.ended)
+        node.work()
+        assert [event.body for event in await consumer.receive()] == [2]
+        assert len(node.streams) == 1
+
+
+async def test_a_fault_of_ours_ends_a_consumer_with_an_error_and_not_in_silence(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log") as consumer:
+        monkeypatch.setattr(consumer, "_attach", lambda _wire: 1 / 0)
+        node.lose()
+        with pytest.raises(LinkError, match="a fault of the client: ZeroDivisionError"):
+            await consumer.receive()
+
+
+async def test_a_host_that_cannot_be_one_is_an_address_that_does_not_answer() -> None:
+    async def no_host() -> None:
+        async with connect(f"amqp://{'a' * 300}"):
+            pass
+
+    with pytest.raises(ConnectError, match="aaa:5672"):
+        await no_host()
+
+
+async def test_a_message_that_cannot_be_read_costs_nothing_but_itself(node: MemoryNode) -> None:
+    async with connect(URL, retry=AT_ONCE) as client, client.consumer("log") as consumer:
+        node.outgoing["log"].extend([Event(1).encode(), b"rubbish", Event(2).encode()])
+        node.work()
+        one, rubbish, two = await consumer.receive()
+        assert (one.body, two.body) == (1, 2)
+        with pytest.raises(WireError):
+            assert rubbish.body
