@@ -241,20 +241,19 @@ class Dispatcher:
         async with self._flushing:
             moved: dict[tuple[str, int], tuple[Track, str]] = {}
             done: dict[tuple[str, int], tuple[Track, Sequence[Range]]] = {}
-            for uid, courier in self._couriers():
-                for partition, track in courier.tracks.items():
-                    if (idle or track.touched) and (position := track.position()) != track.saved:
-                        moved[uid, partition] = (track, position)
-                        track.touched = False
-                    if idle and (ranges := track.done) != track.saved_done:
-                        done[uid, partition] = (track, ranges)
+            touched, tracks = self._outside.touched, self._tracks(idle=idle)
+            touched.clear()
+            for key, track in tracks:
+                if (position := track.position()) != track.saved:
+                    moved[key] = (track, position)
+                if idle and (ranges := track.done) != track.saved_done:
+                    done[key] = (track, ranges)
             try:
                 await self._checkpoints.save(
                     {key: position for key, (_, position) in moved.items()}, {key: ranges for key, (_, ranges) in done.items()}
                 )
             except BaseException:
-                for track, _ in moved.values():
-                    track.touched = True
+                touched.update(track for track, _ in moved.values())
                 raise
             for track, position in moved.values():
                 track.saved = position
@@ -269,6 +268,12 @@ class Dispatcher:
     def kept_s_ago(self) -> float:
         """Seconds since positions were kept; what was delivered since then is delivered again after a crash."""
         return time.monotonic() - self._kept_s
+
+    def _tracks(self, *, idle: bool) -> list[tuple[tuple[str, int], Track]]:
+        """Those that completed something since the last flush; `idle`: all. What was closed is kept by whoever closed it."""
+        if not idle:
+            return [(track.key, track) for track in self._outside.touched if not track.closed]
+        return [(track.key, track) for _, courier in self._couriers() for track in courier.tracks.values()]
 
     async def _flush_always(self) -> None:
         every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)

@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -19,6 +19,9 @@ from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.filters import FilterWorkError, compile_filters
 from knative_gateway.ports import EventLog, Subscriber
 
+if TYPE_CHECKING:
+    from knative_gateway.dispatcher.track import Track
+
 log = structlog.get_logger(__name__)
 
 AGE_MAX_MS: Final = 7 * 24 * 3600 * 1000
@@ -29,13 +32,15 @@ SAY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1."""
+    """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1. `touched`: tracks whose
+    positions moved since they were kept last."""
 
     sender: Sender
     log: EventLog
     settings: DispatchSettings
     now_ms: Callable[[], int]
     chance: Callable[[], float]
+    touched: "set[Track]" = field(default_factory=set)
 
 
 class Recording:

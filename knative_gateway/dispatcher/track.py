@@ -46,14 +46,14 @@ class Track:
         self.passed_ms: int | None = None
         self.saved = position
         self.saved_done: Sequence[Range] = done
-        self.touched = False
+        self.key: Final = (courier.spec.uid, reader.partition)
         self.held_bytes = 0
         self._last = position
         self._done: Final = deque(done)
         self._arrivals: Final[dict[str, Arrival]] = {}
         self._times: Final[dict[str, int]] = {}
         self._catching_up: asyncio.Task[None] | None = None
-        self._closed = False
+        self.closed = False
 
     # -- what is held
 
@@ -91,8 +91,9 @@ class Track:
         self.courier.held_bytes -= arrival.size
         self.held_bytes -= arrival.size
         del self._times[entry.offset]
-        self.touched |= self.window.complete(entry)
-        if not self._closed:
+        if self.window.complete(entry):
+            self.courier.outside.touched.add(self)
+        if not self.closed:
             self.courier.turns.stir(self)
         own = self._catching_up
         # Whoever waits for the next event of a log that has none would go on to do so for itself.
@@ -157,7 +158,7 @@ class Track:
 
     async def close(self) -> None:
         """Read no more, and begin no more."""
-        self._closed = True
+        self.closed = True
         self.courier.turns.leave(self)
         self.reader.leave(self)
         if self._catching_up is not None:
