@@ -5,6 +5,7 @@ next flush, or on its way there when the link ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
@@ -14,6 +15,9 @@ from amqp_streams.streams.attach import AttachRequest, Consuming
 from amqp_streams.streams.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
 from amqp_streams.streams.place import Place
 from amqp_streams.streams.reader import Run
+
+_POSITIONS_A_FLUSH: Final = 4096
+"""Positions of links that a flush in parts looks at in one part: a link has one for each of its partitions."""
 
 
 class Places:
@@ -131,8 +135,11 @@ class Places:
         if not self._writing:
             self._writing, self._moved = self._moved, set()
             self._then = then
-        for _ in range(len(self._writing) if count_max is None else min(count_max, len(self._writing))):
-            self._advance(self._writing.pop())
+        links = positions = 0
+        while self._writing and (count_max is None or (links < count_max and positions < _POSITIONS_A_FLUSH)):
+            consumer = self._writing.pop()
+            self._advance(consumer)
+            links, positions = links + 1, positions + len(consumer.partitions)
         changes = self._cursors.take_moved(now_ms)
         if self._then is None or self._writing:
             self._write(changes)

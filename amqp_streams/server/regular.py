@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from amqp_streams.server.watching import StoreWatch, hindrance
-from amqp_streams.storage.ports import Store
+from amqp_streams.storage.ports import RETAINED_A_CALL, Store
 from amqp_streams.storage.retention import SteadyClock
 
 TICK_S: Final = 0.5
@@ -74,8 +74,9 @@ class Regular:
                     log.info("regular_work_goes_on", step=name)
 
     def _retain(self) -> None:
-        if self._ticks % RETENTION_EVERY_TICKS:
-            return
+        partitions = sum(len(log.partitions) for log in self._store.logs.values())
+        if self._ticks % RETENTION_EVERY_TICKS > partitions // RETAINED_A_CALL:
+            return  # with many partitions, some of them at each tick
         now_ms = self._clock.now_ms(self._wall_ms(), self._monotonic_ms())
         for partition, old_start in self._store.apply_retention(now_ms):
             log.info("retention", log=partition.log, partition=partition.index, removed=partition.start - old_start)

@@ -7,6 +7,7 @@ their backs; a third one writes states. They do nothing but that (`work.py`), an
 import contextlib
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +23,7 @@ from amqp_streams.storage.files import Files, OpenFile, RealFiles
 from amqp_streams.storage.findings import Finding
 from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
 from amqp_streams.storage.partition_log import PartitionLog
-from amqp_streams.storage.ports import STATE_KEYS_MAX, CommitDone, Partition, StoredLog, StoreFacts, Use
+from amqp_streams.storage.ports import RETAINED_A_CALL, STATE_KEYS_MAX, CommitDone, Partition, StoredLog, StoreFacts, Use
 from amqp_streams.storage.restore import Restored
 from amqp_streams.storage.retaining import retain
 from amqp_streams.storage.retention import AHEAD_MS
@@ -92,6 +93,7 @@ class DirectoryStore:
         self._logs: Final[dict[str, StoredLog]] = {}
         self._deleted: Final[set[str]] = set()
         self._ahead_ms: Final[dict[str, int]] = {}
+        self._to_retain: Final[deque[PartitionLog]] = deque()
         for log, parts in opened.logs:
             self._add(log, parts)
         self._write_checkpoint(clean=False)
@@ -261,15 +263,15 @@ class DirectoryStore:
                 del self._ahead_ms[name]
         moved: list[tuple[Partition, int]] = []
         gone: list[Path] = []
-        for name, log in self._records.items():
-            if log.settings.retention_ms is None and log.settings.retention_bytes is None:
-                continue
-            for partition in self._partitions(name):
-                before = partition.start
-                removals = retain(partition, self._flusher, now_ms)
-                if removals:
-                    moved.append((partition, before))
-                    gone += removals
+        if not self._to_retain:
+            self._to_retain.extend(each for name, log in self._records.items() if _has_retention(log) for each in self._partitions(name))
+        for _ in range(min(RETAINED_A_CALL, len(self._to_retain))):
+            partition = self._to_retain.popleft()
+            before = partition.start
+            removals = retain(partition, self._flusher, now_ms)
+            if removals:
+                moved.append((partition, before))
+                gone += removals
         if moved:
             # The checkpoint knows the new starts before the files go: what is missing below them is not missed.
             self._submit_checkpoint(gone)
@@ -377,6 +379,10 @@ class DirectoryStore:
 
     def _write_checkpoint(self, *, clean: bool, without: str | None = None) -> None:
         Replace(self._root / catalog.CHECKPOINT_FILE, self._checkpoint(clean=clean, without=without).encode()).run(self._files)
+
+
+def _has_retention(log: LogRecord) -> bool:
+    return log.settings.retention_ms is not None or log.settings.retention_bytes is not None
 
 
 def _wall_clock_ms() -> int:

@@ -17,6 +17,8 @@ STATE_KEY_BYTES_MAX: Final = 2048
 STATE_VALUE_BYTES_MAX: Final = 1 << 20
 STATE_KEYS_MAX: Final = 1 << 18
 """Keys of one data directory: all of them are in memory."""
+RETAINED_A_CALL: Final = 1000
+"""Partitions that one call of `Store.apply_retention` looks at: some 5 ms."""
 PRODUCER_ID_BYTES_MAX: Final = 256
 """Of the id of a producer that numbers its events, in UTF-8; at least one."""
 
@@ -242,7 +244,10 @@ class Store(Protocol):
         """Start a commit of everything appended, unless one is in flight (then the next starts by itself when that ends)."""
 
     def apply_retention(self, now_ms: int) -> list[tuple["Partition", int]]:
-        """Drop whole segments that are past their log's retention; the partitions whose `start` moved, and the old start."""
+        """Drop whole segments that are past their log's retention; the partitions whose `start` moved, and the old start.
+
+        Looks at `RETAINED_A_CALL` partitions at most, and at the next ones when it is called again.
+        """
 
     def facts(self) -> StoreFacts:
         """Figures of this moment. Cheap: walks no partitions, touches no file."""
