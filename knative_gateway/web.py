@@ -3,6 +3,7 @@
 `/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can be.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -18,8 +19,38 @@ EVENTS: Final = ("/broker/", "/channel/")
 
 _NOT_ONE_HOST: Final = PlainTextResponse("a request of HTTP/1.1 has one Host header\n", status_code=400)
 
+FIGURES_KEPT_S: Final = 1.0
+
 Ready = Callable[[], str | None]
 """None when all is well, else what is not, in words."""
+
+
+class Figures:
+    """The text of `/metrics`: made beside the event loop, one for all who ask within a second."""
+
+    def __init__(self, registry: CollectorRegistry, *, kept_s: float = FIGURES_KEPT_S) -> None:
+        self.made = 0
+        """How often a text was made."""
+        self._registry: Final = registry
+        self._kept_s: Final = kept_s
+        self._making: asyncio.Task[bytes] | None = None
+        self._until = 0.0
+
+    async def text(self) -> bytes:
+        """As it was at most a second ago."""
+        loop = asyncio.get_running_loop()
+        if self._making is None or (self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)):
+            self._making = loop.create_task(self._make())
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> bytes:
+        self.made += 1
+        try:
+            made = await asyncio.to_thread(generate_latest, self._registry)
+        except (LookupError, RuntimeError):  # something came or went meanwhile
+            made = generate_latest(self._registry)
+        self._until = asyncio.get_running_loop().time() + self._kept_s
+        return made
 
 
 class Web:
@@ -27,7 +58,7 @@ class Web:
 
     def __init__(self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()) -> None:
         self._ingress: Final = ingress
-        self._registry: Final = registry
+        self._figures: Final = Figures(registry)
         self._ready: Final = ready
         self._rest: Final = Starlette(
             routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics), *routes]
@@ -50,4 +81,4 @@ class Web:
         return PlainTextResponse("ready\n") if missing is None else PlainTextResponse(f"not ready: {missing}\n", status_code=503)
 
     async def _metrics(self, _request: Request) -> Response:
-        return Response(generate_latest(self._registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(await self._figures.text(), media_type=CONTENT_TYPE_LATEST)

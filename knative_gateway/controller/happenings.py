@@ -34,7 +34,7 @@ def of_change(before: Object, after: Object) -> list[Happening]:
     if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):
         return []
     if is_ready(after):
-        return [Happening(after, "Normal", f"{kind}Ready", f"{kind} is ready")]
+        return [Happening(after, "Normal", new.reason or f"{kind}Ready", new.message or f"{kind} is ready")]
     if new.status == UNKNOWN:
         return []
     return [Happening(after, "Warning", new.reason, new.message)]

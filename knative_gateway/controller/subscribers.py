@@ -15,12 +15,11 @@ from knative_gateway.controller.relations import CHANNELS, broker_of, channel_of
 from knative_gateway.controller.sources import Source
 from knative_gateway.filters import trigger_filters
 from knative_gateway.ports import Delivery, Key, Subscriber
-from knative_gateway.resources.conditions import FALSE, READY, TRUE, Condition, is_false, is_true, is_unknown, status_of
+from knative_gateway.resources.conditions import FALSE, PAUSED, READY, TRUE, Condition, is_false, is_true, is_unknown, status_of
 from knative_gateway.resources.extensions import dependency, of_subscriber
 from knative_gateway.resources.kinds import MESSAGING
 from knative_gateway.resources.objects import Object, child, group_of, number, same, text, uid_of
 
-PAUSED_REASON: Final = "Paused"
 DEPENDENCY_READY: Final = "DependencyReady"
 OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no identity")
 
@@ -194,7 +193,7 @@ def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bo
         return is_false(type_, "SubscriberFailing", served.problem)
     if not before and subscriber != served.subscriber:
         return is_unknown(type_, "Configuring", "the data plane does not serve it yet")
-    return is_true(type_, PAUSED_REASON, "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
+    return is_true(type_, PAUSED, "nothing is delivered while it is paused") if subscriber.paused else is_true(type_)
 
 
 def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> bool:

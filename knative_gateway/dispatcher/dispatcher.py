@@ -152,8 +152,8 @@ class Dispatcher:
     def subscribers(self) -> Iterator[tuple[str, Courier, Lag]]:
         """All that are served: the name of the Broker or Channel, who brings the events, and how far it is behind."""
         now_ms = self._outside.now_ms()
-        for worker in self.workers.values():
-            for uid, courier in worker.couriers.items():
+        for worker in list(self.workers.values()):  # copies: `/metrics` is made beside the event loop
+            for uid, courier in list(worker.couriers.items()):
                 yield worker.wanted.name, courier, worker.lag(uid, now_ms)
 
     @property

@@ -78,7 +78,7 @@ class DispatcherMetrics(Collector):
     def _partitions(self) -> Metric:
         words = "Partitions of a Broker's or Channel's log whose events this gateway delivers; of replicas each has some."
         partitions = GaugeMetricFamily("knative_gateway_partitions", words, labels=LABELS[:3])
-        for worker in self._dispatcher.workers.values():
+        for worker in list(self._dispatcher.workers.values()):
             route = worker.wanted
             partitions.add_metric((route.kind, route.namespace, route.name), len(worker.partitions))
         return partitions

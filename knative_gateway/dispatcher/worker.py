@@ -57,7 +57,7 @@ class RouteWorker:
     @property
     def partitions(self) -> Collection[int]:
         """Those whose events it delivers now."""
-        return {partition for courier in self.couriers.values() for partition in courier.tracks}
+        return {partition for courier in list(self.couriers.values()) for partition in list(courier.tracks)}
 
     def use(self, route: Route) -> None:
         """Become this; `served` says when."""
@@ -136,7 +136,7 @@ class RouteWorker:
     def lag(self, uid: str, now_ms: int) -> Lag:
         """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading."""
         events, oldest = 0, now_ms
-        for partition, track in self.couriers[uid].tracks.items():
+        for partition, track in list(self.couriers[uid].tracks.items()):
             end = max(self._ends.get(partition, positions.BEGINNING), track.reader.passed)
             behind = positions.distance(track.position(), end) or 0
             events += behind

@@ -63,14 +63,15 @@ class Figures:
         duplicates = CounterMetricFamily(f"{prefix}_duplicates", "Events accepted that had been accepted before.", labels=LABELS)
         in_flight = GaugeMetricFamily(f"{prefix}_in_flight", "Requests without an answer yet.", labels=LABELS)
         seconds = HistogramMetricFamily(f"{prefix}_seconds", "From a request's headers to its answer.", labels=LABELS)
-        for one in self._routes.values():
-            for status, count in one.requests.items():
+        for one in list(self._routes.values()):  # copies: `/metrics` is made beside the event loop
+            for status, count in list(one.requests.items()):
                 requests.add_metric([*one.labels, str(status)], count)
             events.add_metric(one.labels, one.events)
             size.add_metric(one.labels, one.bytes)
             duplicates.add_metric(one.labels, one.duplicates)
             in_flight.add_metric(one.labels, one.in_flight)
-            seconds.add_metric(one.labels, _cumulative(one.buckets), one.seconds)
+            if one.requests:  # a histogram of nothing is 15 lines
+                seconds.add_metric(one.labels, _cumulative(one.buckets), one.seconds)
         unknown = CounterMetricFamily(f"{prefix}_unknown", "Requests to a Broker or Channel that there is not.")
         unknown.add_metric((), self.unknown)
         yield from (requests, events, size, duplicates, in_flight, seconds, unknown)

@@ -14,6 +14,8 @@ TRUE: Final = "True"
 FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 READY: Final = "Ready"
+PAUSED: Final = "Paused"
+"""The reason of a condition that is True of what a person has paused; Ready says it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +48,13 @@ def is_unknown(type_: str, reason: str, message: str) -> Condition:
 
 
 def summary(conditions: Iterable[Condition]) -> Condition:
-    """Ready: the first False, else the first Unknown, tells why not."""
+    """Ready: the first False, else the first Unknown, tells why not; True says whether it is paused."""
     worst = Condition(READY)
     for condition in conditions:
         if condition.status == FALSE:
             return Condition(READY, FALSE, condition.reason, condition.message)
-        if condition.status == UNKNOWN and worst.status == TRUE:
-            worst = Condition(READY, UNKNOWN, condition.reason, condition.message)
+        if worst.status == TRUE and (condition.status == UNKNOWN or condition.reason == PAUSED):
+            worst = Condition(READY, condition.status, condition.reason, condition.message)
     return worst
 
 

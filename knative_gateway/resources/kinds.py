@@ -203,6 +203,14 @@ def _ready(path: str) -> str:
 
 AGE: Final = Column("Age", "date", ".metadata.creationTimestamp", "How long it exists")
 _READY: Final = (AGE, Column("Ready", "string", _ready("status")), Column("Reason", "string", _ready("reason")))
+_DELIVERIES: Final = tuple(
+    Column(name.capitalize(), "integer", f".status.deliveries.{name}", words, priority=1)
+    for name, words in (
+        ("delivered", "Deliveries that ended well"),
+        ("lag", "Events of the log behind its place"),
+        ("dropped", "Deliveries that were given up, and nobody has the event"),
+    )
+)
 _URL: Final = Column("URL", "string", ".status.address.url")
 _CLASS: Final = Column("Class", "string", r".metadata.annotations.eventing\.knative\.dev/broker\.class", priority=1)
 _ADDRESSABLE: Final = {"duck.knative.dev/addressable": "true"}
@@ -272,13 +280,18 @@ _DEFINITION_KIND: Final = Kind(
     singular="customresourcedefinition",
     list_kind="CustomResourceDefinitionList",
 )
-_TRIGGER_COLUMNS: Final = (Column("Broker", "string", ".spec.broker"), Column("Subscriber_URI", "string", ".status.subscriberUri"), *_READY)
+_TRIGGER_COLUMNS: Final = (
+    Column("Broker", "string", ".spec.broker"),
+    Column("Subscriber_URI", "string", ".status.subscriberUri"),
+    *_READY,
+    *_DELIVERIES,
+)
 OURS: Final = (
     _knative(EVENTING, "Broker", schemas.BROKER, (_URL, *_READY, _CLASS), labels=_ADDRESSABLE),
     _knative(EVENTING, "Trigger", schemas.TRIGGER, _TRIGGER_COLUMNS),
     _knative(MESSAGING, "Channel", schemas.CHANNEL, (_URL, *_READY), "ch", labels=_SUBSCRIBABLE),
     _knative(MESSAGING, "InMemoryChannel", schemas.IN_MEMORY_CHANNEL, (_URL, *_READY), "imc", labels=_SUBSCRIBABLE),
-    _knative(MESSAGING, "Subscription", schemas.SUBSCRIPTION, _READY, "sub"),
+    _knative(MESSAGING, "Subscription", schemas.SUBSCRIPTION, (*_READY, *_DELIVERIES), "sub"),
 )
 """Knative's kinds."""
 BUILT_IN: Final = Registry(

@@ -1,13 +1,18 @@
 """Which request goes where."""
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from knative_gateway.web import Web
+from knative_gateway.web import Figures, Web
 from tests.knative_gateway.asking import ask
 
 
@@ -57,3 +62,55 @@ async def test_ready_says_what_is_missing() -> None:
     assert await got(app, "/readyz") == (503, "not ready: the node is away\n")
     missing.clear()
     assert await got(app, "/readyz") == (200, "ready\n")
+
+
+class Slow(Collector):
+    """Figures that take until they are let go; made in a thread, so that the loop goes on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def collect(self) -> Iterator[Metric]:
+        self.begun.set()
+        assert self.go.wait(20)
+        yield from ()
+
+
+async def test_the_figures_are_made_beside_the_loop_and_once_for_all_who_ask() -> None:
+    """Thousands of subscribers take seconds: a scrape must not stop the events."""
+    registry, slow = CollectorRegistry(auto_describe=False), Slow()
+    slow.go.set()
+    registry.register(slow)
+    slow.go.clear()
+    slow.begun.clear()
+    figures = Figures(registry)
+    asked = [asyncio.create_task(figures.text()) for _ in range(5)]
+    assert await asyncio.to_thread(slow.begun.wait, 20), "the loop runs while they are made"
+    assert not any(each.done() for each in asked)
+    slow.go.set()
+    texts = await asyncio.gather(*asked, figures.text())
+    assert len(set(texts)) == 1
+    assert figures.made == 1
+
+
+async def test_what_changes_while_the_figures_are_made_does_not_fail_them() -> None:
+    class Changing(Collector):
+        times = 0
+
+        def collect(self) -> Iterator[Metric]:
+            self.times += 1
+            if self.times == 1:
+                raise RuntimeError("dictionary changed size during iteration")
+            yield from ()
+
+    registry, changing = CollectorRegistry(), Changing()
+    registry.register(changing)
+    assert await Figures(registry).text() == b""
+    assert changing.times == 2
+
+
+async def test_figures_are_made_anew_after_a_while() -> None:
+    figures = Figures(CollectorRegistry(), kept_s=0)
+    await figures.text()
+    await figures.text()
+    assert figures.made == 2

@@ -196,7 +196,7 @@ def test_a_trigger_s_filters_and_extensions_reach_the_data_plane() -> None:
     assert (subscriber.paused, subscriber.order, subscriber.start) == (True, Order.BY_KEY, Start.EARLIEST)
     assert (subscriber.in_flight_max, subscriber.per_second_max) == (7, 2.5)
     assert subscriber.reply_log == "broker.default.b"
-    assert world.ready(key) == ("True", "")
+    assert world.ready(key) == ("True", "Paused")
     world.patch(key, {"spec": {"filters": [{"prefix": {"type": "b"}}]}})
     world.settle()
     subscriber = world.subscriber(key)
@@ -377,3 +377,24 @@ def test_where_an_external_name_leads_to_is_in_the_condition() -> None:
     world.settle()
     [told] = [each for each in entries(world.status(key), "conditions") if text(each, "type") == "SubscriberResolved"]
     assert text(told, "message") == "subscriber: events are sent to http://there.example/"
+
+
+def test_ready_says_that_it_is_paused() -> None:
+    """Who looks at a table must not take it for healthy."""
+    world = World()
+    world.send(broker())
+    world.send(channel())
+    keys = [world.send(trigger()), world.send(subscription())]
+    world.settle()
+    for key in keys:
+        world.patch(key, {"metadata": {"annotations": {"knative-gateway/paused": "true"}}})
+    world.settle()
+    assert [world.ready(key) for key in keys] == [("True", "Paused")] * 2
+    assert {(each.type, each.reason) for plan in world.plans for each in plan.happenings} >= {
+        ("Normal", "Paused"),
+        ("Normal", "TriggerReady"),
+    }
+    for key in keys:
+        world.patch(key, {"metadata": {"annotations": {"knative-gateway/paused": None}}})
+    world.settle()
+    assert [world.ready(key) for key in keys] == [("True", "")] * 2
