@@ -80,7 +80,7 @@ def test_the_settings_of_a_log_are_told() -> None:
 def test_the_limits_are_those_of_the_code() -> None:
     limits = IngressLimits()
     table = section("Limits")
-    assert f"| a request's body | {limits.body_bytes >> 20} MiB |" in table
+    assert f"| a request's body, a reply | {limits.body_bytes >> 20} MiB (" in table
     assert f"| events of a batch | {limits.batch_events:,} |" in table
     assert f"| seconds until a body is here | {limits.body_s:.0f} |" in table
     under_way = f"found out, at most {SubscriberSettings().in_flight} (`subscribers.in_flight`; `in-flight-max`: up to {LIMIT_MAX:,})"
