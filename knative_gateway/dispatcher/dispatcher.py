@@ -74,7 +74,7 @@ class Dispatcher:
     ) -> None:
         self.settings: Final = settings or DispatchSettings()
         self.workers: Final[dict[str, RouteWorker]] = {}
-        self._outside: Final = Outside(sender, events, self.settings, now_ms, chance)
+        self._outside: Final = Outside(sender, events, self.settings, now_ms, chance, asyncio.Semaphore(self.settings.readers_max))
         self._checkpoints: Final = checkpoints
         self._ownership: Final = ownership or Alone()
         self._replicated: Final = ownership is not None

@@ -33,13 +33,15 @@ SAY_S: Final = 10.0
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1. `touched`: tracks whose
-    positions moved since they were kept last."""
+    positions moved since they were kept last. `reading`: held by a track while it reads by itself.
+    """
 
     sender: Sender
     log: EventLog
     settings: DispatchSettings
     now_ms: Callable[[], int]
     chance: Callable[[], float]
+    reading: asyncio.Semaphore
     touched: "set[Track]" = field(default_factory=set)
 
 

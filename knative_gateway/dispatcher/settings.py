@@ -15,7 +15,8 @@ class DispatchSettings:
     subscriber, in all partitions; one event may always be held. `in_flight_max`: POSTs of one subscriber at once, at most. `waiting_max`:
     events of one subscriber that wait for a retry: beyond it no new ones are begun. `jitter`: the part of a wait that chance may take off.
     `flush_ms`: how often places are made durable; `idle_flush_ms`: of subscribers that only pass events over. `drain_s`: how long a stop
-    waits for answers. `patience_s`: how long a reader of one slow subscriber stays open while there is no room. `traces`: where each POST
+    waits for answers. `patience_s`: how long a reader of one slow subscriber stays open while there is no room. `readers_max`: readers of
+    single subscribers at once, of all of them together; the others wait for their turn. `traces`: where each POST
     is a span; None: nowhere.
     """
 
@@ -28,4 +29,5 @@ class DispatchSettings:
     idle_flush_ms: int = 5_000
     drain_s: float = 10.0
     patience_s: float = 1.0
+    readers_max: int = 64
     traces: "Traces | None" = None

@@ -28,6 +28,10 @@ log = structlog.get_logger(__name__)
 STEPS_AT_ONCE: Final = 1 << 18
 """Steps of filters after which others get their turn: about a millisecond."""
 _AGAIN_S: Final = 1.0
+TURN_BATCHES: Final = 20
+"""Batches that a reader of one subscriber takes before others that wait to read get their turn."""
+QUIET_S: Final = 5.0
+"""How long it waits for the next batch: at the end of the log it would keep others from reading."""
 RANGES_MAX: Final = 1_000
 """Ranges that are kept of one subscriber and partition: the lowest. What is beyond them may be delivered again after a restart."""
 
@@ -174,13 +178,9 @@ class Track:
             if self.reader.admit(self):
                 return
             try:
-                stream = self.courier.outside.log.read(self.reader.log, {self.reader.partition: positions.read_from(self.passed)})
-                async with aclosing(cast("AsyncGenerator[Sequence[Stored], None]", stream)) as batches:
-                    async for batch in batches:
-                        if not await self._take(batch):
-                            break
-                        if self.has_room and self.reader.admit(self):
-                            return
+                async with self.courier.outside.reading:
+                    if await self._read_on():
+                        return
             except GatewayError as error:
                 log.warning("reading_failed", log=self.reader.log, subscriber=self.courier.spec.uid, reason=str(error))
                 await asyncio.sleep(_AGAIN_S)
@@ -188,6 +188,25 @@ class Track:
                 # A fault of ours: this subscriber waits for this task, so it goes on.
                 log.exception("reading_fault", log=self.reader.log, subscriber=self.courier.spec.uid)
                 await asyncio.sleep(_AGAIN_S)
+
+    async def _read_on(self) -> bool:
+        """Read until the shared reader takes over: True; or there is no room, nothing more comes, or others wait for their turn: False."""
+        outside = self.courier.outside
+        stream = outside.log.read(self.reader.log, {self.reader.partition: positions.read_from(self.passed)})
+        turn = 0
+        async with aclosing(cast("AsyncGenerator[Sequence[Stored], None]", stream)) as batches:
+            while turn < TURN_BATCHES or not outside.reading.locked():
+                turn += 1
+                try:
+                    async with asyncio.timeout(QUIET_S):
+                        batch = await anext(batches)
+                except TimeoutError:
+                    return False
+                if not await self._take(batch):
+                    return False
+                if self.has_room and self.reader.admit(self):
+                    return True
+        return False
 
     async def _take(self, batch: Sequence[Stored]) -> bool:
         """Take what is for it; False if there was no room for too long, and the rest is to be read again later."""

@@ -10,7 +10,7 @@ from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.filters import dialects
-from knative_gateway.ports import Delivery, Failure, Order
+from knative_gateway.ports import Delivery, Failure, Order, Stored
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
@@ -245,3 +245,34 @@ async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(ser
         await rig.serve(*(subscriber(uid, "http://169.254.169.254/") for uid in ("first", "second")))
         await rig.send(event(0))
         await until(lambda: "second" in rig.checkpoints.failures)
+
+
+async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many they are; and those that do not answer leave the readers to the others."""
+    monkeypatch.setattr("knative_gateway.dispatcher.track.QUIET_S", 0.05)
+    settings = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.02, readers_max=2)
+    gate, stuck = Gate(), Gate()
+    servers = SubscriberServer(gate), SubscriberServer(stuck), SubscriberServer()
+    async with servers[0] as slow, servers[1] as hanging, servers[2] as quick, Rig(settings, partitions=1) as rig:
+        reading = most = 0
+        read = rig.memory.read
+
+        async def counted(log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            try:
+                async for batch in read(log, after):
+                    yield batch
+            finally:
+                reading -= 1
+
+        rig.memory.read = counted  # type: ignore[method-assign]
+        slowly = [subscriber(f"slow{number}", slow.url(f"/{number}")) for number in range(6)]
+        never = [subscriber(f"hanging{number}", hanging.url(f"/{number}")) for number in range(6)]
+        await rig.serve(subscriber("quick", quick.url()), *slowly, *never)
+        await rig.send(*(event(number) for number in range(100)))
+        await quick.wait(100)
+        gate.open.set()
+        await slow.wait(600, timeout_s=30)
+        assert most <= 3, "the shared one, and two"
