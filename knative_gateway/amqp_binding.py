@@ -51,7 +51,7 @@ _REMEMBERED_MAX: Final = 2048
 _REMEMBERED_LENGTH_MAX: Final = 256
 _PROPERTIES_REMEMBERED_MAX: Final = 128
 _SHORT_MAX: Final = 255
-_IDENTITY_MAX: Final = 1024
+IDENTITY_MAX: Final = 1024
 """Characters of an id or source that are kept for the record of a message that is not an event."""
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BODY: Final = frozenset((DATA, SEQUENCE, VALUE))
@@ -143,7 +143,7 @@ def identity(message: bytes) -> tuple[str, str]:
     except (WireError, IndexError):
         return "", ""
     values = [next((properties[prefix + name] for prefix in PREFIXES if prefix + name in properties), "") for name in ("id", "source")]
-    event_id, source = (value[:_IDENTITY_MAX] if isinstance(value, str) else "" for value in values)
+    event_id, source = (value[:IDENTITY_MAX] if isinstance(value, str) else "" for value in values)
     return event_id, source
 
 

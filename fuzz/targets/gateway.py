@@ -60,6 +60,8 @@ def _binary(draw: Draw) -> tuple[Headers | None, bytes]:
     for _ in range(draw.byte() % 6):
         headers.append((b"ce-" + draw.pick(NAMES).encode(), draw.raw(40).replace(b"\r", b"").replace(b"\n", b"")))
     headers.append((b"content-type", draw.pick(TYPES)))
+    if draw.chance(4):
+        headers.append((draw.pick((b"traceparent", b"tracestate", b"x-request-id", b"knative-hops")), draw.raw(40)))
     return headers, draw.rest()
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.amqp_binding import KEY_ATTRIBUTE, decode, identity, passed_on
+from knative_gateway.amqp_binding import IDENTITY_MAX, KEY_ATTRIBUTE, decode, identity, passed_on
 from knative_gateway.cloudevents.attributes import text_of
 from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import HttpMessage, to_http
@@ -90,7 +90,8 @@ class Arrival:
     def identity(self) -> tuple[str, str]:
         if self.attributes is None:
             return self._identity
-        return text_of(self.attributes["id"]), text_of(self.attributes["source"])
+        event_id, source = (text_of(self.attributes[name])[:IDENTITY_MAX] for name in ("id", "source"))
+        return event_id, source
 
     @property
     def key(self) -> Hashable | None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from knative_gateway.amqp_binding import IDENTITY_MAX
 from knative_gateway.delivery import Attempt, To
 from knative_gateway.delivery.dead_letter import without_login
 from knative_gateway.dispatcher.arrival import Arrival
@@ -29,8 +30,8 @@ class History:
         self._failures.append(
             Failure(
                 now_ms,
-                event_id=str(attributes.get("id", "")),
-                event_source=str(attributes.get("source", "")),
+                event_id=str(attributes.get("id", ""))[:IDENTITY_MAX],
+                event_source=str(attributes.get("source", ""))[:IDENTITY_MAX],
                 partition=arrival.partition,
                 offset=arrival.offset,
                 attempt=failure.number,

@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 def answer(status: int, words: str = "", headers: Sequence[Header] = ()) -> Answer:
     """An answer with a line of text, or none."""
-    body = f"{words[:_WORDS_MAX]}\n".encode() if words else b""
+    body = f"{words[:_WORDS_MAX]}\n".encode(errors="replace") if words else b""
     all_headers = [ALLOW, (b"content-length", str(len(body)).encode()), *headers]
     if body:
         all_headers.append(_TEXT)

@@ -19,7 +19,7 @@ from knative_gateway.cloudevents.http import events_from_http
 from knative_gateway.errors import GatewayError, TooLargeError, UnavailableError
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
-from knative_gateway.ingress.duplicates import Identity, Window
+from knative_gateway.ingress.duplicates import Identity, Window, identity_of
 from knative_gateway.ingress.figures import Figures, RouteFigures
 from knative_gateway.ingress.receiving import Arrivals, received
 from knative_gateway.ingress.requests import Request
@@ -205,7 +205,7 @@ class Ingress:
 
     async def _store_once(self, route: Route, window: Window, event: CloudEvent, message: bytes) -> bool:
         """Store it unless it was, or is being, stored; then its outcome is that of the other."""
-        identity = text_of(event.attributes["source"]), text_of(event.attributes["id"])
+        identity = identity_of(text_of(event.attributes["source"]), text_of(event.attributes["id"]))
         loop = asyncio.get_running_loop()
         if window.knows(identity, loop.time() * 1000):
             return False

@@ -5,13 +5,25 @@ what was accepted before a restart, or by another gateway, is not known.
 """
 
 from collections import OrderedDict
+from hashlib import blake2b
 from typing import Final
 
 EVENTS_MAX: Final = 200_000
 """Events remembered of one Broker or Channel; beyond that the oldest is forgotten early."""
 
 Identity = tuple[str, str]
-"""Source and id."""
+"""Source and id, as `identity_of` gives them."""
+_TEXT_MAX: Final = 64
+
+
+def identity_of(source: str, event_id: str) -> Identity:
+    """What an event is remembered by. Senders may make both texts as long as an event: of long ones only a digest is kept."""
+    return _kept(source), _kept(event_id)
+
+
+def _kept(text: str) -> str:
+    """No attribute has a NUL, so that no text is taken for the digest of another."""
+    return text if len(text) <= _TEXT_MAX else "\0" + blake2b(text.encode(), digest_size=32).hexdigest()
 
 
 class Window:

@@ -3,6 +3,7 @@
 One pass over them, each name looked up once: they come again and again.
 """
 
+import re
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
@@ -16,6 +17,7 @@ _NAMES_MAX: Final = 2048
 _NAME_LENGTH_MAX: Final = 128
 """Bytes of a name that is remembered: strangers choose them."""
 _HOPS_DIGITS: Final = 9
+_PRINTABLE: Final = re.compile(rb"[ -~]*")
 _BATCH: Final = BATCH.encode()
 _VALUE_MAX: Final = 1024
 """Bytes of a header that is kept with the event; a longer one is not."""
@@ -91,6 +93,8 @@ class Request:
             self.authorization = value.decode("latin-1")
         elif len(value) <= _VALUE_MAX and value.isascii():
             if kind is _Kind.TRACE:
+                if not _PRINTABLE.fullmatch(value):
+                    return  # it becomes an attribute, and no attribute may have a tab
                 self.trace = {**(self.trace or {}), name.decode(): value.decode()}
             else:
                 self._pass_on(name.decode("latin-1"), value.decode())

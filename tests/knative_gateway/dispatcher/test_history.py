@@ -6,6 +6,7 @@ import pytest
 
 from amqp_streams.client import Event
 from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.delivery import Attempt
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.history import HISTORY_MAX, History
@@ -42,6 +43,18 @@ async def test_a_failure_says_what_where_and_why() -> None:
     assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (2, 500, "status 500", "", 1024)
     assert (second.reason, second.end) == ("dead letter sink http://x/: status 500", "dropped")
     assert (third.reason[:14], third.event_id, third.end, third.code) == ("no CloudEvent:", "9", "skipped", None)
+
+
+async def test_long_ids_and_sources_are_cut() -> None:
+    """A sender may make them as long as an event, and a hundred failures of each subscriber are kept."""
+    history, kept = History(), Kept()
+    stored = Arrival(
+        Stored(3, "0000000000000007", 5, encode(CloudEvent({**event(1).attributes, "id": "i" * 9000, "source": "s" * 9000}))), ""
+    )
+    history.note(8, stored, attempt(1))
+    history.skip(8, stored, "why not")
+    await history.keep(kept.record)
+    assert {(len(failure.event_id), len(failure.event_source)) for failure in kept.failures} == {(1024, 1024)}
 
 
 async def test_what_cannot_be_kept_is_held_in_order() -> None:

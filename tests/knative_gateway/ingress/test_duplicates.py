@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.ingress.duplicates import Window
+from knative_gateway.ingress.duplicates import Window, identity_of
 
 
 def test_an_event_is_known_within_the_window() -> None:
@@ -29,6 +29,14 @@ def test_what_is_remembered_is_bounded() -> None:
         window.note(("/s", str(number)), 0)
     assert len(window) == 10
     assert window.knows(("/s", "99"), 0)
+
+
+@given(st.text("ab", max_size=9), st.text("ab", max_size=9))
+def test_long_identities_take_little_memory_and_stay_different(one: str, other: str) -> None:
+    long_one, long_other = one + "x" * 100_000, other + "x" * 100_000
+    assert max(map(len, identity_of(long_one, long_other))) <= 65
+    assert (identity_of(long_one, "1") == identity_of(long_other, "1")) is (one == other)
+    assert identity_of("/s", "1") == ("/s", "1")
 
 
 def test_seen_again_it_is_as_new() -> None:

@@ -32,7 +32,7 @@ def test_the_trace_and_what_is_passed_on_are_kept() -> None:
 
 def test_what_is_kept_is_bounded() -> None:
     many = [(b"knative-%d" % number, b"x") for number in range(99)]
-    found = Request([*many, (b"x-request-id", b"x" * 1025), (b"traceparent", b"\xff")])
+    found = Request([*many, (b"x-request-id", b"x" * 1025), (b"traceparent", b"\xff"), (b"tracestate", b"a\tb"), (b"traceparent", b"\x7f")])
     assert found.passed_on is not None
     assert len(found.passed_on) == 32
     assert found.trace is None

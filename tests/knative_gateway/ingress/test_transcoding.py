@@ -63,6 +63,7 @@ ODDITIES = [
     (b"ce-" + b"a" * 128, b"v"),
     (b"ce-" + b"a" * 129, b"v"),
     (b"ce-" + b"a" * 300, b"v"),
+    (b"traceparent", b"00-\t1"),
     (b"ce-surrogate", b"\xed\xa0\x80"),
     (b"ce-noncharacter", b"%EF%BF%BE"),
     (b"content-encoding", b"gzip"),
