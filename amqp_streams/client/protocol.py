@@ -266,7 +266,7 @@ class ConnectionProtocol:
 
     def _free_spent(self) -> None:
         """Links that both sides have detached; not earlier, because what was said on them goes out first."""
-        spent = [link for link in self._spent if self._detaching.pop(link.pointer, None) is not None]
+        spent = [link for link in self._spent if self._detaching.get(link.pointer) is link and self._detaching.pop(link.pointer)]
         self._spent.clear()
         self._sessions.free(spent, self._transport._impl)
 

@@ -101,7 +101,7 @@ def test_a_name_is_used_again_on_the_same_session_when_the_peer_closed_the_link(
     assert not keeper.durable
 
 
-@given(st.lists(st.tuples(st.sampled_from(["open", "close", "forced", "run"]), st.integers(0, 3)), max_size=40))
+@given(st.lists(st.tuples(st.sampled_from(["open", "close", "forced", "end", "run"]), st.integers(0, 3)), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, int]]) -> None:
     pair = opened()
@@ -115,7 +115,12 @@ def test_whatever_comes_and_goes_no_link_is_left_behind(steps: list[tuple[str, i
         elif step == "forced" and pair.peer.senders:
             theirs = pair.peer.senders.pop(number % len(pair.peer.senders))
             theirs.close()
-        pair.run()
+        elif step == "end" and pair.peer.senders:
+            session = pair.peer.senders[0].session
+            pair.peer.senders = [link for link in pair.peer.senders if link.session is not session]
+            session.close()
+        if number:
+            pair.run()
         links = [link for link in links if link.alive]
         for link in links:
             link.grant(1)
