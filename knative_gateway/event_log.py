@@ -15,7 +15,6 @@ import structlog
 from amqp_streams.client import (
     EARLIEST,
     AfterOffset,
-    AfterTime,
     Client,
     Consumer,
     LogInfo,
@@ -170,17 +169,11 @@ class AmqpEventLog:
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""
-        ends = await self.ends(log)
-        return {partition: await self._before(log, partition, at_ms, end) for partition, end in ends.items()}
-
-    async def _before(self, log: str, partition: int, at_ms: int, end: str | None) -> str | None:
         try:
-            async with self._client.consumer(log, partition=partition, start=AfterTime(at_ms), credit=1, settle="none") as consumer:
-                found = await consumer.receive_retained(1, timeout=_ANSWER_S)
+            found = await self._client.offset_at(log, None, at_ms + 1, timeout=_ANSWER_S)
         except AmqpStreamsError as error:
             raise _away(log, error) from error
-        offset = found[0].offset if found else None
-        return end if offset is None else previous(offset)
+        return {int(partition): AfterOffset(number - 1).symbol if number else None for partition, number in found.items()}
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
         """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""
@@ -247,12 +240,6 @@ def _stored(partition: int, message: bytes) -> Stored | None:
     with suppress(AmqpStreamsError):
         message = bare(message)
     return Stored(partition, place.offset, place.timestamp_ms or 0, message)
-
-
-def previous(offset: str) -> str | None:
-    """The position just before an event, as the engine numbers them; None: it is the first."""
-    number = int(offset)
-    return None if number == 0 else f"{number - 1:0{len(offset)}d}"
 
 
 def _away(log: str, error: AmqpStreamsError) -> UnavailableError:
