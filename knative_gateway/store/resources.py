@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Change, Key
 from knative_gateway.store.database import Database
+from knative_gateway.store.decoded import Decoded
 from knative_gateway.store.documents import read, written
 from knative_gateway.store.feed import NOTICES, Feed
 from knative_gateway.store.tables import CHANGES, COUNTERS, OBJECTS
@@ -21,6 +22,8 @@ CHANGES_MAX: Final = 10_000
 """Changes that a watch can go back; older ones are forgotten."""
 CHANGES_CHARACTERS_MAX: Final = 256 << 20
 """Of their documents."""
+DECODED_AT_ONCE: Final = 100
+"""Objects of a list that are decoded before others run."""
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
@@ -44,6 +47,7 @@ class SqlResources:
         self._feed: Final = feed
         self._changes_max: Final = changes_max
         self._trim_every: Final = max(1, changes_max // 40)
+        self._decoded: Final = Decoded()
         self._untrimmed = 0
         """Characters written here since changes were last weighed."""
 
@@ -60,9 +64,35 @@ class SqlResources:
             wanted = and_(wanted, OBJECTS.c.namespace == namespace)
         async with self._database.read() as connection:
             version = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
-            rows = (await connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.document).where(wanted))).all()
-        # Sorted here: the database's idea of order depends on its locale.
-        return version, [read(row.document) for row in sorted(rows, key=lambda row: (row.namespace, row.name))]
+            rows = (await connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted))).all()
+            # Sorted here: the database's idea of order depends on its locale.
+            keys = {
+                Key(group, kind, row.namespace, row.name): row.version for row in sorted(rows, key=lambda row: (row.namespace, row.name))
+            }
+            found: dict[Key, Mapping[str, object]] = {}
+            for key, of in keys.items():
+                object_ = self._decoded.get(key, of)
+                if object_ is not None:
+                    found[key] = object_
+            missing = [key for key in keys if key not in found]
+            for start in range(0, len(missing), DECODED_AT_ONCE):
+                found |= await self._decode(connection, missing[start : start + DECODED_AT_ONCE])
+        return version, [found[key] for key in keys]
+
+    async def _decode(self, connection: AsyncConnection, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, object]]:
+        """Objects of one kind that are there; others run before the next ones."""
+        group, kind = keys[0].group, keys[0].kind
+        names, namespaces = {key.name for key in keys}, {key.namespace for key in keys}
+        named = and_(OBJECTS.c.name.in_(names), OBJECTS.c.namespace.in_(namespaces))
+        wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind, named)
+        columns = (OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version, OBJECTS.c.document)
+        among, found = set(keys), {}
+        for row in await connection.execute(select(*columns).where(wanted)):
+            key = Key(group, kind, row.namespace, row.name)
+            if key in among:
+                found[key] = read(row.document)
+                self._decoded.keep(key, row.version, found[key], len(row.document))
+        return found
 
     async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
         """Put or (None) delete; returns it with its new `metadata.resourceVersion`. `expected_version` 0: must not exist; None: whatever.

@@ -147,3 +147,16 @@ async def test_a_writer_that_is_called_off_leaves_nothing_half_done(store: Store
     told = [await anext(changes) for _ in names]
     assert [change.key.name for change in told] == names
     assert [change.version for change in told] == list(range(2, newest + 1))
+
+
+async def test_lists_share_the_objects_that_did_not_change(store: Store) -> None:
+    """Watches that begin together, and the pages of a list, hold them once."""
+    for name in "abc":
+        await store.resources.write(key(name), made(name), expected_version=0)
+    _, before = await store.resources.list(*TRIGGERS)
+    await store.resources.write(key("b"), made("b", spec=1), expected_version=None)
+    _, after = await store.resources.list(*TRIGGERS)
+    assert [one is other for one, other in zip(before, after, strict=True)] == [True, False, True]
+    assert after[1]["spec"] == 1
+    await store.resources.write(key("a"), None, expected_version=None)
+    assert [each["metadata"]["name"] for each in (await store.resources.list(*TRIGGERS))[1]] == ["b", "c"]  # type: ignore[index]
