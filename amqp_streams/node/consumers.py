@@ -235,7 +235,12 @@ class Consumers:
             course.log,
             partitions,
             not agnostic,
-            Reader(_positions(filters, partitions, place), filters if place is None else resumed_filters(filters), read_bytes=read_bytes),
+            Reader(
+                _positions(filters, partitions, place),
+                filters if place is None else resumed_filters(filters),
+                read_bytes=read_bytes,
+                held=self.reading.held,
+            ),
             filters.in_force,
             announce=agnostic,
             group=course.group,

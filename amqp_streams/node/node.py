@@ -91,7 +91,7 @@ class Node:
             steal=self._steal,
         )
         self._consumers.begin({log.incarnation for log in store.logs.values()})
-        self._now_ms = 0
+        self._now_ms, self.held = 0, self._consumers.reading.held
         kept = store.logs, self._consumers.groups, self._consumers.places
         self._types: dict[str, Operations] = {
             names.LOG_TYPE: LogRequests(store, self._logs, sync, self._consumers.ending, self._deleted, self._elsewhere).operations(),

@@ -6,15 +6,18 @@ from amqp_streams import names
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import Consuming
+from amqp_streams.streams.held import Held
 from amqp_streams.streams.reader import Passed, Picked, Room, Run
 from amqp_streams.wire.offsets import offset_text
 
 
 class Reading:
-    """Which consumers wait for which partitions."""
+    """Which consumers wait for which partitions. Those of several partitions follow their log instead: each commit is told to them."""
 
     def __init__(self) -> None:
+        self.held = Held()
         self._waiting: dict[Partition, set[Consuming]] = {}
+        self._followers: dict[str, set[Consuming]] = {}
 
     def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None) -> Run | Passed | None:
         """See `Node.next_run`; a consumer that has all is woken when there is more."""
@@ -37,6 +40,10 @@ class Reading:
         return picked
 
     def _wait(self, consumer: Consuming) -> None:
+        if len(consumer.partitions) > 1:
+            consumer.reader.followed = True
+            self._followers.setdefault(consumer.log.name, set()).add(consumer)
+            return
         for partition in consumer.partitions:
             self._waiting.setdefault(partition, set()).add(consumer)
 
@@ -46,6 +53,7 @@ class Reading:
         for partition in partitions:
             if partition in done.failures:
                 continue
+            woken.update([consumer for consumer in self._followers.get(partition.log, ()) if consumer.reader.wake(partition)])
             waiting = self._waiting.pop(partition, None)
             if waiting:
                 for consumer in waiting:
@@ -54,7 +62,14 @@ class Reading:
         return woken
 
     def forget(self, consumer: Consuming) -> None:
-        """It waits no more."""
+        """It waits no more, and holds nothing."""
+        consumer.reader.forget_chunks()
+        if consumer.reader.followed:
+            consumer.reader.followed = False
+            followers = self._followers.get(consumer.log.name, set())
+            followers.discard(consumer)
+            if not followers:
+                self._followers.pop(consumer.log.name, None)
         for partition in consumer.partitions:
             self._waiting.get(partition, set()).discard(consumer)
 

@@ -72,7 +72,6 @@ class BatchedLink(ConsumerLink):
 
     def _pump(self) -> None:
         pointer, budget, until = self.pointer, TURN_EVENTS, perf_counter() + TURN_S
-        self.used = True
         while lib.pn_link_credit(pointer) > 0:
             if lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked():
                 self.owner.stall(self)
@@ -144,7 +143,7 @@ class BatchedLink(ConsumerLink):
             if not single or (picked.weighed and perf_counter() > until):
                 break
         if single and draft is not None and not draft.messages:
-            draft.after = self.grant.reader.positions[draft.partition]
+            draft.after = self.grant.reader.position(draft.partition)
         return draft, cost
 
     def _deliver(self, draft: _Draft) -> None:

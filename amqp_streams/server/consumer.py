@@ -68,7 +68,6 @@ class ConsumerLink(OutgoingLink[Consuming]):
         "scheduled",
         "second",
         "size_max",
-        "used",
         "watched",
         "writers",
     )
@@ -86,7 +85,6 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.again: deque[_Redelivery] = deque()
         self.scheduled = False
         self._full = False
-        self.used = False
         self._partition = self._first = self._after = 0
         """Settled and not told to the node yet: records of this partition, from the first to before the last."""
         self.leaving: PeerError | None = None
@@ -115,7 +113,6 @@ class ConsumerLink(OutgoingLink[Consuming]):
         pointer, node = self.pointer, self.service.node
         budget, until = TURN_EVENTS, perf_counter() + TURN_S
         unsettled_max = self.service.limits.unsettled
-        self.used = True
         while (credit := lib.pn_link_credit(pointer)) > 0:
             if lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked():
                 self.owner.stall(self)

@@ -131,7 +131,7 @@ class EventService:
             ("groups", self._tick_node),
             ("places", self._tick_cursors),
             ("effects", self.effects.carry_out),
-            ("readers", self._forget_chunks),
+            ("readers", self.node.held.age),
             ("unfinished", self.unfinished.expire),
         )
         self.regular = Regular(loop, store, steps, wall_ms=self.now_ms, monotonic_ms=self.monotonic_ms)
@@ -325,14 +325,6 @@ class EventService:
     def _tick_cursors(self) -> None:
         if self._cursor_flush is None:
             self._flush_cursors()  # nothing may have moved, but then the node knows the date again
-
-    def _forget_chunks(self) -> None:
-        for consumer in self.node.consumers():
-            link = consumer.carrier
-            if isinstance(link, ConsumerLink):
-                if not link.used:
-                    consumer.reader.forget_chunks()
-                link.used = False
 
     def stop(self) -> None:
         """End the regular work."""

@@ -6,285 +6,96 @@ rejects everything moves on without holding others up.
 """
 
 from array import array
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, islice, takewhile
+from collections.abc import Iterable
 from typing import Final
 
 from amqp_streams.filters import Compiled
-from amqp_streams.storage.ports import Chunk, Partition
+from amqp_streams.storage.ports import Partition
+from amqp_streams.streams.held import Held
+from amqp_streams.streams.runs import MERGE_READ_BYTES, READ_BYTES, TURN_EVENTS, PartitionCursor, Passed, Picked, Room, Run
 
-READ_BYTES: Final = 128 << 10
-"""Asked of the store at once: large enough to make reading cheap, small enough for thousands of readers."""
-MERGE_READ_BYTES: Final = 256 << 10
-"""The same where partitions take turns: as much as the store writes of a partition at once, so that nothing is decoded twice."""
-TURN_EVENTS: Final = 256
-"""Events of one partition before the next gets its turn."""
-STRETCH_US: Final = 500
-"""Time, roughly, that a filter may take before it is told what was passed over."""
-STRETCH_STEPS: Final = 1 << 17
-"""The same in steps of a filter's work, which depend on what is in the records."""
+__all__ = ["Passed", "Picked", "Reader", "Room", "Run"]
+
+_UNKNOWN: Final = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """Records that were looked at and that no filter let through: there may be more to read."""
+class _State:
+    """Where a reader stands with a partition: one byte for each."""
 
-    count: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Run:
-    """Consecutive records of one partition, all in `chunk`: from index `start`, `count` of them.
-
-    `skipped` tells how many records retention removed before this reader came to them.
-    """
-
-    partition: Partition
-    chunk: Chunk
-    start: int
-    count: int
-    skipped: int
-
-    @property
-    def first(self) -> int:
-        """Number of the first record."""
-        return self.chunk.base + self.start
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Picked:
-    """Records of one partition that are to be delivered together, ascending, not all of them neighbours.
-
-    `bytes`: with what each takes beside its message. `after`: number of the next record to look at. `skipped` as in `Run`. `weighed`:
-    filters looked into the records.
-    """
-
-    partition: Partition
-    offsets: "array[int]"
-    timestamps: "array[int]"
-    messages: Sequence[bytes]
-    bytes: int
-    skipped: int
-    after: int
-    weighed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """What records may take together: `size` bytes, with an `overhead` for each. `one`: the first is taken whatever its size."""
-
-    size: int
-    overhead: int
-    one: bool
-
-    def counted(self, messages: Sequence[bytes]) -> tuple[int, int]:
-        """How many of these, from the first, there is room for, and the bytes that they take."""
-        ends, overhead = list(accumulate(map(len, messages))), self.overhead
-        count = len(ends)
-        if ends[-1] + overhead * count > self.size:
-            count = bisect_right(range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1))
-            count = max(count, int(self.one))
-        return count, ends[count - 1] + overhead * count if count else 0
-
-
-class _Cursor:
-    __slots__ = ("chosen", "chunk", "end", "filters", "finished", "judged", "latest", "missed", "partition", "position", "read_bytes")
-
-    def __init__(self, partition: Partition, position: int, filters: Compiled | None) -> None:
-        self.partition = partition
-        self.position = position
-        self.filters = filters
-        self.read_bytes = READ_BYTES
-        self.latest = partition.end
-        self.chunk: Chunk | None = None
-        self.chosen: deque[int] = deque()
-        """Indices in the chunk that the filters let through, of the records before number `judged`."""
-        self.judged = position
-        self.missed = 0
-        """Records that retention removed before this cursor came to them, to be told with its next run."""
-        self.finished = False
-        """No record from here on can pass."""
-        self.end: Final = None if filters is None else filters.bounds.end(self.latest)
-        """No record from this number on can."""
-
-    def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | None:
-        """The next records; what was passed over instead; or None when all that is durable was read."""
-        chunk = self._chunk()
-        if chunk is None:
-            return None
-        start = self.position - chunk.base
-        if self.filters is None:
-            count = min(count_max, len(chunk) - start)
-            if bytes_max is not None:
-                count = _fitting(chunk.messages[start : start + count], bytes_max)
-            self.position = chunk.base + start + count
-            return self._told(chunk, start, count)
-        if not self.chosen:
-            passed = self._judge(self.filters, chunk, start, now_ms)
-            if not self.chosen:
-                self.position = self.judged
-                return Passed(passed)
-        return self._next_chosen(chunk, count_max, bytes_max)
-
-    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
-        """The next records, neighbours or not, that there is room for. Else as `run`."""
-        chunk = self._chunk()
-        if chunk is None:
-            return None
-        start, filters = self.position - chunk.base, self.filters
-        if filters is None or not filters.content:
-            return self._pick_within(chunk, filters, count_max, room)
-        if not self.chosen:
-            passed = self._judge(filters, chunk, start, now_ms)
-            if not self.chosen:
-                self.position = self.judged
-                return Passed(passed)
-        indices = list(islice(self.chosen, count_max))
-        messages = list(map(chunk.messages.__getitem__, indices))
-        count, size = room.counted(messages)
-        if not count:
-            return Passed(0)
-        for _ in range(count):
-            self.chosen.popleft()
-        self.position = chunk.base + self.chosen[0] if self.chosen else self.judged
-        offsets = array("Q", map(chunk.base.__add__, indices[:count]))
-        stamps = array("q", map(chunk.timestamps.__getitem__, indices[:count]))
-        return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True)
-
-    def _pick_within(self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room) -> Picked | Passed:
-        """The same where place and time alone decide."""
-        start = self.position - chunk.base
-        low, high = start, len(chunk)
-        if filters is not None:
-            low, high = filters.bounds.indices(chunk.base, chunk.timestamps, start, high, self.latest)
-            if low == high:
-                self.position = chunk.base + len(chunk)
-                self.finished = filters.bounds.done(self.position - 1, chunk.timestamps[-1], self.latest)
-                return Passed(len(chunk) - start)
-        last = min(high, low + count_max)
-        count, size = room.counted(chunk.messages[low:last])
-        if not count:
-            return Passed(0)
-        last = low + count
-        self.position = chunk.base + last
-        self.finished = last == high < len(chunk)
-        first = chunk.base + low
-        numbers = array("Q", range(first, first + count))
-        return Picked(self.partition, numbers, chunk.timestamps[low:last], chunk.messages[low:last], size, self._missed(), self.position)
-
-    def _chunk(self) -> Chunk | None:
-        """What is read of the log at the position; None: there is nothing to look at."""
-        if self.end is not None and self.position >= self.end:
-            self.finished = True
-        if self.finished and not self.chosen:
-            return None
-        chunk = self.chunk
-        if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
-            chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
-            if chunk is None:
-                return None
-        if chunk.base > self.position:
-            self.missed += chunk.base - self.position
-            self.position = chunk.base
-        return chunk
-
-    def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
-        """Let the filters choose among the next records of the chunk; returns how many were looked at."""
-        stretch = max(1, STRETCH_US // max(1, filters.weight)) if filters.content else len(chunk)
-        end = min(len(chunk), start + stretch)
-        chosen, end = filters.judge(
-            chunk.messages,
-            chunk.base,
-            chunk.timestamps,
-            partition=str(self.partition.index),
-            latest=self.latest,
-            now_ms=now_ms,
-            start=start,
-            end=end,
-            work_max=STRETCH_STEPS,
-        )
-        self.chosen.extend(chosen)
-        self.judged = chunk.base + end
-        bounds = filters.bounds
-        if bounds.done(self.judged - 1, chunk.timestamps[end - 1], self.latest):
-            self.finished = True
-        elif self.chosen and not filters.content and not bounds.before and bounds.before_ms is None:
-            self.filters = None  # offsets rise and timestamps never fall: from the first that passes on, all do
-        return end - start
-
-    def _next_chosen(self, chunk: Chunk, count_max: int, bytes_max: int | None) -> Run:
-        """The first chosen records that are neighbours."""
-        first = self.chosen.popleft()
-        if bytes_max is not None:
-            count_max = _fitting(chunk.messages[first : first + count_max], bytes_max)
-        count = 1
-        while count < count_max and self.chosen and self.chosen[0] == first + count:
-            self.chosen.popleft()
-            count += 1
-        self.position = chunk.base + first + count if self.chosen or self.filters is None else self.judged
-        if self.filters is None:
-            self.chosen.clear()
-        return self._told(chunk, first, count)
-
-    def _told(self, chunk: Chunk, start: int, count: int) -> Run:
-        return Run(self.partition, chunk, start, count, self._missed())
-
-    def _missed(self) -> int:
-        missed, self.missed = self.missed, 0
-        return missed
-
-    def forget(self) -> None:
-        """Give the chunk back; what was chosen of it and not taken is judged again."""
-        self.chunk = None
-        if self.chosen:
-            self.chosen.clear()
-            self.finished = False
-
-    @property
-    def behind(self) -> bool:
-        """There is something to read: retention may have removed all that there was."""
-        return not self.finished and max(self.position, self.partition.start) < self.partition.end
-
-
-def _fitting(messages: Sequence[bytes], bytes_max: int) -> int:
-    """How many of these messages, from the first, have so many bytes together; at least one."""
-    sizes = accumulate(map(len, messages))
-    return max(1, sum(1 for _ in takewhile(lambda size: size <= bytes_max, sizes)))
+    ABSENT: Final = 0
+    CAUGHT_UP: Final = 1
+    READY: Final = 2
+    FINISHED: Final = 3
 
 
 class Reader:
-    """Reads one partition (a bound link) or several (an agnostic one). `read_bytes`: asked of the store at once, if not as usual."""
+    """Reads one partition (a bound link) or several (an agnostic one). `read_bytes`: asked of the store at once, if not as usual.
 
-    __slots__ = ("_cursors", "_filters", "_known", "_read_bytes", "_ready")
+    Of a partition that it has read to the end it knows the position only: a cursor is there while there is something to read. `held`
+    bounds what all readers hold together.
+    """
+
+    __slots__ = (
+        "_at_once",
+        "_cursors",
+        "_filters",
+        "_held",
+        "_latest",
+        "_partitions",
+        "_positions",
+        "_read_bytes",
+        "_ready",
+        "_states",
+        "followed",
+    )
 
     def __init__(
-        self, positions: Iterable[tuple[Partition, int]], filters: Compiled | None = None, *, read_bytes: int | None = None
+        self,
+        positions: Iterable[tuple[Partition, int]],
+        filters: Compiled | None = None,
+        *,
+        read_bytes: int | None = None,
+        held: Held | None = None,
     ) -> None:
+        self.followed = False
+        """Every commit of its partitions is told by `wake`, while it reads as well: it need not look for what is new."""
         self._filters = filters
         self._read_bytes = read_bytes
-        self._known: dict[int, _Cursor] = {}
-        """Cursors of all partitions that it ever read: one that comes back goes on where it was."""
-        self._cursors: dict[int, _Cursor] = {}
-        self._ready: deque[_Cursor] = deque()
+        self._held = Held() if held is None else held
+        self._at_once = READ_BYTES
+        self._partitions: tuple[Partition, ...] = ()
+        self._positions = array("Q")
+        """By the partitions' numbers, of all that it ever read: one that comes back goes on where it was."""
+        self._latest = array("Q")
+        """Their ends when they were first read, which `@latest` means; empty without filters."""
+        self._states = bytearray()
+        self._cursors: dict[int, PartitionCursor] = {}
+        self._ready: deque[Partition] = deque()
         self.associate(positions)
 
     def associate(self, positions: Iterable[tuple[Partition, int]]) -> None:
         """Read these partitions from now on. Those that it has read go on where they are; others begin at their positions."""
-        self._cursors = {
-            partition.index: self._known.get(partition.index) or _Cursor(partition, position, self._filters)
-            for partition, position in positions
-        }
-        for index, cursor in self._known.items():
-            if index not in self._cursors:
-                cursor.forget()
-        self._known |= self._cursors
-        self._ready = deque(self._cursors.values())
-        read_bytes = self._read_bytes or (MERGE_READ_BYTES if len(self._cursors) > 1 else READ_BYTES)
-        for cursor in self._cursors.values():
-            cursor.read_bytes = read_bytes
+        wanted = list(positions)
+        known, width = len(self._positions), max((partition.index for partition, _ in wanted), default=-1) + 1
+        self._positions.extend([_UNKNOWN] * (width - known))
+        self._states.extend(bytes(max(0, width - known)))
+        if self._filters is not None:
+            self._latest.extend([0] * (width - len(self._latest)))
+        before, self._states = self._states, bytearray(len(self._states))
+        for partition, position in wanted:
+            index = partition.index
+            if self._positions[index] == _UNKNOWN:
+                self._positions[index] = position
+                if self._filters is not None:
+                    self._latest[index] = partition.end
+            self._states[index] = _State.FINISHED if before[index] == _State.FINISHED else _State.CAUGHT_UP
+        self._partitions = tuple(partition for partition, _ in wanted)
+        for index in [index for index in self._cursors if not self._states[index]]:
+            self._close(index)
+        self._at_once = self._read_bytes or (MERGE_READ_BYTES if len(self._partitions) > 1 else READ_BYTES)
+        self._ready.clear()
+        self._look()
 
     def take(self, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
         """The next run of at most `count_max` records, taking the partitions in turn; None when there is nothing more yet.
@@ -295,9 +106,9 @@ class Reader:
         Raises:
             CorruptionError, StorageError: from the store; the reader stays where it is.
         """
-        turn = count_max if len(self._cursors) == 1 else min(count_max, TURN_EVENTS)
+        turn = count_max if len(self._partitions) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
-            run = self._ready[0].run(turn, now_ms, bytes_max)
+            run = self._cursor(self._ready[0]).run(turn, now_ms, bytes_max)
             if self._turned(run):
                 return run
         return None
@@ -308,39 +119,74 @@ class Reader:
         `Passed` of no record: the next one has no room. For readers that never `take`. Raises what `take` raises.
         """
         while self._ready or self._look_again():
-            picked = self._ready[0].pick(count_max, now_ms, room)
+            picked = self._cursor(self._ready[0]).pick(count_max, now_ms, room)
             if self._turned(picked):
                 return picked
         return None
 
+    def _cursor(self, partition: Partition) -> PartitionCursor:
+        index = partition.index
+        cursor = self._cursors.get(index)
+        if cursor is None:
+            latest = self._latest[index] if self._latest else 0
+            cursor = PartitionCursor(partition, self._positions[index], self._filters, latest=latest, held=self._held)
+            cursor.read_bytes = self._at_once
+            self._cursors[index] = cursor
+        return cursor
+
+    def _close(self, index: int) -> None:
+        """Keep of a cursor where it is."""
+        cursor = self._cursors.pop(index)
+        self._positions[index] = cursor.position
+        cursor.forget()
+
     def _turned(self, got: object) -> bool:
         """The next cursor has its turn; whether this one had something."""
         if got is None:
-            self._ready.popleft()
+            index = self._ready.popleft().index
+            cursor = self._cursors[index]
+            self._states[index] = _State.FINISHED if cursor.finished else _State.CAUGHT_UP
+            if len(self._partitions) > 1 and not cursor.missed:
+                self._close(index)
             return False
         self._ready.rotate(-1)
         return True
 
     def _look_again(self) -> bool:
-        """A partition found empty may have got more while others were read, and nobody wakes a reader that is still reading."""
-        self._ready.extend(cursor for cursor in self._cursors.values() if cursor.behind)
+        """A partition found empty may have got more while others were read, and perhaps nobody wakes a reader that is still reading."""
+        if not self.followed:
+            self._look()
         return bool(self._ready)
 
-    def wake(self, partition: Partition) -> None:
-        """More records of this partition became durable."""
-        cursor = self._cursors[partition.index]
-        if cursor not in self._ready:
-            self._ready.append(cursor)
+    def _look(self) -> None:
+        """See which partitions have something to read: retention may have removed all that there was."""
+        for partition in self._partitions:
+            if max(self.position(partition.index), partition.start) < partition.end:
+                self.wake(partition)
+
+    def wake(self, partition: Partition) -> bool:
+        """More records of this partition became durable; whether it has to be looked at for them."""
+        index = partition.index
+        if index >= len(self._states) or self._states[index] != _State.CAUGHT_UP:
+            return False
+        self._states[index] = _State.READY
+        self._ready.append(partition)
+        return True
 
     @property
     def caught_up(self) -> bool:
         """All that was durable when last looked has been taken."""
         return not self._ready
 
+    def position(self, index: int) -> int:
+        """The number of the next record of one of its partitions."""
+        cursor = self._cursors.get(index)
+        return self._positions[index] if cursor is None else cursor.position
+
     @property
     def positions(self) -> dict[int, int]:
         """For each partition the number of the next record."""
-        return {index: cursor.position for index, cursor in self._cursors.items()}
+        return {partition.index: self.position(partition.index) for partition in self._partitions}
 
     def forget_chunks(self) -> None:
         """Give memory back; the next read asks the store again."""
