@@ -138,6 +138,15 @@ def test_the_filter_of_the_help_finds_rows_of_the_readmes_file(node: Node) -> No
     assert (none.returncode, none.stdout, none.stderr.partition(" matched")[0]) == (0, "", f"0 of {len(rows):,} events")
 
 
+def test_events_without_a_key_of_many_short_sends_are_spread_over_the_partitions(node: Node) -> None:
+    """A cron job or a shell's loop starts a link for each event."""
+    node.run("log", "create", "cron", "--partitions", "4")
+    for number in range(8):
+        assert node.run("send", "cron", stdin=f"{number}\n").returncode == 0
+    partitions = json.loads(node.run("info", "cron", "--json").stdout)["partitions"]
+    assert [one["event_count"] for one in partitions] == [2, 2, 2, 2]
+
+
 def test_an_interrupted_send_says_how_many_events_are_settled(node: Node) -> None:
     node.run("log", "create", "typed")
     sending = subprocess.Popen(
