@@ -141,7 +141,7 @@ class Track:
         """What is completed above `position`: as far as this process knows, and what it was told when it began."""
         known = self.window.ranges
         last = known[-1][1] if known else self.window.checkpoint or positions.BEGINNING
-        return [*known, *(each for each in self._done if each[0] >= last)][:RANGES_MAX]
+        return [*known, *((max(after, last), upto) for after, upto in self._done if upto > last)][:RANGES_MAX]
 
     def _advance(self, position: str) -> None:
         if position > self._last:

@@ -237,7 +237,8 @@ class RouteWorker:
             extents = await self._outside.log.extents(self.wanted.log)
         except GatewayError as error:
             return {}, {spec.uid: str(error) for spec in specs}
-        self._incarnation = extents.incarnation
+        if not self.couriers:  # else it is that of the log that they are served from, and `look` finds out
+            self._incarnation = extents.incarnation
         try:
             return dict(await begin(specs)), {}
         except Exception as error:  # noqa: BLE001  it is told below

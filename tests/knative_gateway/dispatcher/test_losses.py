@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from knative_gateway.dispatcher import recording
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.ports import Delivery, Order
-from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
+from knative_gateway.ports import Delivery, Order, Routes
+from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
 
@@ -66,6 +66,21 @@ async def test_a_log_that_is_made_again_is_delivered_from_its_first_event(rig: R
     assert [line["log"] for line in lines if line["event"] == "log_made_again"] == [LOG]
     await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("u", ())] == ["log made again"])
     await until(lambda: rig.checkpoints.places["u"] == {0: f"{2:016d}"})
+
+
+async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_another(rig: Rig, server: SubscriberServer) -> None:
+    first = subscriber("first", server.url())
+    await rig.serve(first)
+    await rig.send(*(event(f"old {number}") for number in range(3)))
+    await until(lambda: rig.dispatcher.figures("first")["delivered"] == 3)
+    await rig.memory.delete(LOG)
+    await rig.memory.ensure(LOG, partitions=1, retention_ms=None)
+    await rig.send(event("new"))
+    rig.version += 1
+    wanted = route(first, subscriber("second", server.url("/second")))
+    rig.dispatcher.use(Routes(rig.version, {wanted.path: wanted}))  # before anybody looks
+    await until(lambda: [got.path for got in server.got if got.id == "new"].count("/") == 1)
+    await until(lambda: rig.checkpoints.places["first"] == {0: f"{0:016d}"})
 
 
 async def test_what_retention_takes_before_it_is_delivered_is_counted_and_told(server: SubscriberServer) -> None:
