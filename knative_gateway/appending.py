@@ -17,7 +17,7 @@ import structlog
 from amqp_streams.client import Client, Producer, RejectedError, ReleasedError
 from amqp_streams.client.outbox import LoneEntry
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.errors import GatewayError, OverloadedError, TooLargeError, UnavailableError
+from knative_gateway.errors import GatewayError, InvalidEventError, OverloadedError, TooLargeError, UnavailableError
 
 log = structlog.get_logger(__name__)
 
@@ -25,6 +25,8 @@ _SWEEP_S: Final = 0.25
 _LOOK_S: Final = 0.01
 _WARN_S: Final = 10.0
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
+_NEVER: Final = frozenset(("amqp:decode-error", "amqp:invalid-field"))
+"""Conditions of a message that is refused for what it is, such as a partition key of more than 64 KiB."""
 ALL_LOGS: Final = 4
 """All logs together may have so many times what one log may."""
 
@@ -312,8 +314,10 @@ async def _close(producer: Producer) -> None:
         await producer.close(timeout=1.0)
 
 
-def _explained(error: AmqpStreamsError) -> OverloadedError | UnavailableError | TooLargeError:
+def _explained(error: AmqpStreamsError) -> GatewayError:
     """What an outcome other than accepted means to whoever sent the event."""
     if isinstance(error, RejectedError) and error.condition == _TOO_LARGE:
         return TooLargeError(f"the log takes no such event: {error.description}")
+    if isinstance(error, RejectedError) and error.condition in _NEVER:
+        return InvalidEventError(f"the log takes no such event: {error.description}")
     return UnavailableError(f"the log did not store it: {error}")

@@ -14,7 +14,7 @@ from knative_gateway.delivery import Action, Answer, Plan, Post, Store, To, Unst
 from knative_gateway.delivery.headers import HOPS, delivery_headers, forwarded, hops_of, stored_with_reply
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.flight import trace_of
-from knative_gateway.errors import GatewayError, TooLargeError
+from knative_gateway.errors import GatewayError, InvalidEventError, TooLargeError
 from knative_gateway.inward import looks_inward
 from knative_gateway.ports import EventLog, Subscriber
 
@@ -59,7 +59,7 @@ async def stored(store: Store, events: EventLog, now_ms: Callable[[], int]) -> U
     try:
         await events.append(store.log, amqp_binding.encode(store.event, stored_with_reply(store.passed_on)))
     except GatewayError as error:
-        return Unstored(f"the reply was not stored: {error}", now_ms(), retryable=not isinstance(error, TooLargeError))
+        return Unstored(f"the reply was not stored: {error}", now_ms(), retryable=not isinstance(error, TooLargeError | InvalidEventError))
     except Exception as error:
         log.exception("reply_not_stored", log=store.log)
         return Unstored(f"the reply was not stored: internal error: {error!r}"[:REASON_MAX], now_ms())

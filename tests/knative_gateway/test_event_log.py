@@ -9,7 +9,7 @@ from examples.node import NodeProcess
 from knative_gateway.amqp_binding import decode, encode
 from knative_gateway.appending import AppendLimits
 from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.errors import OverloadedError, UnavailableError
+from knative_gateway.errors import InvalidEventError, OverloadedError, UnavailableError
 from knative_gateway.event_log import AmqpEventLog
 from knative_gateway.ports import EventLog, Stored
 from tests.knative_gateway.memory_log import MemoryEventLog
@@ -197,6 +197,21 @@ async def test_a_node_that_gives_no_credit_pushes_back(node: NodeProcess, name: 
         waiting = [asyncio.create_task(log.append(name, big + b"\x00\x53\x75\xa0\x32" + bytes(50))) for _ in range(2)]
         done = await asyncio.gather(*waiting, return_exceptions=True)
         assert sorted(type(one).__name__ for one in done) in (["NoneType", "UnavailableError"], ["NoneType", "OverloadedError"])
+
+
+async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(node: NodeProcess, name: str) -> None:
+    """A partition key that is too long for an annotation: to send it again would not help."""
+    async with AmqpEventLog(node.url) as log:
+        await log.wait_connected(10)
+        await log.ensure(name, partitions=1, retention_ms=None)
+        done = await asyncio.gather(
+            log.append(name, message(1)),
+            log.append(name, message(2, key="k" * 300_000)),
+            log.append(name, message(3)),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in done] == [type(None), InvalidEventError, type(None)]
+        assert "message-annotations of" in str(done[1])
 
 
 async def test_one_who_gives_up_harms_nobody(node: NodeProcess, name: str) -> None:
