@@ -203,7 +203,7 @@ async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(n
     """A partition key that is too long for an annotation: to send it again would not help."""
     async with AmqpEventLog(node.url) as log:
         await log.wait_connected(10)
-        await log.ensure(name, partitions=1, retention_ms=None)
+        await log.ensure(name, partitions=2, retention_ms=None)
         done = await asyncio.gather(
             log.append(name, message(1)),
             log.append(name, message(2, key="k" * 300_000)),
