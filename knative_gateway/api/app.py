@@ -88,8 +88,9 @@ class Api:
         verb = Verb.READ if request.method in {"GET", "HEAD"} else Verb.WRITE
         authorization = _authorization(request)
         identity = self._gate.identify(authorization)
-        if request.scope["path"] == reviews.PATH and request.method == "POST":
-            return answer(reviews.review(await reading.body(request, self.settings.body_bytes_max), self._gate, identity), 201)
+        path = request.scope["path"]
+        if path in reviews.PATHS and request.method == "POST":
+            return answer(reviews.answered(path, await reading.body(request, self.settings.body_bytes_max), self._gate, identity), 201)
         if meant is None:  # discovery is for everybody who is known
             found = document(request, self.definitions.registry)
             if found is None:

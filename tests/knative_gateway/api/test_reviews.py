@@ -3,8 +3,9 @@
 import pytest
 
 from knative_gateway.access import Gate, Identity, Rule, Verb
-from knative_gateway.api import Api
+from knative_gateway.api import Api, reviews
 from knative_gateway.api.reviews import PATH, review
+from knative_gateway.resources.objects import entries
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.api.client import call
 
@@ -56,3 +57,29 @@ async def test_it_is_asked_by_post(api: Api) -> None:
     answer = await call(api, "POST", PATH, asked("create"))
     assert (answer.code, answer.json["status"]) == (201, {"allowed": True})
     assert (await call(api, "GET", PATH)).code == 404
+
+
+def test_who_somebody_is_can_be_asked() -> None:
+    found = reviews.who({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, Identity("me", frozenset({"b", "a"})))
+    assert found["status"] == {"userInfo": {"username": "me", "groups": ["a", "b"]}}
+    with pytest.raises(StatusError):
+        reviews.who({"kind": "Other"}, Identity("me"))
+
+
+@pytest.mark.parametrize(
+    ("user", "namespace", "verbs"),
+    [("reader", "default", 3), ("writer", "default", 8), ("writer", "other", 0), ("nobody", "default", 0)],
+)
+def test_what_somebody_may_in_a_namespace_can_be_listed(user: str, namespace: str, verbs: int) -> None:
+    asked = {"kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
+    found = reviews.rules(asked, GATE, Identity(user))
+    assert sum(len(entries(each, "verbs")) for each in entries(found, "status", "resourceRules")) == verbs
+
+
+def test_each_question_has_its_path() -> None:
+    for path, kind in (
+        (reviews.PATH, "SelfSubjectAccessReview"),
+        (reviews.RULES_PATH, "SelfSubjectRulesReview"),
+        (reviews.WHO_PATHS[0], "SelfSubjectReview"),
+    ):
+        assert reviews.answered(path, {"kind": kind, "spec": {}}, GATE, Identity("reader"))["kind"] == kind
