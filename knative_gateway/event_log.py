@@ -19,6 +19,7 @@ from amqp_streams.client import (
     Consumer,
     LogInfo,
     ManagementError,
+    PartitionExtent,
     RetryPolicy,
     TlsOptions,
     connect,
@@ -162,10 +163,14 @@ class AmqpEventLog:
         return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
 
     async def extents(self, log: str) -> Extents:
-        """What the log holds now. Raises UnavailableError."""
-        info = await self._info(log)
-        first = {int(entry.partition): entry.earliest_offset for entry in info.partitions}
-        return Extents(info.incarnation or "", first, {int(entry.partition): entry.latest_offset for entry in info.partitions})
+        """What the log holds now, over links that stay: it is asked for often. Raises UnavailableError."""
+        try:
+            extent = (await self._client.extents(log, timeout=_ANSWER_S))[log]
+        except (AmqpStreamsError, KeyError) as error:
+            raise _away(log, error) from error
+        first = {int(one.partition): _offset(one.earliest, one) for one in extent.partitions}
+        last = {int(one.partition): _offset(one.next - 1, one) for one in extent.partitions}
+        return Extents(extent.incarnation, first, last)
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
         """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""
@@ -242,5 +247,10 @@ def _stored(partition: int, message: bytes) -> Stored | None:
     return Stored(partition, place.offset, place.timestamp_ms or 0, message)
 
 
-def _away(log: str, error: AmqpStreamsError) -> UnavailableError:
+def _offset(number: int, extent: PartitionExtent) -> str | None:
+    """The offset of an event of a partition; None: it has no events."""
+    return AfterOffset(number).symbol if extent.earliest < extent.next else None
+
+
+def _away(log: str, error: Exception) -> UnavailableError:
     return UnavailableError(f"{log}: {error}")
