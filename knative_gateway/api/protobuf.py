@@ -70,6 +70,8 @@ _KINDS: Final[Mapping[tuple[str, str], Mapping[int, _Field]]] = {
     ("v1", "Namespace"): {1: _OBJECT},
     ("v1", "Service"): {1: _OBJECT, 2: _message("spec", _SERVICE)},
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {1: _OBJECT, 2: _message("spec", {1: _message("resourceAttributes", _ASKED)})},
+    ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {1: _OBJECT, 2: _message("spec", {1: _Field("namespace")})},
+    **{(f"authentication.k8s.io/{version}", "SelfSubjectReview"): {1: _OBJECT} for version in ("v1", "v1beta1", "v1alpha1")},
 }
 _OPTIONS: Final = {
     1: _Field("gracePeriodSeconds", "int"),

@@ -99,3 +99,16 @@ def test_what_is_no_such_message_is_refused(raw: bytes) -> None:
 def test_garbage_is_refused_or_read_and_nothing_else(kind: str, content: bytes) -> None:
     with suppress(ProtobufError):
         assert read_protobuf(envelope("v1", kind, content))["kind"] == kind
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "content", "spec"),
+    [
+        (b"authentication.k8s.io/v1", b"SelfSubjectReview", b"\x0a\x00", None),
+        (b"authorization.k8s.io/v1", b"SelfSubjectRulesReview", b"\x0a\x00\x12\x03\x0a\x01n", {"namespace": "n"}),
+    ],
+)
+def test_what_kubectl_asks_about_its_user_is_read(api_version: bytes, kind: bytes, content: bytes, spec: object) -> None:
+    type_ = b"\x0a" + bytes([len(api_version)]) + api_version + b"\x12" + bytes([len(kind)]) + kind
+    read = read_protobuf(MAGIC + b"\x0a" + bytes([len(type_)]) + type_ + b"\x12" + bytes([len(content)]) + content)
+    assert (read["apiVersion"], read["kind"], read.get("spec")) == (api_version.decode(), kind.decode(), spec)
