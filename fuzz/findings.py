@@ -1,14 +1,20 @@
 """What an input did wrong, how it is told, and where it is kept."""
 
 import hashlib
+import logging
 import signal
+import sys
 import time
 import traceback
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Final
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
 
 from fuzz.target import Target
 
@@ -61,18 +67,39 @@ def _once(target: Target, data: bytes) -> tuple[Hashable, Finding | None, float]
     signal.setitimer(signal.ITIMER_VIRTUAL, target.seconds_max * HANG_TIMES)
     shown: Hashable = None
     finding: Finding | None = None
-    try:
-        shown = target.run(data)
-    except KeyboardInterrupt:
-        raise
-    except _Hang as error:
-        finding = _finding(target, "hang", data, error)
-    except BaseException as error:  # noqa: BLE001  whatever it is: this is what is looked for
-        finding = _finding(target, "error", data, error)
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
+    with _logged_exceptions() as logged:
+        try:
+            shown = target.run(data)
+        except KeyboardInterrupt:
+            raise
+        except _Hang as error:
+            finding = _finding(target, "hang", data, error)
+        except BaseException as error:  # noqa: BLE001  whatever it is: this is what is looked for
+            finding = _finding(target, "error", data, error)
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
+    if logged and (finding is None or finding.kind == "error"):  # what was raised afterwards is a consequence
+        finding = _finding(target, "error", data, logged[0])
     return shown, finding, time.process_time() - began
+
+
+@contextmanager
+def _logged_exceptions() -> Iterator[list[BaseException]]:
+    """Collect the exceptions that the code under test logs instead of raising: its guards keep them from the neighbours, not from us."""
+    logged: list[BaseException] = []
+
+    def collect(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        if event.get("exc_info") and (error := sys.exception()) is not None:
+            logged.append(error)
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(processors=[collect], wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        yield logged
+    finally:
+        structlog.configure(**before)
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from amqp_streams.client.happenings import Closed, Happening
+from amqp_streams.client.happenings import Closed, Happening, Opened
 from amqp_streams.client.mechanisms import Credentials
 from amqp_streams.client.protocol import ConnectionProtocol
 from amqp_streams.testing_amqp.script import AMQP_HEADER, frame_of, terminus
@@ -55,20 +55,13 @@ def run(data: bytes) -> str:
     client = _Client(Credentials())
     client.hear(_WELCOME)
     client.hear(frame_of("open", container_id="node", max_frame_size=UInt(draw.pick((4096, 4096, 512))), channel_max=UShort(10)))
-    if client.protocol.closed:
+    if not client.protocol.closed:
+        client.hear(_begin(0))
+    if not any(isinstance(each, Opened) for each in client.told):
         return _end(client)
     sender, receiver = client.protocol.open_sender("events"), client.protocol.open_receiver("events", durable=draw.chance(2))
+    client.hear(_begin(1))
     for channel, (role, name) in enumerate(((True, sender.name), (False, receiver.name))):
-        client.hear(
-            frame_of(
-                "begin",
-                channel=channel,
-                remote_channel=UShort(channel),
-                next_outgoing_id=UInt(0),
-                incoming_window=UInt(100),
-                outgoing_window=UInt(9),
-            )
-        )
         attach = {"name": name, "handle": UInt(0), "role": role, "initial_delivery_count": None if role else UInt(0)}
         client.hear(frame_of("attach", channel=channel, source=terminus(0x28, "events"), target=terminus(0x29, "events"), **attach))
     draw.handles.append(0)
@@ -80,9 +73,17 @@ def run(data: bytes) -> str:
             sender.send([_Event(b"\x00\x53\x77\x40")] * min(room, 3))
         if receiver.alive:
             receiver.take(100)
+        if draw.chance(8) and not client.protocol.closed and client.protocol.room:
+            receiver = client.protocol.open_receiver("single")  # in another session, or beside others in one
         if draw.chance(8):
             client.protocol.tick(1000 * draw.below(100))
     return _end(client)
+
+
+def _begin(channel: int) -> bytes:
+    """The answer to the session that the client began on this channel: a session for each of its first links."""
+    windows = {"incoming_window": UInt(100), "outgoing_window": UInt(9)}
+    return frame_of("begin", channel=channel, remote_channel=UShort(channel), next_outgoing_id=UInt(0), **windows)
 
 
 def _end(client: _Client) -> str:
