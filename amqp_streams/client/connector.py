@@ -185,8 +185,9 @@ class Connector:
                 self._warn(error)
                 continue
             if wire.lost_by is None:
+                if self._lost_by is not None or self._warned_at is not None:
+                    _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
                 self._wire, self._warned_at, self.trouble = wire, None, None
-                _logger.info("connection_made_again address=%s attempt=%d", wire.address, self._attempt)
                 return wire
             self._rotation.failed(wire.address)
             last, self._lost_by = None, wire.lost_by

@@ -8,13 +8,14 @@ from typing import Final
 
 import structlog
 
+from amqp_streams import names
 from amqp_streams.streams.management import FORBIDDEN, Answer, Request
 
 LINES_MAX: Final = 20
 """Lines about refusals in WINDOW_MS; the first of the next window tells how many were left out."""
 WINDOW_MS: Final = 10_000
 _SHOWN_MAX: Final = 128
-_READING: Final = frozenset({"READ", "QUERY"})
+_READING: Final = frozenset({"READ", "QUERY", names.EXTENTS})
 
 log = structlog.get_logger("amqp_streams")
 

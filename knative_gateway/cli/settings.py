@@ -12,6 +12,7 @@ from types import UnionType
 from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from amqp_streams.setting_errors import reason
 from knative_gateway.config import GatewaySettings
@@ -135,8 +136,16 @@ def _nested(values: Mapping[Name, object]) -> dict[str, Any]:
     return nested
 
 
+def _is_within(problem: ErrorDetails, outer: ErrorDetails) -> bool:
+    place = outer["loc"]
+    return len(problem["loc"]) > len(place) and problem["loc"][: len(place)] == place
+
+
 def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[str]:
-    for problem in error.errors(include_url=False):
+    problems = error.errors(include_url=False)
+    for problem in problems:
+        if problem["type"] == "too_short" and any(_is_within(other, problem) for other in problems):
+            continue  # Pydantic counts only the valid entries, and the invalid ones are reported
         name = tuple(str(part) for part in problem["loc"])
         told = reason(problem)
         if problem["type"] == "extra_forbidden":

@@ -42,6 +42,15 @@ async def test_the_first_connection_is_not_retried_unless_asked_for(node: Memory
             pass
 
 
+async def test_only_a_connection_that_failed_before_is_logged_as_made_again(node: MemoryNode, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "amqp_streams.client")
+    async with connect(URL, retry=RetryPolicy(first_connect=True, first_ms=0)):
+        assert "connection_made_again" not in caplog.text
+    node.unreachable = 1
+    async with connect(URL, retry=RetryPolicy(first_connect=True, first_ms=0)):
+        assert "connection_made_again" in caplog.text
+
+
 async def test_each_address_is_tried_in_turn(node: MemoryNode) -> None:
     node.unreachable = 1
     async with connect(["amqp://one", "amqp://two"], retry=AT_ONCE) as client:

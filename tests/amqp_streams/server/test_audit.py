@@ -43,7 +43,7 @@ def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> N
 def test_who_changes_something_is_told_and_who_looks_is_not() -> None:
     audit = Audit(lambda: 0)
     with capture_logs() as lines:
-        for operation, status in (("CREATE", 201), ("READ", 200), ("QUERY", 200), ("DELETE", 404), ("DELETE", 403)):
+        for operation, status in (("CREATE", 201), ("READ", 200), ("QUERY", 200), (names.EXTENTS, 200), ("DELETE", 404), ("DELETE", 403)):
             audit.managed("alice", Request(operation, names.LOG_TYPE, "temps", {}, None, None), Answer(status, "words"))
     assert [(line["event"], line.get("operation")) for line in lines] == [("managed", "CREATE"), ("access_refused", None)]
     assert lines[0] | {"log_level": "info"} == {

@@ -48,6 +48,12 @@ def test_what_cannot_be_is_refused_by_name_and_place(file: str, words: str, tmp_
         gateway_settings({}, {}, path)
 
 
+def test_an_invalid_entry_of_a_list_is_one_fault() -> None:
+    with pytest.raises(ConfigError) as refused:
+        gateway_settings({("listen",): ["x"]}, {}, None)
+    assert len(str(refused.value).splitlines()) == 1
+
+
 def test_a_variable_that_names_no_setting_is_refused() -> None:
     with pytest.raises(ConfigError, match="KNATIVE_GATEWAY_BODY in the environment is no setting"):
         gateway_settings({}, {"KNATIVE_GATEWAY_BODY": "1"}, None)
