@@ -5,6 +5,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
@@ -20,6 +21,8 @@ EVENTS: Final = ("/broker/", "/channel/")
 _NOT_ONE_HOST: Final = PlainTextResponse("a request of HTTP/1.1 has one Host header\n", status_code=400)
 
 FIGURES_KEPT_S: Final = 1.0
+_TRIES: Final = 5
+"""How often the figures are begun again in a thread, because the event loop changed them meanwhile."""
 
 Ready = Callable[[], str | None]
 """None when all is well, else what is not, in words."""
@@ -45,12 +48,18 @@ class Figures:
 
     async def _make(self) -> bytes:
         self.made += 1
-        try:
-            made = await asyncio.to_thread(generate_latest, self._registry)
-        except (LookupError, RuntimeError):  # something came or went meanwhile
+        made = await self._made_beside()
+        if made is None:
             made = generate_latest(self._registry)
         self._until = asyncio.get_running_loop().time() + self._kept_s
         return made
+
+    async def _made_beside(self) -> bytes | None:
+        """The text, made in a thread; None: each time something came or went meanwhile."""
+        for _ in range(_TRIES):
+            with suppress(LookupError, RuntimeError):
+                return await asyncio.to_thread(generate_latest, self._registry)
+        return None
 
 
 class Web:

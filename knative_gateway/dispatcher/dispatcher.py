@@ -153,8 +153,8 @@ class Dispatcher:
         """All that are served: the name of the Broker or Channel, who brings the events, and how far it is behind."""
         now_ms = self._outside.now_ms()
         for worker in list(self.workers.values()):  # copies: `/metrics` is made beside the event loop
-            for uid, courier in list(worker.couriers.items()):
-                yield worker.wanted.name, courier, worker.lag(uid, now_ms)
+            for courier in list(worker.couriers.values()):
+                yield worker.wanted.name, courier, worker.lag(courier, now_ms)
 
     @property
     def connections(self) -> Connections:
@@ -163,7 +163,9 @@ class Dispatcher:
 
     def lag(self, uid: str) -> Lag:
         """How far a subscriber is behind."""
-        return next((worker.lag(uid, self._outside.now_ms()) for worker in self.workers.values() if uid in worker.couriers), NO_LAG)
+        now_ms = self._outside.now_ms()
+        found = ((worker, worker.couriers[uid]) for worker in self.workers.values() if uid in worker.couriers)
+        return next((worker.lag(courier, now_ms) for worker, courier in found), NO_LAG)
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
         """What was counted of all subscribers, by uid."""

@@ -23,7 +23,7 @@ class Slots:
     @property
     def waiting(self) -> int:
         """Requests that wait for a slot."""
-        return sum(map(len, self._waiting.values()))
+        return sum(map(len, list(self._waiting.values())))  # a copy: another thread may ask
 
     def take(self, owner: str) -> None:
         """Use a slot for a connection that is open already."""

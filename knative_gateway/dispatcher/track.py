@@ -109,6 +109,17 @@ class Track:
         self._advance(self.reader.passed if self.is_member else self.passed)
         return self.window.checkpoint or positions.BEGINNING
 
+    @property
+    def reached(self) -> str:
+        """What `position` would return. It changes nothing: `/metrics` is made in another thread, while the event loop works on the window.
+
+        What was read is looked at first: if nothing is open after that, all of it is completed.
+        """
+        read = self.reader.passed if self.is_member else self.passed
+        is_open = self.window.open > 0
+        completed = self.window.checkpoint or positions.BEGINNING
+        return completed if is_open else max(completed, read)
+
     def overtaken(self, after: str, last: str) -> None:
         """The log has nothing more between these offsets: what it was to have of them is lost."""
         found = lost(max(after, self._last), last)

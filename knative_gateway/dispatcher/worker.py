@@ -133,12 +133,15 @@ class RouteWorker:
             finally:
                 self._wake.set()  # whatever happened, they are to be served
 
-    def lag(self, uid: str, now_ms: int) -> Lag:
-        """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading."""
+    def lag(self, courier: Courier, now_ms: int) -> Lag:
+        """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading.
+
+        It changes nothing, so that another thread may ask.
+        """
         events, oldest = 0, now_ms
-        for partition, track in list(self.couriers[uid].tracks.items()):
+        for partition, track in list(courier.tracks.items()):
             end = max(self._ends.get(partition, positions.BEGINNING), track.reader.passed)
-            behind = positions.distance(track.position(), end) or 0
+            behind = positions.distance(track.reached, end) or 0
             events += behind
             if behind:
                 oldest = min(oldest, track.oldest_ms or track.passed_ms or now_ms)

@@ -114,3 +114,25 @@ async def test_figures_are_made_anew_after_a_while() -> None:
     await figures.text()
     await figures.text()
     assert figures.made == 2
+
+
+class Changing(Collector):
+    """Figures that change while they are made, the first time in a thread."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def collect(self) -> Iterator[Metric]:
+        self.threads.append(threading.current_thread())
+        if len(self.threads) == 1:
+            raise RuntimeError("dictionary changed size during iteration")
+        yield from ()
+
+
+async def test_figures_that_changed_meanwhile_are_made_again_beside_the_loop() -> None:
+    """On the loop it would stop the events, whenever somebody makes and deletes Triggers."""
+    registry, changing = CollectorRegistry(), Changing()
+    registry.register(changing)
+    await Figures(registry).text()
+    assert len(changing.threads) == 2
+    assert threading.main_thread() not in changing.threads

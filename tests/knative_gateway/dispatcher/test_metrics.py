@@ -1,13 +1,17 @@
 """What operators see of subscribers. Spec: knative-data-plane-contract, Observability: SHOULD expose event-delivery telemetry."""
 
 import asyncio
+import threading
 
+import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from knative_gateway.delivery import Window
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
+from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.ports import Delivery
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
@@ -54,6 +58,44 @@ async def test_who_is_behind_is_seen_to_be() -> None:
         assert values["knative_gateway_subscriber_in_flight"] == 1
         answer.set()
         await until(lambda: rig.dispatcher.lag("u").events == 0)
+
+
+async def test_figures_made_in_a_thread_leave_the_windows_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop changes them at the same moment: positions would stay where they are for ever."""
+    answer = asyncio.Event()
+
+    async def slow(_: Got) -> web.StreamResponse:
+        await answer.wait()
+        return web.Response(status=202)
+
+    changed_by: list[threading.Thread] = []
+    pass_over = Window.pass_over
+
+    def noted(self: Window, offset: str) -> None:
+        changed_by.append(threading.current_thread())
+        pass_over(self, offset)
+
+    settings = DispatchSettings(flush_ms=60_000, idle_flush_ms=60_000, drain_s=0.2)
+    async with Rig(settings, partitions=1) as rig, SubscriberServer(slow) as server:
+        await rig.serve(subscriber("u", server.url(), filters=[{"exact": {"type": "wanted"}}]))
+        await rig.send(event(1, "wanted"), event(2), event(3))
+        (worker,) = rig.dispatcher.workers.values()
+        await until(lambda: worker.readers[0].passed == f"{2:016d}")
+        monkeypatch.setattr(Window, "pass_over", noted)
+        values = await asyncio.to_thread(told, rig)
+        assert values["knative_gateway_subscriber_lag_events"] == 3
+        answer.set()
+        await until(lambda: rig.dispatcher.lag("u").events == 0)
+        assert not changed_by
+
+
+async def test_a_subscriber_that_goes_while_figures_are_made_is_still_in_them() -> None:
+    async with Rig(partitions=1) as rig, SubscriberServer() as server:
+        await rig.serve(subscriber("a", server.url()), subscriber("b", server.url()))
+        told_of = rig.dispatcher.subscribers()
+        first = next(told_of)
+        await rig.serve()
+        assert {courier.spec.uid for _, courier, _ in [first, *told_of]} == {"a", "b"}
 
 
 async def test_counting_goes_on_through_changes() -> None:
