@@ -130,14 +130,15 @@ class AmqpConnection:
 
     def blocked(self) -> bool:
         """More than enough is on its way to this peer already."""
-        return self._channel.pending() > self._service.limits.connection_pending_bytes
+        held = 0 if self._engine is None else self._engine.held
+        return self._channel.pending() + held > self._service.limits.connection_pending_bytes
 
     def flush(self) -> None:
         """Write what the engine has to send, unless the peer takes nothing."""
         engine = self._engine
         if engine is None or self._lost:
             return
-        while not self.blocked():
+        while engine.held or not self.blocked():
             data = engine.pull()
             if not data and self._flows is not None:
                 data = self._flows.write()

@@ -94,13 +94,15 @@ def condition_text(condition: Pointer) -> str:
 class Engine:
     """One AMQP connection, server side: bytes in, events, bytes out. No I/O."""
 
-    __slots__ = ("collector", "connection", "freed", "transport")
+    __slots__ = ("_held", "collector", "connection", "freed", "transport")
 
     def __init__(self, *, frame_bytes_max: int, channels_max: int, idle_timeout_ms: int) -> None:
         self.connection: Pointer = lib.pn_connection()
         self.transport: Pointer = lib.pn_transport()
         self.collector: Pointer = lib.pn_collector()
         self.freed = False
+        self._held: list[bytes] = []
+        """Output that was taken out of the engine to look at it, and that `pull` returns first."""
         lib.pn_transport_set_server(self.transport)
         lib.pn_transport_set_max_frame(self.transport, frame_bytes_max)
         lib.pn_transport_set_channel_max(self.transport, channels_max - 1)
@@ -121,7 +123,19 @@ class Engine:
         return True
 
     def pull(self) -> bytes:
-        """What is to be sent now, at most 256 KiB. Empty when there is nothing (see `finished`)."""
+        """The next bytes to send. Empty when there is nothing (see `finished`)."""
+        if self._held:
+            held, self._held = self._held, []
+            return b"".join(held)
+        return self._output()
+
+    @property
+    def held(self) -> int:
+        """Bytes that `pull` returns and that the engine no longer counts in its sessions."""
+        return sum(map(len, self._held))
+
+    def _output(self) -> bytes:
+        """What the engine has to send now, at most 256 KiB. It may end within a frame while there is more."""
         transport = self.transport
         pending = lib.pn_transport_pending(transport)
         if pending <= 0:
@@ -165,14 +179,15 @@ class Engine:
         lib.pn_transport_set_idle_timeout(self.transport, 0)  # and who minds it from here on knows when nothing was read
 
     def open_link(self, link: Pointer) -> int | None:
-        """Answer a peer's attach; the handle that the engine gave the link, None: it could not be seen."""
-        before = lib.pn_transport_pending(self.transport)
+        """Answer a peer's attach; the handle that the engine gave the link. None: it wrote no attach.
+
+        All earlier output is taken out before, because the engine's buffer may end within a frame.
+        """
+        self._held += iter(self._output, b"")
         lib.pn_link_open(link)
-        after = lib.pn_transport_pending(self.transport)
-        if not 0 <= before < after <= _OUTPUT_BYTES_MAX:
-            return None
-        lib.pn_transport_peek(self.transport, _OUTPUT, after)
-        handles = map(attach_handle, (written.body for written in read_frames(_OUTPUT_VIEW[before:after])))
+        answer = b"".join(iter(self._output, b""))
+        self._held += [answer] if answer else []
+        handles = map(attach_handle, (written.body for written in read_frames(answer)))
         return next((handle for handle in handles if handle is not None), None)
 
     def ask_session_flow(self, session: Pointer) -> None:

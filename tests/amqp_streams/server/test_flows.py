@@ -4,12 +4,19 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.config import Limits
-from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, frame_of, terminus
 from amqp_streams.wire.frames import Performative
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong
 
 EARLIEST = {
     Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), {Symbol(names.OFFSET): Symbol("@earliest")}),
+}
+
+_SESSION = {
+    "next_incoming_id": UInt(0),
+    "incoming_window": UInt(1 << 20),
+    "next_outgoing_id": UInt(0),
+    "outgoing_window": UInt(1 << 20),
 }
 
 
@@ -94,6 +101,36 @@ def test_an_echo_says_the_credit_that_is_left() -> None:
     peer.flow(0, 9, echo=True)
     (flow,) = of_link(peer.take("flow"))
     assert numbers(flow)[:2] == (1, 8)
+
+
+@pytest.mark.parametrize("frame_bytes", [512, 4096, None])
+@pytest.mark.parametrize("size", [10, 200])
+def test_an_attach_is_answered_while_much_is_on_its_way_to_the_peer(size: int, frame_bytes: int | None) -> None:
+    """The engine's output then ends within a frame, or is larger than one look at it."""
+    node = InMemoryNode({"temps": 1})
+    node.append("temps", *[b"x" * size] * 1000)
+    peer = ScriptedPeer(node)
+    peer.open(**({} if frame_bytes is None else {"max_frame_size": UInt(frame_bytes)}))
+    peer.attach(0, source="temps", filters=EARLIEST)
+    more = [
+        frame_of(
+            "attach",
+            name=f"more-{handle}",
+            handle=UInt(handle),
+            role=True,
+            source=terminus(0x28, "temps/$info"),
+            target=terminus(0x29, None),
+        )
+        for handle in (5, 6)
+    ]
+    drains = [
+        frame_of("flow", **_SESSION, handle=UInt(handle), delivery_count=UInt(0), link_credit=UInt(0), drain=True) for handle in (5, 6)
+    ]
+    credit = frame_of("flow", **_SESSION, handle=UInt(0), delivery_count=UInt(0), link_credit=UInt(1000))
+    peer.write(credit + b"".join(more) + b"".join(drains))
+    assert [attach.fields["handle"] for attach in peer.take("attach")] == [1, 2]
+    assert len(of_link(peer.take("transfer"))) >= 1000
+    assert {1, 2} <= {flow.fields["handle"] for flow in peer.take("flow")}
 
 
 def test_an_echo_names_the_link_by_the_handle_of_this_node() -> None:
