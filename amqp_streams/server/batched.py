@@ -14,7 +14,7 @@ from cproton_ffi import lib
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.server import transfers
-from amqp_streams.server.consumer import SESSION_BYTES_MAX, TURN_S, ConsumerLink
+from amqp_streams.server.consumer import TURN_S, ConsumerLink
 from amqp_streams.server.engine import Pointer
 from amqp_streams.server.links import Owner, Service
 from amqp_streams.streams.attach import Consuming
@@ -73,8 +73,8 @@ class BatchedLink(ConsumerLink):
     def _pump(self) -> None:
         pointer, budget, until = self.pointer, TURN_EVENTS, perf_counter() + TURN_S
         while lib.pn_link_credit(pointer) > 0:
-            if lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked():
-                self.owner.stall(self)
+            if self.clogged():
+                self.owner.await_room(self)
                 return
             if lib.pn_link_unsettled(pointer) >= self.service.limits.unsettled:
                 self._pump_full()

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
+from cproton_ffi import lib
+
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.server.channel import ByteChannel
@@ -16,7 +18,7 @@ from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.engine import Engine
 from amqp_streams.server.flows import Flows
 from amqp_streams.server.guard import Guard, Login
-from amqp_streams.server.links import AnyLink, OutgoingLink, Pause, Pumped
+from amqp_streams.server.links import SESSION_BYTES_MAX, AnyLink, OutgoingLink, Pause, Pumped
 from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import EventService
@@ -31,6 +33,7 @@ class AmqpConnection:
 
     __slots__ = (
         "_channel",
+        "_crowded",
         "_dispatch",
         "_echoes",
         "_engine",
@@ -67,6 +70,7 @@ class AmqpConnection:
         self._reads = self._reads_at_tick = 0
         self._heard_ms = 0
         self._stalled: set[Pumped] = set()
+        self._crowded: set[Pumped] = set()
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
         self.user_groups: frozenset[str] = frozenset()
@@ -145,6 +149,8 @@ class AmqpConnection:
             if not data:
                 if engine.finished:
                     self._channel.close()
+                elif self._crowded:
+                    self._make_room()
                 return
             self._channel.write(data)
 
@@ -154,8 +160,23 @@ class AmqpConnection:
         self._unstall()
 
     def stall(self, link: Pumped) -> None:
-        """Pump this link again when the peer has taken or settled something."""
+        """Pump this link again when the peer has said something."""
         self._stalled.add(link)
+
+    def await_room(self, link: Pumped) -> None:
+        """Pump this link again when what was sent before has left."""
+        self._crowded.add(link)
+
+    def _make_room(self) -> None:
+        """All is written that the peer's windows allow. Nothing more may come from the peer before it has got the rest."""
+        crowded, self._crowded = self._crowded, set()
+        for link in crowded:
+            if not link.alive:
+                continue
+            if lib.pn_session_outgoing_bytes(link.session) > SESSION_BYTES_MAX:
+                self._crowded.add(link)  # until the peer opens the window of the session
+            else:
+                self._service.pump_later(link)
 
     def _unstall(self) -> None:
         stalled, self._stalled = self._stalled, set()

@@ -33,8 +33,6 @@ PASSED_COST: Final = TURN_EVENTS // 5
 """What a stretch that the filters passed over counts in a turn: they may take about as long as sending so many."""
 TURN_S: Final = 0.005
 """The longest turn of a link, but for one stretch: what filters cost depends on what is in the events."""
-SESSION_BYTES_MAX: Final = 1 << 20
-"""Handed to the engine and not yet taken by the peer's session window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +112,8 @@ class ConsumerLink(OutgoingLink[Consuming]):
         budget, until = TURN_EVENTS, perf_counter() + TURN_S
         unsettled_max = self.service.limits.unsettled
         while (credit := lib.pn_link_credit(pointer)) > 0:
-            if lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked():
-                self.owner.stall(self)
+            if self.clogged():
+                self.owner.await_room(self)
                 return
             room = unsettled_max - lib.pn_link_unsettled(pointer)
             if room <= 0:

@@ -6,7 +6,7 @@ answer is made only where there is credit for it, and where what was sent before
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from cproton_ffi import lib
@@ -16,7 +16,7 @@ from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node.requests import Steps
 from amqp_streams.server import transfers
 from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import IncomingLink, Link, OutgoingLink, Owner, Service
+from amqp_streams.server.links import IncomingLink, OutgoingLink, Owner, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
@@ -26,15 +26,8 @@ INFO_INTERVAL_MS: Final = 20
 REQUESTS_MAX: Final = 100
 """Requests of one link that are being carried out or wait: the credit it is granted."""
 REQUEST_BYTES_MAX: Final = 1 << 20
-SESSION_BYTES_MAX: Final = 1 << 20
-"""Answers that wait in the engine for the session's window."""
 
 log = structlog.get_logger("amqp_streams")
-
-
-def clogged(link: Link[Any]) -> bool:
-    """Whether what was sent to this peer waits for it to read."""
-    return link.owner.blocked() or lib.pn_session_outgoing_bytes(link.session) > SESSION_BYTES_MAX
 
 
 class InfoLink(OutgoingLink[Informing]):
@@ -59,8 +52,8 @@ class InfoLink(OutgoingLink[Informing]):
         """See `turns.Worker`."""
         if not self.alive or self.closing or self.waiting or lib.pn_link_credit(self.pointer) <= 0:
             return False
-        if clogged(self):
-            self.owner.stall(self)
+        if self.clogged():
+            self.owner.await_room(self)
             return False
         try:
             message = self.service.node.info_message(self.grant, self.service.monotonic_ms())
@@ -215,13 +208,13 @@ class ReplyLink(OutgoingLink[Replying]):
     def reserve(self, by: ManagementLink) -> bool:
         """Keep credit for the answer to one more request; False: there is none, and `by` goes on when there is."""
         self._reserved = {each for each in self._reserved if each.alive and not each.closing}
-        stuck = clogged(self)
+        stuck = self.clogged()
         if self.alive and not self.closing and not stuck and self._room() > 0:
             self._reserved.add(by)
             return True
         self._waiting[by] = None
         if stuck:
-            self.owner.stall(self)
+            self.owner.await_room(self)
         return False
 
     def post(self, by: ManagementLink, message: bytes) -> None:

@@ -6,7 +6,7 @@ gone is dropped, not settled (`tests/amqp_streams/server/test_commits_in_flight.
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from cproton_ffi import lib
 
@@ -39,6 +39,9 @@ class Pause(Enum):
     """The user owes bytes of its quota."""
     STOPPING = auto()
 
+
+SESSION_BYTES_MAX: Final = 1 << 20
+"""Handed to the engine on one session and not yet taken by the peer's session window."""
 
 G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
 
@@ -114,7 +117,10 @@ class Owner(Protocol):
         """Send the state of this link to the peer, which waits for it and gets it from nothing else."""
 
     def stall(self, link: "Pumped") -> None:
-        """Pump this link again when the peer has taken or settled something."""
+        """Pump this link again when the peer has said something."""
+
+    def await_room(self, link: "Pumped") -> None:
+        """Pump this link again when what was sent before has left."""
 
     def links_changed(self) -> None:
         """A link of this connection needs another kind of attention than before."""
@@ -132,6 +138,7 @@ class Pumped(Protocol):
     alive: bool
     name: str
     owner: Owner
+    session: Pointer
     scheduled: bool
 
     def pump(self) -> None:
@@ -177,6 +184,10 @@ class OutgoingLink(Link[G_co]):
     def pump(self) -> None:
         """Send what credit allows."""
         raise NotImplementedError
+
+    def clogged(self) -> bool:
+        """Whether what was sent to this peer waits for it to read."""
+        return lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked()
 
     def answer_drain(self) -> None:
         """There is nothing to send now: a peer that drains gets its credit back. Spec: AMQP 2.6.7."""

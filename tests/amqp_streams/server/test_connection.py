@@ -6,13 +6,15 @@ import pytest
 from amqp_streams import __version__, names
 from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
+from amqp_streams.server import consumer
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.links import Pause
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols
+from amqp_streams.testing_amqp import node as testing_node
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.frames import SASL, frame, read_frame
 from amqp_streams.wire.sasl import AMQP_HEADER, SASL_HEADER
-from amqp_streams.wire.types import Described, Symbol, UInt, ULong, UShort, Value
+from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, UShort, Value
 
 PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
 EVENT = b"\x00\x53\x75\xa0\x05event"
@@ -402,6 +404,23 @@ def test_a_peer_that_takes_nothing_is_written_to_only_so_much() -> None:
     pair.channel.stuck = False
     node.run()
     assert len(receiver.arrived) == 6_000
+
+
+def test_a_peer_that_takes_everything_at_once_does_not_wait_for_a_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes megabytes at once: nothing is ever pending, so nothing drains, and a peer that settles nothing says nothing."""
+    monkeypatch.setattr(testing_node, "DRAINED_WHEN_ABOVE", 1 << 40)
+    node = InMemoryNode({"temps": 1})
+    for _ in range(100):
+        node.append("temps", *[b"x" * 250] * 200)
+    peer = ScriptedPeer(node)
+    peer.open()
+    monkeypatch.setattr(peer.channel, "pending", lambda: 0)
+    earliest: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
+    peer.attach(0, source="temps", filters=earliest, snd_settle_mode=UByte(1))
+    monkeypatch.setattr(consumer, "TURN_EVENTS", 100_000)
+    monkeypatch.setattr(consumer, "TURN_S", 60.0)
+    peer.flow(0, 20_000)
+    assert len(peer.take("transfer")) == 20_000
 
 
 def test_many_peers_of_one_node_are_served_side_by_side() -> None:
