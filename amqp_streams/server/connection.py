@@ -23,7 +23,7 @@ from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Identity
-from amqp_streams.wire.frames import FLOW_SIZE_MAX, EchoFinder
+from amqp_streams.wire.frames import FLOW_SIZE_MAX, Echo, EchoFinder
 
 _NUMBERS: Final = count(1)
 
@@ -48,6 +48,7 @@ class AmqpConnection:
         "_security",
         "_service",
         "_stalled",
+        "_wishes",
         "account",
         "expires_ms",
         "mechanism",
@@ -70,6 +71,7 @@ class AmqpConnection:
         self._reads = self._reads_at_tick = 0
         self._heard_ms = 0
         self._stalled: set[Pumped] = set()
+        self._wishes: list[Echo] = []
         self._crowded: set[Pumped] = set()
         self._open_before_ms = service.monotonic_ms() + service.limits.unauthenticated_ms
         self.user: str | None = None
@@ -97,28 +99,60 @@ class AmqpConnection:
         self._reads += 1
         if not engine.push(data):
             engine.end_of_input()
+        done = self._run()
+        self._find_wishes(data, done)
+        self._end_turn(done)
+
+    def _run(self) -> bool:
+        """Let the links handle what has arrived, for a turn; whether that was all."""
+        dispatch = self._dispatch
+        assert dispatch is not None
         opened = dispatch.opened
-        dispatch.run()
+        done = dispatch.run()
         if dispatch.opened and not opened:
             self._tick_again()  # the peer's wish for heartbeats counts from its open, not from the next tick
-        self._answer_echoes(data)
+        return done
+
+    def _end_turn(self, done: bool) -> None:
+        """Answer what was asked for once all before it is done, which may take further turns: until then nothing more is read."""
+        if not done:
+            self.pause(Pause.TURN)
+            self._service.backlog.add(self)
+        elif self._wishes:
+            self._grant_wishes()
         self.flush()
         if self._stalled:
             self._unstall()
 
-    def _answer_echoes(self, block: memoryview | bytes) -> None:
-        """The engine does not answer flows that ask for one (AMQP 2.7.4): any new flow of the link does."""
+    def work(self) -> bool:
+        """See `turns.Worker`: go on with what has arrived."""
+        if self._lost or self._engine is None or self._dispatch is None:
+            return False
+        done = self._run()
+        if done:
+            self._other_frames = self._engine.frames - self._dispatch.messages
+            self.resume(Pause.TURN)
+        self._end_turn(done)
+        return False  # where there is more, it was added again
+
+    def _find_wishes(self, block: memoryview | bytes, done: bool) -> None:
+        """Look for flows that the engine does not answer: those that ask for one (AMQP 2.7.4), and those with too much credit."""
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
         assert dispatch is not None
         others, self._other_frames = self._other_frames, engine.frames - dispatch.messages
-        if self._other_frames == others:  # one transfer a message and nothing else: no flow was completed
+        if done and self._other_frames == others:  # one transfer a message and nothing else: no flow was completed
             self._echoes.skip(bytes(block[-FLOW_SIZE_MAX:]))
-        elif wishes := self._echoes.feed(bytes(block)):
-            if any(wish.excess for wish in wishes):
-                dispatch.refuse_excess()
-            if self._flows is not None and any(wish.echo for wish in wishes):
-                self._flows.echo(dispatch.links.values())
+        else:
+            self._wishes += self._echoes.feed(bytes(block))
+
+    def _grant_wishes(self) -> None:
+        assert self._dispatch is not None
+        wishes, self._wishes = self._wishes, []
+        if any(wish.excess for wish in wishes):
+            self._dispatch.refuse_excess()
+        if self._flows is not None and any(wish.echo for wish in wishes):
+            self._flows.echo(self._dispatch.links.values())
 
     def _admitted(self, login: Login, leftover: bytes) -> None:
         """The security layer knows who it is: the rest is AMQP."""
@@ -224,6 +258,16 @@ class AmqpConnection:
         return Identity(self.user, self.user_groups)
 
     @property
+    def name(self) -> str:
+        """What it is called in the log."""
+        return self._channel.peer
+
+    @property
+    def owner(self) -> "AmqpConnection":
+        """Itself: see `turns.Worker`."""
+        return self
+
+    @property
     def channel(self) -> ByteChannel:
         """Where it comes from."""
         return self._channel
@@ -253,7 +297,8 @@ class AmqpConnection:
                 self.shut(PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"nothing came for {self._service.limits.idle_timeout_ms} ms"))
                 return
             deadline_ms = engine.tick(now_ms)
-            dispatch.run()
+            if Pause.TURN not in self._pauses:
+                self._end_turn(dispatch.run())
             self._unstall()
             self.flush()
             if 0 < deadline_ms - now_ms < TICK_S * 1000:  # a peer that wants heartbeats oftener than the service ticks

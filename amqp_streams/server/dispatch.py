@@ -6,6 +6,7 @@ that is wrong: the delivery, the link, the session, the connection.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from time import perf_counter
 from typing import Final
 
 import structlog
@@ -52,6 +53,8 @@ _FEW_PRODUCERS: Final = 4
 """With no more producer links than this, one delivery event is reason enough to look at all of them."""
 
 CREDIT_MAX: Final = (1 << 31) - 1
+TURN_S: Final = 0.005
+"""The longest turn of a connection, but for one event: one block may have thousands of attaches, and each may cost milliseconds."""
 
 _DELIVERY: Final = lib.PN_DELIVERY
 
@@ -104,13 +107,14 @@ class Dispatch:
         self._excess: set[Pointer] = set()
         """Links whose credit was below zero after their last flow: because more is on its way, or because it was more than 31 bits."""
 
-    def run(self) -> None:
-        """Handle all events that there are."""
+    def run(self) -> bool:
+        """Handle the events that there are, for a turn; whether that were all. Deliveries do not end a turn: they are cheap."""
         collector = self._engine.collector
         peek, pop, event_type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
         event_delivery, remote_state, settle = lib.pn_event_delivery, lib.pn_delivery_remote_state, lib.pn_delivery_settle
         accepted = lib.PN_ACCEPTED
         taken = False
+        until = perf_counter() + TURN_S
         while event := peek(collector):
             kind = event_type(event)
             if kind == _DELIVERY:
@@ -129,9 +133,13 @@ class Dispatch:
             else:
                 taken = False
                 self._on_event(kind, event)
+                if perf_counter() > until:
+                    pop(collector)
+                    break
             pop(collector)
         for consumer in self._watched:
             consumer.report()
+        return not peek(collector)
 
     def lost(self) -> None:
         """The connection is gone: no pointer is used from here on."""

@@ -37,6 +37,8 @@ class Pause(Enum):
     """Too much of what was read waits for the disk."""
     QUOTA = auto()
     """The user owes bytes of its quota."""
+    TURN = auto()
+    """What was read takes more than one turn."""
     STOPPING = auto()
 
 

@@ -114,6 +114,8 @@ class EventService:
         self.audit = Audit(self.monotonic_ms)
         self.quotas = Quotas(settings.quotas, self.monotonic_ms, self.later)
         self.turns = Turns(loop.call_soon)
+        self.backlog = Turns(loop.call_soon, "received")
+        """Connections that have more to do than fits into a turn."""
         bytes_max = max(self.limits.pending_bytes, self.limits.message_bytes)
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
         self.ready = False

@@ -1,4 +1,5 @@
-"""Work for `$info` and `$management`: a few milliseconds of it in each turn of the loop, for the whole node.
+"""Work that takes long, for the whole node a few milliseconds of it in each turn of the loop: `$info` and `$management`, and what peers
+ask for faster than it can be done.
 
 Law: whoever asks, and on however many links, events, heartbeats and probes get their turns in between.
 """
@@ -24,19 +25,25 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Worker(Protocol):
-    """A link that has work to do."""
+    """A link or a connection that has work to do."""
 
-    name: str
-    owner: Owner
+    @property
+    def name(self) -> str:
+        """For the log."""
+
+    @property
+    def owner(self) -> Owner:
+        """The connection that pays for a failure."""
 
     def work(self) -> bool:
         """Do one step; whether there is another one to do now."""
 
 
 class Turns:
-    """Those that have work, in turn. `soon` calls in the next turn of the loop."""
+    """Those that have work, in turn. `soon` calls in the next turn of the loop. `during`: what the work is, for the log."""
 
-    def __init__(self, soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, soon: Callable[[Callable[[], None]], object], during: str = "request") -> None:
+        self._during: Final = during
         self.seconds = 0.0
         """What this work has taken since the start of the node."""
         self._soon: Final = soon
@@ -93,6 +100,6 @@ class Turns:
         try:
             return worker.work()
         except Exception:
-            log.exception("connection_failed", link=worker.name, during="request")
-            worker.owner.cut("the node failed to answer a request")
+            log.exception("connection_failed", link=worker.name, during=self._during)
+            worker.owner.cut(f"the node failed, during={self._during}")
             return False

@@ -6,10 +6,13 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from amqp_streams.server import dispatch
 from amqp_streams.server import turns as turns_module
 from amqp_streams.server.links import Owner
 from amqp_streams.server.turns import CONNECTION_BYTES_MAX, NODE_BYTES_MAX, Turns
+from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of, terminus
 from amqp_streams.testing_amqp.node import ManualLoop
+from amqp_streams.wire.types import UInt
 
 
 @dataclass
@@ -101,3 +104,67 @@ def test_requests_that_wait_are_bounded_by_connection_and_for_the_node() -> None
     use = turns.uses()["request_bytes"]
     assert use.limit == NODE_BYTES_MAX
     assert use.limit - CONNECTION_BYTES_MAX < use.used <= use.limit
+
+
+# -- peers that ask for much at once
+
+
+def opened(node: InMemoryNode) -> ScriptedPeer:
+    peer = ScriptedPeer(node)
+    peer.open()
+    return peer
+
+
+def attaches(count: int) -> bytes:
+    """So many links, each attached and detached."""
+    ends = {"source": terminus(0x28, "temps"), "target": terminus(0x29, None)}
+    attach = frame_of("attach", name="many", handle=UInt(0), role=True, **ends)
+    return (attach + frame_of("detach", handle=UInt(0), closed=True)) * count
+
+
+def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may cost milliseconds, and a block has room for thousands."""
+    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    node = InMemoryNode({"temps": 1})
+    greedy, other = opened(node), opened(node)
+    attached: list[str] = []
+    attach = node.service.node.attach
+    monkeypatch.setattr(node.service.node, "attach", lambda asked, now_ms: (attached.append(asked.link), attach(asked, now_ms))[1])
+    greedy._out += attaches(50)
+    other._out += frame_of("attach", name="one", handle=UInt(0), role=True, source=terminus(0x28, "temps"), target=terminus(0x29, None))
+    node.run()
+    assert attached.index("one") < 5
+    assert attached.count("many") == 50
+    assert len(greedy.take("detach")) == 50
+    assert not greedy.lost
+
+
+def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    node = InMemoryNode({"temps": 1})
+    peer = opened(node)
+    connection = next(iter(node.service.connections))
+    for echo in range(2):
+        connection.received(memoryview(attaches(3) + echo_of_the_session()))
+        assert not peer.channel.reading
+        while not peer.channel.reading:
+            assert node.loop.run_ready()
+        node.run()
+        assert len(peer.take("detach")) == 3
+        assert len(peer.take("flow")) == 1, echo
+
+
+def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    node = InMemoryNode({"temps": 1})
+    peer = opened(node)
+    next(iter(node.service.connections)).received(memoryview(attaches(30)))
+    node.disconnect(peer)
+    node.run()
+    assert (list(node.service.node.consumers()), node.service.connections) == ([], set())
+
+
+def echo_of_the_session() -> bytes:
+    """A flow that asks for one."""
+    windows = {"next_incoming_id": UInt(0), "incoming_window": UInt(100), "next_outgoing_id": UInt(0), "outgoing_window": UInt(100)}
+    return frame_of("flow", echo=True, **windows)
