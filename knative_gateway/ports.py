@@ -253,8 +253,8 @@ class Checkpoints(Protocol):
     async def forget(self, uid: str) -> None:
         """The subscriber is gone for good."""
 
-    async def record(self, uid: str, failures: Sequence[Failure]) -> None:
-        """Add to the history; the latest 100 of a subscriber are kept."""
+    async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
+        """Add to the histories of these subscribers, all or nothing; the latest 100 of a subscriber are kept."""
 
     async def history(self, uid: str) -> Sequence[Failure]:
         """The history, the latest first."""

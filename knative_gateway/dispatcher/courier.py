@@ -202,7 +202,7 @@ class Courier(Recording):
                 spec, answer = self.spec, None
                 log.exception("delivery_fault", subscriber=self.spec.uid, partition=arrival.partition, offset=arrival.offset)
                 fault = Attempt(To.SUBSCRIBER, "", faults, self.outside.now_ms(), None, f"internal error: {error!r}", b"", retryable=True)
-                self._history.note(self.outside.now_ms(), arrival, fault, "" if faults < _FAULTS_MAX else End.DROPPED)
+                self.history.note(self.outside.now_ms(), arrival, fault, "" if faults < _FAULTS_MAX else End.DROPPED)
                 if faults == _FAULTS_MAX:
                     self.gave_up(End.DROPPED, fault.reason)
                     done = None
@@ -257,7 +257,7 @@ class Courier(Recording):
         """What is next; if the last thing failed it is noted."""
         if plan.failure is not None:
             self.figures.failed_attempts += 1
-            self._history.note(self.outside.now_ms(), arrival, plan.failure)
+            self.history.note(self.outside.now_ms(), arrival, plan.failure)
         return action
 
     async def _post(self, post: Post, arrival: Arrival, trace: Sequence[tuple[str, str]] | None = None) -> Answer:

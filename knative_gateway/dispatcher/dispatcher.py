@@ -16,7 +16,7 @@ from typing import Final, Self
 import structlog
 
 from knative_gateway.delivery import End
-from knative_gateway.dispatcher import positions
+from knative_gateway.dispatcher import history, positions
 from knative_gateway.dispatcher.connecting import Connections
 from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
@@ -27,13 +27,15 @@ from knative_gateway.dispatcher.redriving import stored_at
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
-from knative_gateway.dispatcher.worker import LEAVING_S, RouteWorker
+from knative_gateway.dispatcher.worker import RouteWorker, keep
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Checkpoints, EventLog, Range, Route, Routes
 from knative_gateway.supervising import Supervisor
 
 _AGAIN_S: Final = 1.0
 """After positions could not be kept."""
+_HISTORY_TURNS: Final = 5
+"""Flushes of positions for one of histories, which nobody waits for."""
 
 log = structlog.get_logger(__name__)
 
@@ -87,8 +89,12 @@ class Dispatcher:
         self._kept_s = time.monotonic()
 
     async def __aenter__(self) -> Self:
-        keep = self._supervisor.keep
-        self._always = [keep("dispatcher.flush", self._flush_always), keep("dispatcher.look", self._look_always)]
+        run = self._supervisor.keep
+        self._always = [
+            run("dispatcher.flush", self._flush_always),
+            run("dispatcher.histories", self._keep_histories_always),
+            run("dispatcher.look", self._look_always),
+        ]
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -101,7 +107,10 @@ class Dispatcher:
         await asyncio.gather(*self._always, return_exceptions=True)
         workers = list(self.workers.values())
         self.workers.clear()
-        await asyncio.gather(*(worker.close(self.settings.drain_s) for worker in workers), *self._closing)
+        ended = await asyncio.gather(*(worker.end(self.settings.drain_s) for worker in workers))
+        # Before the partitions are left to other replicas, which go on from there.
+        await keep([courier for couriers in ended for courier in couriers], self._checkpoints)
+        await asyncio.gather(*(worker.leave() for worker in workers), *self._closing)
 
     # -- what is served
 
@@ -216,6 +225,7 @@ class Dispatcher:
             UnavailableError: log or store are away.
         """
         worker = self._worker(uid)
+        await history.keep([(uid, worker.couriers[uid].history)], self._checkpoints.record)
         wanted: dict[int, set[str]] = {}
         for failure in await self._checkpoints.history(uid):
             if failure.end in {End.DEAD_LETTERED, End.DROPPED}:
@@ -261,10 +271,14 @@ class Dispatcher:
                 track.saved = position
             for track, ranges in done.values():
                 track.saved_done = ranges
-            for uid, courier in self._couriers():
-                if courier.has_history:
-                    with _told("history_not_kept"):  # what cannot be kept of one subscriber must not keep back that of others
-                        await courier.keep_history(partial(self._checkpoints.record, uid))
+
+    async def keep_histories(self) -> None:
+        """Make durable what failed lately. It may take long, and positions do not wait for it.
+
+        Raises:
+            GatewayError: the store is away; the next time has it all.
+        """
+        await history.keep([(uid, courier.history) for uid, courier in self._couriers()], self._checkpoints.record)
 
     @property
     def kept_s_ago(self) -> float:
@@ -288,6 +302,12 @@ class Dispatcher:
                 self._kept_s = time.monotonic()
             if self.kept_s_ago > _AGAIN_S:  # the log is not filled with the same line
                 await asyncio.sleep(_AGAIN_S)
+
+    async def _keep_histories_always(self) -> None:
+        while True:
+            await asyncio.sleep(_HISTORY_TURNS * self.settings.flush_ms / 1000)
+            with _told("history_not_kept"):
+                await self.keep_histories()
 
     async def _look_always(self) -> None:
         """Beside the flushes: a log that is away does not keep places from being kept."""
@@ -317,6 +337,6 @@ class Dispatcher:
         return [each for worker in self.workers.values() for each in worker.couriers.items()]
 
     def _close_later(self, worker: RouteWorker) -> None:
-        task = asyncio.create_task(worker.close(LEAVING_S, removed=True))
+        task = asyncio.create_task(worker.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

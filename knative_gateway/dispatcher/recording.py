@@ -53,8 +53,7 @@ class Recording:
         self.filters = compile_filters(spec.filters)
         self.outside: Final = outside
         self.figures: Final = figures
-        self._history: Final = History()
-        self.keep_history: Final = self._history.keep
+        self.history: Final = History()
         self._given_up: Final[Counter[End]] = Counter()
         self._why = ""
         self._say_later: asyncio.TimerHandle | None = None
@@ -62,7 +61,7 @@ class Recording:
     def skip(self, arrival: Arrival) -> None:
         """What is in the log there is no event: it is passed over, and told of."""
         self.figures.skipped += 1
-        self._history.skip(self.outside.now_ms(), arrival)
+        self.history.skip(self.outside.now_ms(), arrival)
 
     def wants_it(self, arrival: Arrival) -> bool:
         """Whether its filters take the event. If they fail, the event is skipped, and the history says so."""
@@ -79,7 +78,7 @@ class Recording:
         where = {"subscriber": self.spec.uid, "partition": arrival.partition, "offset": arrival.offset}
         log.error("event_not_taken", **where, reason=str(error), exc_info=None if costly else error)
         self.figures.skipped += 1
-        self._history.skip(self.outside.now_ms(), arrival, str(error) if costly else f"{what}: internal error: {error!r}"[:REASON_MAX])
+        self.history.skip(self.outside.now_ms(), arrival, str(error) if costly else f"{what}: internal error: {error!r}"[:REASON_MAX])
 
     def overtaken(self, partition: int, lost: Lost) -> None:
         """Retention removed events before they were delivered."""
@@ -88,20 +87,15 @@ class Recording:
         reason = (
             f"retention removed {lost.events} events of the log before they were delivered, matching or not, the last one at this offset"
         )
-        self._history.remark(self.outside.now_ms(), partition, lost.last, reason, "removed")
+        self.history.remark(self.outside.now_ms(), partition, lost.last, reason, "removed")
 
     def log_made_again(self) -> None:
         """It begins at the first event of a log that was deleted and made again."""
         reason = "the log was deleted and made again: its events are delivered from the first one on"
-        self._history.remark(self.outside.now_ms(), 0, "", reason, "log made again")
+        self.history.remark(self.outside.now_ms(), 0, "", reason, "log made again")
 
     def _named(self) -> dict[str, str]:
         return {"kind": self.spec.kind, "namespace": self.spec.namespace, "name": self.spec.name}
-
-    @property
-    def has_history(self) -> bool:
-        """There is something to keep."""
-        return bool(self._history)
 
     def age_ms(self, arrival: Arrival) -> int:
         """How long ago an event was stored: at least 0, at most `AGE_MAX_MS`, whatever the clocks say."""
@@ -117,7 +111,7 @@ class Recording:
             return
         self.gave_up(done.end, "" if done.failure is None else done.failure.reason)
         if done.failure is not None:
-            self._history.note(self.outside.now_ms(), arrival, done.failure, done.end.value)
+            self.history.note(self.outside.now_ms(), arrival, done.failure, done.end.value)
 
     def gave_up(self, end: End, reason: str) -> None:
         """An event was dropped or dead-lettered: the log says so at once, and then how many there were, every `SAY_S`."""

@@ -6,12 +6,11 @@ that comes back under the same uid begins when its predecessor has ended.
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 import structlog
 
-from knative_gateway.dispatcher import places, positions
+from knative_gateway.dispatcher import history, places, positions
 from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
@@ -22,7 +21,7 @@ from knative_gateway.dispatcher.traced import courier_class
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterError, Index
-from knative_gateway.ports import Checkpoints, Route, Subscriber
+from knative_gateway.ports import Checkpoints, Range, Route, Subscriber
 
 log = structlog.get_logger(__name__)
 
@@ -64,18 +63,34 @@ class RouteWorker:
         self.wanted = route
         self._wake.set()
 
-    async def close(self, drain_s: float, *, removed: bool = False) -> None:
-        """Wait so long for answers, and keep the places; `removed`: as they are now, since they may be forgotten later."""
+    async def close(self) -> None:
+        """The route was removed. The places are kept as they are now, since they may be forgotten later."""
+        await self._halt()
+        async with self._turn:
+            await keep(list(self.couriers.values()), self._checkpoints)
+            await self._end_all(LEAVING_S)
+        await self.leave()
+
+    async def end(self, drain_s: float) -> Sequence[Courier]:
+        """Wait so long for answers. The places of these are to be kept, and then `leave` is to be called."""
+        await self._halt()
+        async with self._turn:
+            return await self._end_all(drain_s)
+
+    async def leave(self) -> None:
+        """Leave the partitions to others."""
+        await self._share.close()
+
+    async def _halt(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        async with self._turn:
-            couriers = list(self.couriers.values())
-            self.couriers.clear()
-            if removed:
-                await asyncio.gather(*(self._keep(courier) for courier in couriers))
-            await asyncio.gather(*(self._end(courier, drain_s, keep=not removed) for courier in couriers), *self._leaving.values())
-            await asyncio.gather(*(reader.close() for reader in self.readers.values()))
-        await self._share.close()
+
+    async def _end_all(self, drain_s: float) -> Sequence[Courier]:
+        couriers = list(self.couriers.values())
+        self.couriers.clear()
+        await asyncio.gather(*(self._end(courier, drain_s, keep_it=False) for courier in couriers), *self._leaving.values())
+        await asyncio.gather(*(reader.close() for reader in self.readers.values()))
+        return couriers
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
         """Have a subscriber go back or forth to these places, in our partitions at once, elsewhere soon; what is on its way ends first.
@@ -124,7 +139,7 @@ class RouteWorker:
             couriers = list(self.couriers.values())
             self.couriers.clear()
             try:
-                await asyncio.gather(*(self._end(courier, LEAVING_S, keep=False) for courier in couriers))
+                await asyncio.gather(*(self._end(courier, LEAVING_S, keep_it=False) for courier in couriers))
                 await asyncio.gather(*(reader.close() for reader in self.readers.values()))
                 self.readers.clear()
                 self.failing = {**self.failing, **await self._enter([courier.spec for courier in couriers], anew=True)}
@@ -172,13 +187,13 @@ class RouteWorker:
     async def _become(self, wanted: Route) -> Mapping[str, str]:
         """Let go of whom is gone, take in whom is new, change the others; those that could not be taken in, and why."""
         subscribers = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
+        # Kept now and not later, when its place may have been forgotten.
+        await keep([courier for uid, courier in self.couriers.items() if uid not in subscribers], self._checkpoints)
         for uid, courier in list(self.couriers.items()):
             spec = subscribers.get(uid)
             if spec is None:
                 self._figures.pop(uid, None)
-                # Kept now and not later, when its place may have been forgotten.
-                await self._keep(courier)
-                self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S, keep=False))
+                self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S, keep_it=False))
             elif spec.order is not courier.spec.order:
                 self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S))
         failing: dict[str, str] = {}
@@ -274,8 +289,7 @@ class RouteWorker:
             (courier, partition) for courier in self.couriers.values() for partition in courier.tracks if not self._is_ours(partition)
         ]
         tracks = await asyncio.gather(*(courier.release(partition, LEAVING_S) for courier, partition in released))
-        for (courier, partition), track in zip(released, tracks, strict=True):
-            await self._keep(courier, {partition: track})
+        await keep([courier for courier, _ in released], self._checkpoints, tracks)
         if self.couriers:
             begun, failing = await self._begin([courier.spec for courier in self.couriers.values()])
             gained = {uid: {p: place for p, place in each.items() if p not in self.couriers[uid].tracks} for uid, each in begun.items()}
@@ -302,23 +316,11 @@ class RouteWorker:
         ours = self._share.partitions
         return ours is None or partition in ours
 
-    async def _end(self, courier: Courier, drain_s: float, *, keep: bool = True) -> None:
+    async def _end(self, courier: Courier, drain_s: float, *, keep_it: bool = True) -> None:
         await asyncio.gather(*(track.close() for track in courier.tracks.values()))
         await courier.stop(drain_s)
-        if keep:
-            await self._keep(courier)
-
-    async def _keep(self, courier: Courier, tracks: Mapping[int, Track] | None = None) -> None:
-        uid, tracks = courier.spec.uid, courier.tracks if tracks is None else tracks
-        try:
-            positions_now = {(uid, partition): track.position() for partition, track in tracks.items()}
-            await self._checkpoints.save(positions_now, {(uid, partition): track.done for partition, track in tracks.items()})
-            await courier.keep_history(partial(self._checkpoints.record, uid))
-        except GatewayError as error:
-            log.warning("places_not_kept", uid=uid, reason=str(error))
-        except Exception:
-            # A fault of ours with one subscriber must not keep others from ending.
-            log.exception("places_not_kept", uid=uid)
+        if keep_it:
+            await keep([courier], self._checkpoints)
 
     # -- small ones
 
@@ -330,3 +332,22 @@ class RouteWorker:
 
     def _reindex(self) -> None:
         self._index = Index([(uid, courier.spec.filters) for uid, courier in self.couriers.items()])
+
+
+async def keep(couriers: Sequence[Courier], checkpoints: Checkpoints, tracks: Sequence[Track] | None = None) -> None:
+    """Keep the places in these tracks, None: in all, and the histories of subscribers that end: few transactions, however many they are."""
+    places_now: dict[tuple[str, int], str] = {}
+    done: dict[tuple[str, int], Sequence[Range]] = {}
+    for track in [track for courier in couriers for track in courier.tracks.values()] if tracks is None else tracks:
+        try:
+            places_now[track.key], done[track.key] = track.position(), track.done
+        except Exception:
+            # A fault of ours with one subscriber must not keep others from ending.
+            log.exception("places_not_kept", uid=track.key[0])
+    try:
+        await checkpoints.save(places_now, done)
+        await history.keep(((courier.spec.uid, courier.history) for courier in couriers), checkpoints.record)
+    except GatewayError as error:
+        log.warning("places_not_kept", subscribers=len(couriers), reason=str(error))
+    except Exception:
+        log.exception("places_not_kept", subscribers=len(couriers))

@@ -21,6 +21,9 @@ _AT_ONCE: Final = 1000
 """Subscribers that one query asks for: databases bound the parameters of a statement."""
 _HISTORY: Final = select(FAILURES.c.document).where(FAILURES.c.uid == bindparam("of")).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
 
+_LATEST: Final = select(FAILURES.c.id).where(FAILURES.c.uid == bindparam("of")).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
+_FORGET_OLD: Final = delete(FAILURES).where(FAILURES.c.uid == bindparam("of"), FAILURES.c.id.not_in(_LATEST))
+
 
 class SqlCheckpoints:
     """The `Checkpoints` of the gateway."""
@@ -124,15 +127,16 @@ class SqlCheckpoints:
             await connection.execute(delete(FAILURES).where(FAILURES.c.uid == uid))
             await connection.commit()
 
-    async def record(self, uid: str, failures: Sequence[Failure]) -> None:
-        """Add to the history; the latest `HISTORY_MAX` of a subscriber are kept."""
-        if not failures:
+    async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
+        """Add to the histories of these subscribers, all or nothing; the latest `HISTORY_MAX` of a subscriber are kept."""
+        rows = [
+            {"uid": uid, "document": written(asdict(failure))} for uid, each in sorted(failures.items()) for failure in each[-HISTORY_MAX:]
+        ]
+        if not rows:
             return
-        rows = [{"uid": uid, "document": written(asdict(failure))} for failure in failures[-HISTORY_MAX:]]
         async with self._database.write() as connection:
             await connection.execute(insert(FAILURES), rows)
-            latest = select(FAILURES.c.id).where(FAILURES.c.uid == uid).order_by(FAILURES.c.id.desc()).limit(HISTORY_MAX)
-            await connection.execute(delete(FAILURES).where(FAILURES.c.uid == uid, FAILURES.c.id.not_in(latest)))
+            await connection.execute(_FORGET_OLD, [{"of": uid} for uid, each in sorted(failures.items()) if each])
             await connection.commit()
 
     async def history(self, uid: str) -> Sequence[Failure]:

@@ -273,7 +273,7 @@ async def test_counters_and_the_latest_failures_are_in_status(here: Here) -> Non
         await here.send(broker())
         key = await here.send(trigger())
         uid = text(await here.ready(key), "metadata", "uid")
-        await here.store.checkpoints.record(uid, [Failure(NOW_MS, "id", "source", 0, "0001", 1, 500, "status 500", "no")])
+        await here.store.checkpoints.record({uid: [Failure(NOW_MS, "id", "source", 0, "0001", 1, 500, "status 500", "no")]})
         here.counters = {uid: {"delivered": 3}}
         await controller.count()
         found = await here.until(key, lambda found: at(found, "status", "deliveries") is not None)

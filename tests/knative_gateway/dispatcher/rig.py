@@ -19,7 +19,8 @@ LOG = "broker.default.b"
 
 
 class MemoryCheckpoints:
-    """Places in a dictionary; what has numbers below zero is in `notes`. `failing`: what the next calls raise."""
+    """Places in a dictionary; what has numbers below zero is in `notes`. `failing`: what the next calls raise;
+    `recorded` and `saved`: how often failures and positions were."""
 
     def __init__(self) -> None:
         self.places: dict[str, dict[int, str]] = {}
@@ -27,6 +28,7 @@ class MemoryCheckpoints:
         self.ranges: dict[tuple[str, int], Sequence[Range]] = {}
         self.failures: dict[str, list[Failure]] = {}
         self.failing: list[Exception] = []
+        self.recorded = self.saved = 0
 
     async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
         self._fail()
@@ -44,6 +46,7 @@ class MemoryCheckpoints:
 
     async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
         self._fail()
+        self.saved += 1
         for (uid, partition), position in positions.items():
             kept = self.places.setdefault(uid, {})
             kept[partition] = max(kept.get(partition, ""), position)
@@ -65,9 +68,11 @@ class MemoryCheckpoints:
         self.notes.pop(uid, None)
         self.failures.pop(uid, None)
 
-    async def record(self, uid: str, failures: Sequence[Failure]) -> None:
+    async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
         self._fail()
-        self.failures.setdefault(uid, []).extend(failures)
+        self.recorded += 1
+        for uid, each in failures.items():
+            self.failures.setdefault(uid, []).extend(each)
 
     async def history(self, uid: str) -> Sequence[Failure]:
         return self.failures.get(uid, [])[:-101:-1]

@@ -46,6 +46,7 @@ def reply(of: CloudEvent, status: int = 200) -> web.Response:
 async def completed(rig: Rig, uid: str, count: int) -> None:
     """The checkpoint is behind so many events."""
     await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
+    await rig.dispatcher.keep_histories()
 
 
 # -- success

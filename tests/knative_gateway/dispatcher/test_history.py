@@ -1,6 +1,6 @@
 """Failures on their way to where they last."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -9,7 +9,7 @@ from knative_gateway.amqp_binding import encode
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.delivery import Attempt
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.history import HISTORY_MAX, History
+from knative_gateway.dispatcher.history import HISTORY_MAX, RECORDED_AT_ONCE, History, keep
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Failure, Stored
 from tests.knative_gateway.dispatcher.rig import event
@@ -25,11 +25,14 @@ class Kept:
     def __init__(self) -> None:
         self.failures: list[Failure] = []
         self.away = False
+        self.sizes: list[int] = []
 
-    async def record(self, failures: Sequence[Failure]) -> None:
+    async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
         if self.away:
             raise UnavailableError("away")
-        self.failures += failures
+        self.sizes.append(sum(map(len, failures.values())))
+        for each in failures.values():
+            self.failures += each
 
 
 async def test_a_failure_says_what_where_and_why() -> None:
@@ -37,7 +40,7 @@ async def test_a_failure_says_what_where_and_why() -> None:
     history.note(8, ARRIVAL, attempt(2))
     history.note(8, ARRIVAL, attempt(1, "dead letter sink"), "dropped")
     history.skip(8, Arrival(Stored(3, "0000000000000008", 5, Event(b"", properties={"cloudEvents_id": "9"}).encode()), ""))
-    await history.keep(kept.record)
+    await keep([("u", history)], kept.record)
     first, second, third = kept.failures
     assert (first.at_ms, first.event_id, first.event_source, first.partition, first.offset) == (8, "1", "/s", 3, "0000000000000007")
     assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (2, 500, "status 500", "", 1024)
@@ -53,7 +56,7 @@ async def test_long_ids_and_sources_are_cut() -> None:
     )
     history.note(8, stored, attempt(1))
     history.skip(8, stored, "why not")
-    await history.keep(kept.record)
+    await keep([("u", history)], kept.record)
     assert {(len(failure.event_id), len(failure.event_source)) for failure in kept.failures} == {(1024, 1024)}
 
 
@@ -62,11 +65,11 @@ async def test_what_cannot_be_kept_is_held_in_order() -> None:
     kept.away = True
     history.note(1, ARRIVAL, attempt(1))
     with pytest.raises(UnavailableError):
-        await history.keep(kept.record)
+        await keep([("u", history)], kept.record)
     history.note(2, ARRIVAL, attempt(2))
     kept.away = False
-    await history.keep(kept.record)
-    await history.keep(kept.record)
+    await keep([("u", history)], kept.record)
+    await keep([("u", history)], kept.record)
     assert [failure.attempt for failure in kept.failures] == [1, 2]
 
 
@@ -74,5 +77,27 @@ async def test_the_latest_are_held() -> None:
     history, kept = History(), Kept()
     for number in range(HISTORY_MAX + 5):
         history.note(1, ARRIVAL, attempt(number))
-    await history.keep(kept.record)
+    await keep([("u", history)], kept.record)
     assert [failure.attempt for failure in kept.failures] == list(range(5, HISTORY_MAX + 5))
+
+
+async def test_of_too_many_that_cannot_be_kept_the_latest_are_held() -> None:
+    history, kept = History(), Kept()
+    for number in range(HISTORY_MAX):
+        history.note(1, ARRIVAL, attempt(number))
+    failures = history.take()
+    history.note(1, ARRIVAL, attempt(HISTORY_MAX))
+    history.give_back(failures)
+    await keep([("u", history)], kept.record)
+    assert [failure.attempt for failure in kept.failures] == list(range(1, HISTORY_MAX + 1))
+
+
+async def test_failures_of_many_subscribers_take_few_transactions_of_bounded_size() -> None:
+    """One for each would keep everybody else who writes to the state database waiting for seconds."""
+    histories, kept = [History() for _ in range(1000)], Kept()
+    for history in histories:
+        history.note(1, ARRIVAL, attempt(1))
+        history.note(1, ARRIVAL, attempt(2))
+    await keep(((str(number), history) for number, history in enumerate(histories)), kept.record)
+    assert kept.sizes == [RECORDED_AT_ONCE] * (2000 // RECORDED_AT_ONCE)
+    assert not any(histories)

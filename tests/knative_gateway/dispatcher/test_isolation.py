@@ -236,15 +236,48 @@ async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(ser
     async with Rig(partitions=1) as rig:
         record = rig.checkpoints.record
 
-        async def refuse(uid: str, failures: Sequence[Failure]) -> None:
-            if uid == "first":
+        async def refuse(failures: Mapping[str, Sequence[Failure]]) -> None:
+            if "first" in failures:
                 raise ValueError("cannot be written")
-            await record(uid, failures)
+            await record(failures)
 
         rig.checkpoints.record = refuse  # type: ignore[method-assign]
         await rig.serve(*(subscriber(uid, "http://169.254.169.254/") for uid in ("first", "second")))
         await rig.send(event(0))
         await until(lambda: "second" in rig.checkpoints.failures)
+
+
+async def test_histories_that_take_long_do_not_keep_back_positions(server: SubscriberServer) -> None:
+    """Thousands of subscribers that fail have much to record; positions are what a crash must not lose."""
+    async with Rig(partitions=1) as rig:
+        writing, done = asyncio.Event(), asyncio.Event()
+
+        async def slow(failures: Mapping[str, Sequence[Failure]]) -> None:
+            writing.set()
+            await done.wait()
+
+        rig.checkpoints.record = slow  # type: ignore[method-assign]
+        await rig.serve(subscriber("failing", "http://169.254.169.254/"), subscriber("healthy", server.url()))
+        await rig.send(event(0))
+        await writing.wait()
+        await rig.send(event(1))
+        await until(lambda: rig.checkpoints.places["healthy"][0] == f"{1:016d}")
+        done.set()
+
+
+async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server: SubscriberServer) -> None:
+    """One for each would take longer than a stop may."""
+    settings = DispatchSettings(flush_ms=60_000, idle_flush_ms=60_000, drain_s=0.2)
+    async with Rig(settings, partitions=2) as rig:
+        failing = [subscriber(f"failing{number}", "http://169.254.169.254/") for number in range(10)]
+        await rig.serve(*(subscriber(f"u{number}", server.url()) for number in range(10)), *failing)
+        await rig.send(*(event(number) for number in range(4)))
+        await until(lambda: all(rig.dispatcher.figures(f"u{number}")["delivered"] == 4 for number in range(10)))
+        await until(lambda: all(rig.dispatcher.figures(each.uid)["dropped"] == 4 for each in failing))
+        before = rig.checkpoints.saved
+    assert rig.checkpoints.saved == before + 1
+    assert rig.checkpoints.recorded == 1
+    assert len(rig.checkpoints.failures) == 10
 
 
 async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:

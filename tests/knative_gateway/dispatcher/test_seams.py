@@ -49,6 +49,7 @@ def fail_on_poison(monkeypatch: pytest.MonkeyPatch, holder: object, name: str) -
 
 async def completed(rig: Rig, uid: str, count: int) -> None:
     await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
+    await rig.dispatcher.keep_histories()
 
 
 @pytest.mark.parametrize(

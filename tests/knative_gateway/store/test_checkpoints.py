@@ -56,16 +56,16 @@ async def test_savers_of_the_same_rows_do_not_stand_in_each_others_way(store: St
 
 async def test_the_latest_failures_are_told_latest_first(store: Store) -> None:
     assert await store.checkpoints.history("one") == []
-    await store.checkpoints.record("one", [failure(1), failure(2, "\x00\ud800 ü")])
-    await store.checkpoints.record("other", [failure(3)])
-    await store.checkpoints.record("one", [])
+    await store.checkpoints.record({"one": [failure(1), failure(2, "\x00\ud800 ü")]})
+    await store.checkpoints.record({"other": [failure(3)]})
+    await store.checkpoints.record({"one": []})
     assert await store.checkpoints.history("one") == [failure(2, "\x00\ud800 ü"), failure(1)]
 
 
 async def test_older_failures_are_forgotten(store: Store) -> None:
-    await store.checkpoints.record("other", [failure(0)])
-    await store.checkpoints.record("one", [failure(number) for number in range(HISTORY_MAX + 50)])
-    await store.checkpoints.record("one", [failure(1000)])
+    await store.checkpoints.record({"other": [failure(0)]})
+    await store.checkpoints.record({"one": [failure(number) for number in range(HISTORY_MAX + 50)]})
+    await store.checkpoints.record({"one": [failure(1000)]})
     history = await store.checkpoints.history("one")
     assert [each.at_ms for each in history] == [1000, *range(HISTORY_MAX + 49, 50, -1)]
     assert len(history) == HISTORY_MAX
@@ -74,7 +74,7 @@ async def test_older_failures_are_forgotten(store: Store) -> None:
 
 async def test_who_is_gone_leaves_nothing(store: Store) -> None:
     await store.checkpoints.save({("one", 0): "01", ("other", 0): "01"})
-    await store.checkpoints.record("one", [failure(1)])
+    await store.checkpoints.record({"one": [failure(1)]})
     await store.checkpoints.forget("one")
     assert ((await store.checkpoints.load(["one"])).get("one", {}), await store.checkpoints.history("one")) == ({}, [])
     assert (await store.checkpoints.load(["other"])).get("other", {}) == {0: "01"}
