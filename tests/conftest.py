@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# A property holds or does not: how long an example takes depends on what else the machine does.
-settings.register_profile("untimed", deadline=None)
+# A property holds or does not: how long an example takes, to make or to run, depends on what else the machine does.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 
 SPARK = "spark"

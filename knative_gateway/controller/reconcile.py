@@ -168,13 +168,13 @@ class Reconciler:
     # -- one result
 
     def _make_source(self, key: Key) -> None:
-        object_, before = self._objects.get(key), self._sources.get(key)
+        object_, before = self._identified(key), self._sources.get(key)
         if object_ is None:
             made = None
             self._broken.discard((_SOURCE, key))
             self._dependencies.forget((_SOURCE, key))
         else:
-            lookup = self._dependencies.recorded((_SOURCE, key), self._objects.get)
+            lookup = self._dependencies.recorded((_SOURCE, key), self._identified)
             kept = self._data_plane.upkeep(key, object_)
             made = self._guarded((_SOURCE, key), partial(source, key, object_, self._settings, kept, lookup))
             if made is None and before is not None and before.uid == uid_of(object_):
@@ -224,7 +224,7 @@ class Reconciler:
         self._dirty_objects[key] = None
 
     def _make_member(self, key: Key) -> None:
-        object_, before = self._objects.get(key), self._members.get(key)
+        object_, before = self._identified(key), self._members.get(key)
         if object_ is None:
             self._forget_member(key, before)
             return
@@ -326,10 +326,15 @@ class Reconciler:
             lookup, self._settings.services, self._settings.allowed, f"{self._settings.base_url}/broker/", self._settings.inward
         )
 
+    def _identified(self, key: Key) -> Object | None:
+        """An object; None also if it has no uid: logs, routes and subscribers belong to uids, and two objects would share them."""
+        found = self._objects.get(key)
+        return found if found is not None and uid_of(found) else None
+
     def _published(self, key: Key) -> Object | None:
         """An object as others see it: Brokers and Channels with the addresses that they have by now."""
         found = self._sources.get(key)
-        return self._objects.get(key) if found is None else found.published
+        return self._identified(key) if found is None else found.published
 
     def _dirty_dependents(self, key: Key, *, only: str = "") -> None:
         for stage, dependent in self._dependencies.of(key):

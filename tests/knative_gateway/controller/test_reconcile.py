@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knative_gateway.controller.plan import Figures
 from knative_gateway.ports import Failure, Key
-from knative_gateway.resources.objects import Object, at, child, entries, number, put, text, walk
+from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, text, walk
 from tests.knative_gateway.controller.world import World, addressable, anew, broker, channel, made, ref, service, subscription, trigger
 
 DESTINATIONS = st.sampled_from(
@@ -122,6 +123,18 @@ def test_no_object_brings_reconciling_down(changes: list[tuple[tuple[Key, tuple[
         world.objects[key] = put(world.objects[key], path, odd)
     for _ in range(3):
         world.step()
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_objects_without_an_identity_do_not_share_one(works: bool) -> None:
+    """What belongs to a uid would be that of two: an object that has none is as if it were not there."""
+    world = World(objects=dict(WELL), works=works)
+    for key in WELL:
+        if key.kind in {"Trigger", "Subscription"}:
+            world.objects[key] = drop(world.objects[key], ("metadata", "uid"))
+    for _ in range(3):
+        world.step()
+    assert [route.subscribers for route in world.routes.by_path.values()] == [()] * len(world.routes.by_path)
 
 
 def test_routes_that_did_not_change_keep_their_version() -> None:
