@@ -138,7 +138,6 @@ class Limits(Settings):
     pending: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
     append: Seconds = 5.0
     drain: Seconds = 20.0
-    lame_duck: float = Field(default=0.0, ge=0, le=3600)
 
 
 class LogDefaults(Settings):
@@ -187,6 +186,7 @@ class GatewaySettings(Settings):
     """Everything about a gateway. `services`: `name.namespace` of a cluster's Services to the URLs where they are reached.
 
     `traces`: the collector that spans of events are sent to, OTLP over HTTP; None: only if OTEL_… variables say so.
+    `shutdown_delay`: how many seconds a stopping gateway still serves while `/readyz` says no.
     """
 
     listen: Annotated[tuple[Listener, ...], BeforeValidator(_as_list)] = Field(
@@ -211,6 +211,7 @@ class GatewaySettings(Settings):
     destinations: DestinationRules = DestinationRules()
     subscribers: SubscriberSettings = SubscriberSettings()
     limits: Limits = Limits()
+    shutdown_delay: float = Field(default=0.0, ge=0, le=3600)
 
     @model_validator(mode="after")
     def _fit(self) -> Self:

@@ -1,7 +1,7 @@
 """[io] A whole gateway: the one place where its parts are put together, and the order in which they come up and go down.
 
 Up: the event log node (unless there is one), the store, the data plane, the control plane, the listener, ready. Down (SIGTERM, SIGINT):
-not ready while it still serves (`limits.lame_duck`); the listener finishes its requests; then everything else in the opposite order,
+not ready while it still serves (`shutdown_delay`); the listener finishes its requests; then everything else in the opposite order,
 exit 0.
 """
 
@@ -82,7 +82,7 @@ def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread
     deadline, limits = Deadline(), settings.limits
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            stopping = partial(deadline.arm, limits.lame_duck + limits.drain + GRACE_S + EXIT_S)
+            stopping = partial(deadline.arm, settings.shutdown_delay + limits.drain + GRACE_S + EXIT_S)
             return runner.run(serve(settings, ready=ready, reread=reread, stopping=stopping))
     finally:
         deadline.disarm()
@@ -220,11 +220,11 @@ class Gateway:
     async def stop(self) -> None:
         """Bring everything down. Safe after a start that failed half-way."""
         was_up, self._up = self._up, False
-        limits = self.settings.limits
-        if was_up and limits.lame_duck and self._http is not None:
-            log.info("gateway_leaving", serving_s=limits.lame_duck)
+        limits, delay_s = self.settings.limits, self.settings.shutdown_delay
+        if was_up and delay_s and self._http is not None:
+            log.info("stopping", shutdown_delay_s=delay_s)
             self._http.leave()
-            await asyncio.sleep(limits.lame_duck)
+            await asyncio.sleep(delay_s)
         if self._http is not None:
             self._parts.on_close("listener", partial(self._http.close, limits.drain))
         if self._api is not None:

@@ -42,6 +42,7 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
     metavar="URL",
     help="Send OpenTelemetry traces of events to this collector, OTLP over HTTP.  [default: as OTEL_… variables say, else nowhere]",
 )
+@_setting("shutdown_delay", metavar="SECONDS", help="On SIGTERM, serve on for so long while /readyz says no.  [default: 0]")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
 @click.option(

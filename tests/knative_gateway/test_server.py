@@ -126,7 +126,7 @@ async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatc
 
 async def test_it_serves_on_for_a_while_when_it_says_already_that_it_is_not_ready(tmp_path: Path) -> None:
     """A load balancer looks before the listener closes, and kept connections end with an answer."""
-    running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "limits": {"lame_duck": 3600}}))
+    running = Gateway(GatewaySettings.model_validate({"listen": ["127.0.0.1:0"], "state_dir": tmp_path, "shutdown_delay": 3600}))
     await running.start()
     stopping = asyncio.create_task(running.stop())
     connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
