@@ -23,6 +23,7 @@ from amqp_streams.server.regular import TICK_S
 from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Identity
+from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, Echo, EchoFinder
 
 _NUMBERS: Final = count(1)
@@ -51,6 +52,7 @@ class AmqpConnection:
         "_wishes",
         "account",
         "expires_ms",
+        "formats",
         "mechanism",
         "number",
         "user",
@@ -64,6 +66,7 @@ class AmqpConnection:
         self._engine: Engine | None = None
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
+        self.formats = FormatFinder()
         self._other_frames = 0
         self._lost = False
         self._flows: Flows | None = None
@@ -97,6 +100,8 @@ class AmqpConnection:
         assert engine is not None
         assert dispatch is not None
         self._reads += 1
+        if dispatch.producing:
+            self.formats.feed(data)
         if not engine.push(data):
             engine.end_of_input()
         done = self._run()
@@ -118,8 +123,10 @@ class AmqpConnection:
         if not done:
             self.pause(Pause.TURN)
             self._service.backlog.add(self)
-        elif self._wishes:
-            self._grant_wishes()
+        else:
+            self.formats.prune()
+            if self._wishes:
+                self._grant_wishes()
         self.flush()
         if self._stalled:
             self._unstall()

@@ -21,6 +21,7 @@ from amqp_streams.server.quotas import Account
 from amqp_streams.server.unfinished import Unfinished
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
+from amqp_streams.wire.formats import FormatFinder
 
 if TYPE_CHECKING:
     from amqp_streams.server.confirming import Confirming
@@ -91,13 +92,14 @@ class Service(Protocol):
 class Owner(Protocol):
     """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own.
 
-    `account`: what its user has and may have, over all connections.
+    `account`: what its user has and may have, over all connections. `formats`: message-formats of the transfers that came.
     """
 
     user: str | None
     user_groups: frozenset[str]
     number: int
     account: Account
+    formats: FormatFinder
 
     def blocked(self) -> bool:
         """More than enough is on its way to this peer already; `drained` will pump its links again."""

@@ -64,6 +64,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             size = sum(map(len, arrivals.messages))
             throttle.spend(self, len(deliveries), size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
             self._hold_back(throttle.debt_ms())
+        taken = len(deliveries)
+        if self.owner.formats.waiting and deliveries:
+            self._refuse_formats(arrivals)
         if deliveries:
             receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
             for index, reason in receipt.refused:
@@ -72,9 +75,21 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
                 self._take_repeated(deliveries, receipt)
             elif receipt.parts:
                 self.service.await_commit(self, deliveries, receipt)
-        if deliveries or arrivals.aborted:  # an aborted delivery used up credit, too
+        if taken or arrivals.aborted:  # refused and aborted deliveries used up credit, too
             self.top_up()
-        return len(deliveries)
+        return taken
+
+    def _refuse_formats(self, arrivals: transfers.Arrivals) -> None:
+        """Refuse messages of another format than AMQP's own: it is not kept, so that readers would take them for ordinary ones."""
+        formats = self.owner.formats
+        pairs = zip(arrivals.deliveries, arrivals.messages, strict=True)
+        found = [formats.take(transfers.tag_of(delivery), message) for delivery, message in pairs]
+        for delivery, number in zip(arrivals.deliveries, found, strict=True):
+            if number:
+                description = f"message-format 0x{number:08x} is not supported: send messages of format 0, one event each (AMQP 3.2.16)"
+                self._refuse(delivery, PeerError(names.NOT_IMPLEMENTED, description))
+        arrivals.messages[:] = [message for message, number in zip(arrivals.messages, found, strict=True) if not number]
+        arrivals.deliveries[:] = [delivery for delivery, number in zip(arrivals.deliveries, found, strict=True) if not number]
 
     def _take_repeated(self, deliveries: list[Pointer], receipt: Receipt) -> None:
         """Some of it was sent before: it has its outcome already, or gets that of a commit that is in flight."""

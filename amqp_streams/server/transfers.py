@@ -106,6 +106,12 @@ def _receive_slowly(link: Pointer, delivery: Pointer, got: int, partial: bytearr
     return message
 
 
+def tag_of(delivery: Pointer) -> bytes:
+    """The peer's tag of a delivery that is not settled here."""
+    tag = lib.pn_delivery_tag(delivery)
+    return bytes(ffi.buffer(tag.start, tag.size))
+
+
 def accept(deliveries: Iterable[Pointer]) -> None:
     """Accept and settle; the engine tells neighbours in one disposition."""
     update, settle, accepted = lib.pn_delivery_update, lib.pn_delivery_settle, _ACCEPTED
