@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from sqlalchemy import Row, Table, bindparam, collate, delete, insert, select
+from sqlalchemy import Connection, Row, Table, bindparam, collate, delete, insert, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from knative_gateway.ports import Failure, Range
@@ -31,6 +31,7 @@ class SqlCheckpoints:
     def __init__(self, database: Database) -> None:
         self._database: Final = database
         self._insert: Final = postgresql.insert if database.postgresql else sqlite.insert
+        self._begin: Final = self._insert(POSITIONS).on_conflict_do_nothing()
         # One statement for ever, and rows as parameters: with the rows in it, it would be compiled anew for every save.
         forward = self._insert(POSITIONS)
         kept, new, bytewise = POSITIONS.c.log_offset, forward.excluded.log_offset, "C" if database.postgresql else "BINARY"
@@ -60,10 +61,13 @@ class SqlCheckpoints:
         rows: list[Row[Any]] = []
         wanted = sorted(uids)
         query = select(table).where(table.c.uid.in_(bindparam("uids", expanding=True)))
-        async with self._database.read() as connection:
+
+        def found(connection: Connection) -> Sequence[Row[Any]]:
             for start in range(0, len(wanted), _AT_ONCE):
-                rows += (await connection.execute(query, {"uids": wanted[start : start + _AT_ONCE]})).all()
-        return rows
+                rows.extend(connection.execute(query, {"uids": wanted[start : start + _AT_ONCE]}).all())
+            return rows
+
+        return await self._database.read(found)
 
     async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
         """Take these where a subscriber has none yet; gives the positions that they have then."""
@@ -73,9 +77,11 @@ class SqlCheckpoints:
             for partition, offset in sorted(places.items())
         ]
         if rows:
-            async with self._database.write() as connection:
-                await connection.execute(self._insert(POSITIONS).on_conflict_do_nothing(), rows)
-                await connection.commit()
+
+            def add(connection: Connection) -> None:
+                connection.execute(self._begin, rows)
+
+            await self._database.write(add)
         return await self.load(positions)
 
     async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
@@ -93,39 +99,43 @@ class SqlCheckpoints:
         ]
         if not rows and not ranges:
             return
-        async with self._database.write() as connection:
+
+        def keep(connection: Connection) -> None:
             if rows:
-                await connection.execute(self._forward, rows)
+                connection.execute(self._forward, rows)
             if ranges:
-                await connection.execute(self._replace, ranges)
-            await connection.commit()
+                connection.execute(self._replace, ranges)
+
+        await self._database.write(keep)
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
         """Set positions, back or forth; those of other partitions stay. What was completed above them is forgotten."""
-        async with self._database.write() as connection:
-            await connection.execute(delete(RANGES).where(RANGES.c.uid == uid, RANGES.c.log_partition.in_(sorted(positions))))
+
+        def put(connection: Connection) -> None:
+            connection.execute(delete(RANGES).where(RANGES.c.uid == uid, RANGES.c.log_partition.in_(sorted(positions))))
             for partition, offset in sorted(positions.items()):
                 statement = self._insert(POSITIONS).values(uid=uid, log_partition=partition, log_offset=offset)
                 own = [POSITIONS.c.uid, POSITIONS.c.log_partition]
-                await connection.execute(statement.on_conflict_do_update(index_elements=own, set_={"log_offset": offset}))
-            await connection.commit()
+                connection.execute(statement.on_conflict_do_update(index_elements=own, set_={"log_offset": offset}))
+
+        await self._database.write(put)
 
     async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
         """Of all subscribers what is kept under numbers below that and is not empty."""
         query = select(POSITIONS).where(POSITIONS.c.log_partition < below, POSITIONS.c.log_offset != "")
         found: dict[str, dict[int, str]] = {}
-        async with self._database.read() as connection:
-            for row in await connection.execute(query):
-                found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
+        for row in await self._database.read(lambda connection: connection.execute(query).all()):
+            found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
         return found
 
     async def forget(self, uid: str) -> None:
         """The subscriber is gone for good."""
-        async with self._database.write() as connection:
-            await connection.execute(delete(POSITIONS).where(POSITIONS.c.uid == uid))
-            await connection.execute(delete(RANGES).where(RANGES.c.uid == uid))
-            await connection.execute(delete(FAILURES).where(FAILURES.c.uid == uid))
-            await connection.commit()
+
+        def remove(connection: Connection) -> None:
+            for table in (POSITIONS, RANGES, FAILURES):
+                connection.execute(delete(table).where(table.c.uid == uid))
+
+        await self._database.write(remove)
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
         """Add to the histories of these subscribers, all or nothing; the latest `HISTORY_MAX` of a subscriber are kept."""
@@ -134,15 +144,16 @@ class SqlCheckpoints:
         ]
         if not rows:
             return
-        async with self._database.write() as connection:
-            await connection.execute(insert(FAILURES), rows)
-            await connection.execute(_FORGET_OLD, [{"of": uid} for uid, each in sorted(failures.items()) if each])
-            await connection.commit()
+
+        def add(connection: Connection) -> None:
+            connection.execute(insert(FAILURES), rows)
+            connection.execute(_FORGET_OLD, [{"of": uid} for uid, each in sorted(failures.items()) if each])
+
+        await self._database.write(add)
 
     async def history(self, uid: str) -> Sequence[Failure]:
         """The history, the latest first."""
-        async with self._database.read() as connection:
-            documents = (await connection.execute(_HISTORY, {"of": uid})).scalars().all()
+        documents = await self._database.read(lambda connection: connection.execute(_HISTORY, {"of": uid}).scalars().all())
         return [Failure(**read(document)) for document in documents]  # type: ignore[arg-type]  # as `record` wrote them
 
 

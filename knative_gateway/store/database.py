@@ -7,33 +7,25 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import structlog
-from sqlalchemy import event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from knative_gateway.errors import ConfigError, UnavailableError
+from knative_gateway.store.engines import Engine, PostgresqlEngine, SqliteEngine, Work
 from knative_gateway.store.migrations import migrate
+from knative_gateway.store.writing import Writer
 
-CONNECT_S: Final = 10
-"""Time limit of a connection to PostgreSQL."""
-COMMAND_S: Final = 10
-"""Time limit of one statement there."""
-BUSY_MS: Final = 2_000
-"""How long SQLite waits for another process that writes to the file."""
 WRITE_WAIT_S: Final = 3.0
 """How long a write waits for those of this process that are before it."""
 CLOSE_S: Final = 5.0
 """How long connections may take to close; what is left then ends with the process."""
-CONNECTIONS_SQLITE: Final = 3
-CONNECTIONS_POSTGRESQL: Final = 10
-_DRIVERS: Final = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_DRIVERS: Final = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+T = TypeVar("T")
 log = structlog.get_logger("knative_gateway.store")
-
-_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}")
 
 
 class Database:
@@ -47,9 +39,8 @@ class Database:
         """
         self.url: Final = _url(url)
         self.postgresql: Final = self.url.get_backend_name() == "postgresql"
-        self.engine: Final = _postgresql(self.url) if self.postgresql else _sqlite(self.url)
-        self._writing: Final = asyncio.Lock()
-        self._write_wait_s: Final = write_wait_s
+        self._engine: Final[Engine] = PostgresqlEngine(self.url) if self.postgresql else SqliteEngine(self.url)
+        self._writer: Final = Writer(self._engine, write_wait_s)
 
     async def open(self) -> None:
         """Connect, and bring the schema up to date.
@@ -58,53 +49,48 @@ class Database:
             ConfigError: the database is a newer gateway's.
             UnavailableError: it cannot be reached.
         """
-        async with self.write() as connection:
-            await connection.run_sync(migrate)
-            await connection.commit()
+        await self.write(migrate)
 
     async def close(self) -> None:
         """Give back the connections."""
         try:
             async with asyncio.timeout(CLOSE_S):
-                await self.engine.dispose()
+                await self._writer.close()
+                await self._engine.close()
         except TimeoutError:
             log.warning("connections_not_closed", after_s=CLOSE_S)
 
-    @asynccontextmanager
-    async def read(self) -> AsyncIterator[AsyncConnection]:
-        """One snapshot.
+    async def read(self, work: Work[T]) -> T:
+        """What the work finds in one snapshot.
 
         Raises:
             UnavailableError: the database is away.
         """
         with _translated():
-            async with self.engine.connect() as connection:
-                if self.postgresql:
-                    await connection.execution_options(isolation_level="REPEATABLE READ")
-                yield connection
+            return await self._engine.read(work)
 
-    @asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction, the only one of this process; undone unless it is committed.
+    async def write(self, work: Work[T], *, together: bool = False) -> T:
+        """Carry out work in a transaction, the only one of this process, and commit it; undone if it raises.
+
+        `together`: it may share the transaction with other such work, which must take its locks in the same order.
 
         Raises:
             UnavailableError: the database is away; nothing is known of a commit that was under way.
         """
-        await self._next_writer()
-        try:
-            with _translated():
-                async with self.engine.connect() as connection:
-                    yield connection
-        finally:
-            self._writing.release()
+        with _translated():
+            return await self._writer.write(work, together=together)
 
-    async def _next_writer(self) -> None:
-        try:
-            async with asyncio.timeout(self._write_wait_s):
-                await self._writing.acquire()
-        except TimeoutError:
-            message = f"the state database: other writes take longer than {self._write_wait_s:g} s"
-            raise UnavailableError(message) from None
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[AsyncConnection]:
+        """A connection to PostgreSQL of the caller's own.
+
+        Raises:
+            UnavailableError: the database is away.
+        """
+        assert isinstance(self._engine, PostgresqlEngine), "SQLite has no notices"
+        with _translated():
+            async with self._engine.connect() as connection:
+                yield connection
 
 
 class _translated:  # noqa: N801  # used as a function
@@ -134,31 +120,3 @@ def _url(written: str) -> URL:
         message = "the state database needs a file: sqlite:///FILE"
         raise ConfigError(message)
     return url.set(drivername=driver)
-
-
-def _postgresql(url: URL) -> AsyncEngine:
-    return create_async_engine(
-        url,
-        pool_size=CONNECTIONS_POSTGRESQL,
-        max_overflow=0,
-        pool_pre_ping=True,
-        connect_args={"timeout": CONNECT_S, "command_timeout": COMMAND_S},
-    )
-
-
-def _sqlite(url: URL) -> AsyncEngine:
-    engine = create_async_engine(url, pool_size=CONNECTIONS_SQLITE, max_overflow=0)
-
-    @event.listens_for(engine.sync_engine, "connect")
-    def connected(connection: Any, _record: object) -> None:
-        connection.isolation_level = None  # transactions begin below: the driver's own would not hold a snapshot for reads
-        cursor = connection.cursor()
-        for pragma in _PRAGMAS:
-            cursor.execute(f"PRAGMA {pragma}")
-        cursor.close()
-
-    @event.listens_for(engine.sync_engine, "begin")
-    def begun(connection: Any) -> None:
-        connection.exec_driver_sql("BEGIN")
-
-    return engine

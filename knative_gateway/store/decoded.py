@@ -1,10 +1,11 @@
-"""Objects as they were decoded last, by version: lists and watches share them. Pure.
+"""Objects as they were decoded last, by version: lists and watches share them, in whichever thread they are read.
 
 Objects are never changed in place, so one value serves everybody who reads that version.
 """
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from threading import Lock
 from typing import Final
 
 from knative_gateway.ports import Key
@@ -20,28 +21,31 @@ class Decoded:
         self._kept: Final[OrderedDict[Key, tuple[int, Mapping[str, object], int]]] = OrderedDict()
         self._characters_max: Final = characters_max
         self._characters = 0
+        self._lock: Final = Lock()
 
     def get(self, key: Key, version: int) -> Mapping[str, object] | None:
         """The object in this very version."""
-        kept = self._kept.get(key)
-        if kept is None or kept[0] != version:
-            return None
-        self._kept.move_to_end(key)
-        return kept[1]
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept[0] != version:
+                return None
+            self._kept.move_to_end(key)
+            return kept[1]
 
     def keep(self, key: Key, version: int, object_: Mapping[str, object], characters: int) -> None:
         """Keep one, of a document with so many characters, unless a later version is there."""
-        before = self._kept.get(key)
-        if before is not None:
-            if before[0] > version:
-                return
-            self._characters -= before[2]
-        self._kept[key] = version, object_, characters
-        self._kept.move_to_end(key)
-        self._characters += characters
-        while self._characters > self._characters_max:
-            _, (_, _, size) = self._kept.popitem(last=False)
-            self._characters -= size
+        with self._lock:
+            before = self._kept.get(key)
+            if before is not None:
+                if before[0] > version:
+                    return
+                self._characters -= before[2]
+            self._kept[key] = version, object_, characters
+            self._kept.move_to_end(key)
+            self._characters += characters
+            while self._characters > self._characters_max:
+                _, (_, _, size) = self._kept.popitem(last=False)
+                self._characters -= size
 
     def __len__(self) -> int:
         return len(self._kept)

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 import structlog
-from sqlalchemy import Row, bindparam, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import Change, Key
@@ -37,6 +37,7 @@ CLOSE_S: Final = 5.0
 """How long a read that is under way may take at the end."""
 
 # Made once: they are read after every write.
+_NEWEST: Final = select(COUNTERS.c.version)
 _TRIMMED: Final = select(COUNTERS.c.trimmed)
 _NEXT: Final = select(CHANGES).where(CHANGES.c.version > bindparam("after")).order_by(CHANGES.c.version).limit(BATCH)
 
@@ -66,8 +67,7 @@ class Feed:
 
     async def start(self) -> None:
         """Begin with what is written from now on."""
-        async with self._database.read() as connection:
-            self._newest = self._reach = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
+        self._newest = self._reach = await self._database.read(_version)
         self._tasks.append(self._supervisor.keep("store.feed", self._follow, finished=self._closing.is_set))
         if self._database.postgresql:
             self._tasks.append(self._supervisor.keep("store.notices", self._listen, finished=self._closing.is_set))
@@ -89,8 +89,7 @@ class Feed:
 
     async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
         """See `SqlResources.watch`."""
-        async with self._database.read() as connection:
-            newest = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
+        newest = await self._database.read(_version)
         if after > newest:
             message = f"resource version {after} is from the future: this store is at {newest}"
             raise GoneError(message)
@@ -119,9 +118,12 @@ class Feed:
 
     async def _read(self, after: int) -> tuple[Rows, int]:
         """The next changes, and up to which version they are forgotten."""
-        async with self._database.read() as connection:
-            trimmed = (await connection.execute(_TRIMMED)).scalar_one()
-            return list((await connection.execute(_NEXT, {"after": after})).all()), trimmed
+
+        def read_(connection: Connection) -> tuple[Rows, int]:
+            trimmed = connection.execute(_TRIMMED).scalar_one()
+            return list(connection.execute(_NEXT, {"after": after}).all()), trimmed
+
+        return await self._database.read(read_)
 
     async def _follow(self) -> None:
         """Keep the tail up to date."""
@@ -175,7 +177,7 @@ class Feed:
             closing = asyncio.create_task(self._closing.wait())
             closing.add_done_callback(partial(_set, ended))
             try:
-                async with self._database.read() as connection:
+                async with self._database.connection() as connection:
                     driver = (await connection.get_raw_connection()).driver_connection
                     assert driver is not None
                     driver.add_termination_listener(partial(_set, ended))
@@ -193,6 +195,11 @@ class Feed:
     async def _pause(self) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), _AGAIN_S)
+
+
+def _version(connection: Connection) -> int:
+    version: int = connection.execute(_NEWEST).scalar_one()
+    return version
 
 
 def _set(event: asyncio.Event, _by: object) -> None:

@@ -5,10 +5,10 @@ whoever sees version n sees all before it.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Row, and_, bindparam, delete, func, insert, select, text, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Row, and_, bindparam, delete, func, insert, select, text, update
 
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Change, Key
@@ -17,6 +17,7 @@ from knative_gateway.store.decoded import Decoded
 from knative_gateway.store.documents import read, written
 from knative_gateway.store.feed import NOTICES, Feed
 from knative_gateway.store.tables import CHANGES, COUNTERS, OBJECTS
+from knative_gateway.store.writing import Undone
 
 CHANGES_MAX: Final = 10_000
 """Changes that a watch can go back; older ones are forgotten."""
@@ -28,6 +29,7 @@ ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 _NEXT: Final = update(COUNTERS).where(COUNTERS.c.id == 1).values(version=COUNTERS.c.version + 1).returning(COUNTERS.c.version)
+_VERSION: Final = select(COUNTERS.c.version)
 # Made once: each of them costs more to make than to carry out.
 _OF_KEY: Final = ("api_group", "kind", "namespace", "name")
 _IS: Final = and_(*(OBJECTS.c[name] == bindparam(f"key_{name}") for name in _OF_KEY))
@@ -53,8 +55,7 @@ class SqlResources:
 
     async def get(self, key: Key) -> Mapping[str, object] | None:
         """The object; None if there is none."""
-        async with self._database.read() as connection:
-            row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+        row = await self._database.read(partial(_found, key))
         return None if row is None else read(row.document)
 
     async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
@@ -62,32 +63,31 @@ class SqlResources:
         wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
         if namespace is not None:
             wanted = and_(wanted, OBJECTS.c.namespace == namespace)
-        async with self._database.read() as connection:
-            version = (await connection.execute(select(COUNTERS.c.version))).scalar_one()
-            rows = (await connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted))).all()
+
+        def found(connection: Connection) -> tuple[int, Sequence[Mapping[str, object]]]:
+            version = connection.execute(_VERSION).scalar_one()
+            rows = connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted)).all()
             # Sorted here: the database's idea of order depends on its locale.
-            keys = {
+            versions = {
                 Key(group, kind, row.namespace, row.name): row.version for row in sorted(rows, key=lambda row: (row.namespace, row.name))
             }
-            found: dict[Key, Mapping[str, object]] = {}
-            for key, of in keys.items():
-                object_ = self._decoded.get(key, of)
-                if object_ is not None:
-                    found[key] = object_
-            missing = [key for key in keys if key not in found]
+            objects = {key: object_ for key, of in versions.items() if (object_ := self._decoded.get(key, of)) is not None}
+            missing = [key for key in versions if key not in objects]
             for start in range(0, len(missing), DECODED_AT_ONCE):
-                found |= await self._decode(connection, missing[start : start + DECODED_AT_ONCE])
-        return version, [found[key] for key in keys]
+                objects |= self._decode(connection, missing[start : start + DECODED_AT_ONCE])
+            return version, [objects[key] for key in versions]
 
-    async def _decode(self, connection: AsyncConnection, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, object]]:
-        """Objects of one kind that are there; others run before the next ones."""
+        return await self._database.read(found)
+
+    def _decode(self, connection: Connection, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, object]]:
+        """Objects of one kind that are there."""
         group, kind = keys[0].group, keys[0].kind
         names, namespaces = {key.name for key in keys}, {key.namespace for key in keys}
         named = and_(OBJECTS.c.name.in_(names), OBJECTS.c.namespace.in_(namespaces))
         wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind, named)
         columns = (OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version, OBJECTS.c.document)
         among, found = set(keys), {}
-        for row in await connection.execute(select(*columns).where(wanted)):
+        for row in connection.execute(select(*columns).where(wanted)):
             key = Key(group, kind, row.namespace, row.name)
             if key in among:
                 found[key] = read(row.document)
@@ -101,14 +101,16 @@ class SqlResources:
             ConflictError: it is not what was expected.
             UnavailableError: the database is away.
         """
-        async with self._database.write() as connection:
-            version = (await connection.execute(_NEXT)).scalar_one()
-            row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+
+        def put(connection: Connection) -> Mapping[str, object]:
+            version = connection.execute(_NEXT).scalar_one()
+            row = _found(key, connection)
             _check(key, row, expected_version)
             if object_ is None and row is None:
-                return None
-            stored = await self._put(connection, key, object_, row, version)
-            await connection.commit()
+                raise Undone(None)
+            return self._put(connection, key, object_, row, version)
+
+        stored = await self._database.write(put, together=True)
         self._feed.wake()
         return stored
 
@@ -118,21 +120,25 @@ class SqlResources:
         Raises:
             UnavailableError: the database is away.
         """
-        done: dict[Key, Mapping[str, object]] = {}
-        async with self._database.write() as connection:
-            version: int | None = (await connection.execute(_NEXT)).scalar_one()  # it is the lock, too
+
+        def put(connection: Connection) -> Mapping[Key, Mapping[str, object]]:
+            done: dict[Key, Mapping[str, object]] = {}
+            version: int | None = connection.execute(_NEXT).scalar_one()  # it is the lock, too
             for key, (object_, expected) in objects.items():
-                row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+                row = _found(key, connection)
                 if (row.version if row else 0) != expected:
                     continue
                 if version is None:
-                    version = (await connection.execute(_NEXT)).scalar_one()
-                done[key] = await self._put(connection, key, object_, row, version)
+                    version = connection.execute(_NEXT).scalar_one()
+                done[key] = self._put(connection, key, object_, row, version)
                 version = None
-            if done:
-                await connection.commit()
+            if not done:
+                raise Undone(done)
+            return done
+
+        stored = await self._database.write(put, together=True)
         self._feed.wake()
-        return done
+        return stored
 
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
         """Delete several at once, those that are of the version given (None: whatever); what was deleted.
@@ -140,53 +146,57 @@ class SqlResources:
         Raises:
             UnavailableError: the database is away.
         """
-        gone: list[Mapping[str, object]] = []
-        async with self._database.write() as connection:
-            version: int | None = (await connection.execute(_NEXT)).scalar_one()  # it is the lock, too
+
+        def delete_(connection: Connection) -> Sequence[Mapping[str, object]]:
+            gone: list[Mapping[str, object]] = []
+            version: int | None = connection.execute(_NEXT).scalar_one()  # it is the lock, too
             for key, expected in keys.items():
-                row = (await connection.execute(_DOCUMENT, _key(key))).one_or_none()
+                row = _found(key, connection)
                 if row is None or (expected is not None and row.version != expected):
                     continue
                 if version is None:
-                    version = (await connection.execute(_NEXT)).scalar_one()
-                gone.append(await self._put(connection, key, None, row, version))
+                    version = connection.execute(_NEXT).scalar_one()
+                gone.append(self._put(connection, key, None, row, version))
                 version = None
-            if gone:
-                await connection.commit()
-        self._feed.wake()
-        return gone
+            if not gone:
+                raise Undone(gone)
+            return gone
 
-    async def _put(
-        self, connection: AsyncConnection, key: Key, object_: Mapping[str, object] | None, row: Row[Any, Any] | None, version: int
+        deleted = await self._database.write(delete_, together=True)
+        self._feed.wake()
+        return deleted
+
+    def _put(
+        self, connection: Connection, key: Key, object_: Mapping[str, object] | None, row: Row[Any, Any] | None, version: int
     ) -> Mapping[str, object]:
         """In a transaction that has the lock. `row`: what is there."""
         stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
         document = written(stored)
         if object_ is None:
-            await connection.execute(_REMOVE, _key(key))
+            connection.execute(_REMOVE, _key(key))
         elif row is None:
-            await connection.execute(_ADD, {**_columns(key), "version": version, "document": document})
+            connection.execute(_ADD, {**_columns(key), "version": version, "document": document})
         else:
-            await connection.execute(_REPLACE, {**_key(key), "new_version": version, "new_document": document})
+            connection.execute(_REPLACE, {**_key(key), "new_version": version, "new_document": document})
         type_ = DELETED if object_ is None else MODIFIED if row else ADDED
         previous = row.document if row else None
         entry = {"version": version, "type": type_, "document": document, "previous": previous}
-        await connection.execute(_TELL, {**_columns(key), **entry})
+        connection.execute(_TELL, {**_columns(key), **entry})
         if version % self._trim_every == 0:
-            await _trim(connection, version - self._changes_max)
+            _trim(connection, version - self._changes_max)
         self._untrimmed += len(document) + len(previous or "")
         if self._untrimmed > CHANGES_CHARACTERS_MAX // 4:
-            await _trim(connection, await self._too_much(connection))
+            _trim(connection, self._too_much(connection))
             self._untrimmed = 0
         if self._database.postgresql:
-            await connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
+            connection.execute(_NOTIFY, {"channel": NOTICES, "version": str(version)})
         return stored
 
-    async def _too_much(self, connection: AsyncConnection) -> int:
+    def _too_much(self, connection: Connection) -> int:
         """Up to which version changes are more than is kept; 0: none are."""
         size = func.length(CHANGES.c.document) + func.coalesce(func.length(CHANGES.c.previous), 0)
         total = 0
-        for row in await connection.execute(select(CHANGES.c.version, size.label("size")).order_by(CHANGES.c.version.desc())):
+        for row in connection.execute(select(CHANGES.c.version, size.label("size")).order_by(CHANGES.c.version.desc())):
             total += row.size
             if total > CHANGES_CHARACTERS_MAX:
                 return int(row.version)
@@ -202,10 +212,14 @@ class SqlResources:
         return self._feed.watch(group, kind, after)
 
 
-async def _trim(connection: AsyncConnection, version: int) -> None:
+def _trim(connection: Connection, version: int) -> None:
     """Forget the changes up to a version."""
-    await connection.execute(delete(CHANGES).where(CHANGES.c.version <= version))
-    await connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < version).values(trimmed=version))
+    connection.execute(delete(CHANGES).where(CHANGES.c.version <= version))
+    connection.execute(update(COUNTERS).where(COUNTERS.c.trimmed < version).values(trimmed=version))
+
+
+def _found(key: Key, connection: Connection) -> Row[Any, Any] | None:
+    return connection.execute(_DOCUMENT, _key(key)).one_or_none()
 
 
 def _key(key: Key) -> dict[str, str]:

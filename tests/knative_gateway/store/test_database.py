@@ -1,23 +1,61 @@
-"""One writer at a time, and nobody waits for it for ever."""
+"""One transaction at a time, and nobody waits for it for ever."""
 
 import asyncio
 from pathlib import Path
+from threading import Event
 
 import pytest
+from sqlalchemy import Connection, func, select
 
 from knative_gateway.errors import UnavailableError
 from knative_gateway.store import sqlite_url
 from knative_gateway.store.database import Database
+from knative_gateway.store.tables import POSITIONS
 
 
 async def test_a_write_behind_one_that_does_not_end_is_told_soon(tmp_path: Path) -> None:
     database = Database(sqlite_url(tmp_path), write_wait_s=0.01)
     await database.open()
-    async with asyncio.timeout(20):
-        async with database.write():
-            with pytest.raises(UnavailableError, match=r"other writes take longer than 0.01 s"):
-                async with database.write():
-                    pass
-        async with database.write():
-            pass
+    goes_on = Event()
+    slow = asyncio.create_task(database.write(lambda _connection: goes_on.wait(30)))
+    await asyncio.sleep(0)
+    with pytest.raises(UnavailableError, match=r"other writes take longer than 0.01 s"):
+        await database.write(_add)
+    goes_on.set()
+    assert await slow
+    await database.write(_add)
+    assert await database.read(_count) == 1, "the write that was refused is not carried out later"
     await database.close()
+
+
+async def test_what_was_not_committed_is_undone(url: str) -> None:
+    database = Database(url)
+    await database.open()
+
+    def fail(connection: Connection) -> None:
+        _add(connection)
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await database.write(fail)
+    assert await database.read(_count) == 0
+    await database.write(_add)
+    assert await database.read(_count) == 1
+    await database.close()
+
+
+async def test_what_the_database_refuses_is_unavailable(url: str) -> None:
+    database = Database(url)
+    await database.open()
+    await database.write(_add)
+    with pytest.raises(UnavailableError, match="the state database: "):
+        await database.write(_add)
+    await database.close()
+
+
+def _add(connection: Connection) -> None:
+    connection.execute(POSITIONS.insert().values(uid="one", log_partition=0, log_offset=""))
+
+
+def _count(connection: Connection) -> int:
+    return connection.execute(select(func.count()).select_from(POSITIONS)).scalar_one()

@@ -32,8 +32,9 @@ async def test_the_file_syncs_each_commit_and_is_its_owners_only(tmp_path: Path)
         await store.resources.write(KEY, {}, expected_version=0)
         assert {(tmp_path / name).stat().st_mode & 0o077 for name in os.listdir(tmp_path)} == {0}  # noqa: PTH208  # three files
     database = Database(sqlite_url(tmp_path))
-    async with database.read() as connection:
-        values = [(await connection.exec_driver_sql(f"PRAGMA {name}")).scalar_one() for name in ("journal_mode", "synchronous")]
+    values = await database.read(
+        lambda connection: [connection.exec_driver_sql(f"PRAGMA {name}").scalar_one() for name in ("journal_mode", "synchronous")]
+    )
     await database.close()
     assert values == ["wal", 2]
 
@@ -51,9 +52,7 @@ async def test_a_newer_gateway_s_state_is_left_alone(url: str) -> None:
     async with open_store(url):
         pass
     database = Database(url)
-    async with database.write() as connection:
-        await connection.execute(insert(SCHEMA).values(version=99))
-        await connection.commit()
+    await database.write(lambda connection: connection.execute(insert(SCHEMA).values(version=99)).rowcount)
     await database.close()
     with pytest.raises(ConfigError, match="schema 99"):
         async with open_store(url):

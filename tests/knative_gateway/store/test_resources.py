@@ -7,6 +7,7 @@ import pytest
 from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Key
 from knative_gateway.store import Store
+from tests.knative_gateway.store.counting import counted
 
 TRIGGERS = ("eventing.knative.dev", "Trigger")
 
@@ -160,3 +161,16 @@ async def test_lists_share_the_objects_that_did_not_change(store: Store) -> None
     assert after[1]["spec"] == 1
     await store.resources.write(key("a"), None, expected_version=None)
     assert [each["metadata"]["name"] for each in (await store.resources.list(*TRIGGERS))[1]] == ["b", "c"]  # type: ignore[index]
+
+
+async def test_a_burst_of_writes_costs_few_commits(store: Store) -> None:
+    """Objects created at once, with one that is refused among them; versions rise without a gap in the order of the writes."""
+    with counted() as asked:
+        written = await asyncio.gather(
+            *(store.resources.write(key(name), made(name), expected_version=0) for name in ("a", "b", "a", "c")), return_exceptions=True
+        )
+    assert [type(each) if isinstance(each, Exception) else version(each) for each in written] == [2, 3, ConflictError, 4]
+    assert asked["commits"] == 1
+    changes = store.resources.watch(*TRIGGERS, 1)
+    assert [(each.version, each.key.name) for each in [await anext(changes) for _ in range(3)]] == [(2, "a"), (3, "b"), (4, "c")]
+    assert (await store.resources.list(*TRIGGERS))[0] == 4

@@ -1,0 +1,125 @@
+"""SQLite in threads of its own, PostgreSQL in the event loop: both carry out functions that take a connection. [io]
+
+Law: a function is carried out as a whole. With SQLite that is one hop to a thread, however many statements the function has: a hop costs
+more than the statement.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, TypeVar
+
+from sqlalchemy import Connection, create_engine, event
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+CONNECT_S: Final = 10
+"""Time limit of a connection to PostgreSQL."""
+COMMAND_S: Final = 10
+"""Time limit of one statement there."""
+BUSY_MS: Final = 2_000
+"""How long SQLite waits for another process that writes to the file."""
+READERS: Final = 2
+"""Threads that read from SQLite; one more writes."""
+CONNECTIONS_POSTGRESQL: Final = 10
+_PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {BUSY_MS}")
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+"""What is done with a connection; it runs in a thread with SQLite."""
+
+
+class Engine(Protocol):
+    """Carries out work on connections of its own; what the work did not commit is undone."""
+
+    async def read(self, work: Work[T]) -> T:
+        """Work that sees one snapshot."""
+
+    async def write(self, work: Work[T]) -> T:
+        """Work that commits; the caller sees to it that there is only one at a time."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+
+
+class SqliteEngine:
+    """A file."""
+
+    def __init__(self, url: URL) -> None:
+        self._engine: Final = create_engine(url, pool_size=READERS + 1, max_overflow=0)
+        self._readers: Final = ThreadPoolExecutor(READERS, thread_name_prefix="store-read")
+        self._writer: Final = ThreadPoolExecutor(1, thread_name_prefix="store-write")
+        event.listen(self._engine, "connect", _connected)
+        event.listen(self._engine, "begin", _begun)
+
+    async def read(self, work: Work[T]) -> T:
+        """See `Engine`."""
+        return await self._run(self._readers, work)
+
+    async def write(self, work: Work[T]) -> T:
+        """See `Engine`."""
+        return await self._run(self._writer, work)
+
+    async def close(self) -> None:
+        """See `Engine`. Work that was begun ends first."""
+        self._readers.shutdown(wait=False, cancel_futures=True)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
+        finally:
+            self._writer.shutdown(wait=False)
+
+    def _close(self) -> None:
+        self._readers.shutdown(wait=True)
+        self._engine.dispose()
+
+    async def _run(self, threads: Executor, work: Work[T]) -> T:
+        def run() -> T:
+            with self._engine.connect() as connection:
+                return work(connection)
+
+        return await asyncio.get_running_loop().run_in_executor(threads, run)
+
+
+class PostgresqlEngine:
+    """A server."""
+
+    def __init__(self, url: URL) -> None:
+        self._engine: Final = create_async_engine(
+            url,
+            pool_size=CONNECTIONS_POSTGRESQL,
+            max_overflow=0,
+            pool_pre_ping=True,
+            connect_args={"timeout": CONNECT_S, "command_timeout": COMMAND_S},
+        )
+
+    async def read(self, work: Work[T]) -> T:
+        """See `Engine`."""
+        async with self._engine.connect() as connection:
+            await connection.execution_options(isolation_level="REPEATABLE READ")
+            return await connection.run_sync(work)
+
+    async def write(self, work: Work[T]) -> T:
+        """See `Engine`."""
+        async with self._engine.connect() as connection:
+            return await connection.run_sync(work)
+
+    async def close(self) -> None:
+        """See `Engine`."""
+        await self._engine.dispose()
+
+    def connect(self) -> AbstractAsyncContextManager[AsyncConnection]:
+        """A connection of the caller's own, for notices."""
+        return self._engine.connect()
+
+
+def _connected(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin below: the driver's own would not hold a snapshot for reads
+    cursor = connection.cursor()
+    for pragma in _PRAGMAS:
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begun(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")
