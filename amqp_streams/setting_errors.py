@@ -14,7 +14,7 @@ _WORDS: Final = {
     "string_too_long": "must have at most {max_length} characters",
     "too_short": "must have at least {min_length} entries",
     "too_long": "must have at most {max_length} entries",
-    "missing": "is needed",
+    "missing": "is required",
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "must be a whole number"),
     **dict.fromkeys(("float_parsing", "float_type", "finite_number"), "must be a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),

@@ -63,7 +63,7 @@ class Tokens(Protocol):
 
 
 class Access:
-    """What the sender of one request may do with a kind of object, now and later."""
+    """The permission of one request's sender for a kind of object; can be checked again later."""
 
     def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
         self._gate: Final = gate
@@ -72,16 +72,16 @@ class Access:
         self._what: Final = what
 
     def check(self, verb: Verb) -> None:
-        """Let pass. Raises UnauthenticatedError, ForbiddenError."""
+        """Require the permission. Raises UnauthenticatedError, ForbiddenError."""
         self._gate.check(self._gate.identify(self._authorization), verb, namespace=self._namespace, what=self._what)
 
     def check_reference(self, namespace: str) -> None:
-        """Let an object refer to those of another namespace: who may not read them would be told of them by its status."""
+        """Let an object refer to another namespace: its status would show these objects to users who may not read them."""
         what = f"a reference to the namespace {namespace}"
         self._gate.check(self._gate.identify(self._authorization), Verb.READ, namespace=namespace, what=what)
 
     def may_read(self) -> bool:
-        """Whether it still may: tokens are revoked and expire, rules change."""
+        """Whether the permission still holds: tokens are revoked and expire, rules change."""
         try:
             self.check(Verb.READ)
         except (ForbiddenError, UnauthenticatedError):
@@ -119,7 +119,7 @@ class Gate:
             raise UnauthenticatedError(message)
         for tokens in self._tokens:
             found = tokens.identity(token.strip())
-            # Nobody outside is taken for the objects of a namespace.
+            # No token can name the user of a namespace's objects.
             if found is not None and not found.user.startswith(user_of("")):
                 return found
         message = "the bearer token is not believed"

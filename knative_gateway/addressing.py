@@ -100,7 +100,9 @@ class Addressing:
         reference, uri = child(destination, "ref"), text(destination, "uri")
         if not reference:
             return (
-                self._judged(uri, namespace) if is_absolute(uri) else Unresolved("InvalidURI", f"{uri!r} is no absolute http or https URL")
+                self._judged(uri, namespace)
+                if is_absolute(uri)
+                else Unresolved("InvalidURI", f"{uri!r} is not an absolute http or https URL")
             )
         base = self._address(reference, text(reference, "namespace") or namespace)
         if isinstance(base, Unresolved) or not uri:
@@ -116,7 +118,7 @@ class Addressing:
         return self.services.reached(url, self.lookup)
 
     def shown(self, url: str, namespace: str) -> str:
-        """Where a resolved URL is really sent to, for people who read objects of this namespace; empty if that is what it says, or if a
+        """Where events for a resolved URL are sent, for readers of this namespace; empty if that is the URL itself, or if a
         Service of another namespace decides it.
         """
         found, reached = _CLUSTER_NAME.fullmatch(urlsplit(url).hostname or ""), self.reached(url)
@@ -140,7 +142,7 @@ class Addressing:
         )
 
     def _judged(self, url: str, namespace: str) -> str | Unresolved:
-        """Where events are really sent must be allowed; to our own Brokers and Channels nothing is sent over the network."""
+        """Where events are sent must be allowed, unless it is a Broker or Channel of this gateway, which needs no network."""
         if self.inward is not None and self.inward.path_of(self.reached(url)) is not None:
             forbidden = self.inward.refusal(self.reached(url), namespace)
             return url if forbidden is None else Unresolved("NamespaceForbidden", forbidden)
@@ -149,7 +151,7 @@ class Addressing:
 
 
 def without_credentials(url: str) -> str:
-    """A URL less `user:password@`, for status and messages."""
+    """A URL without `user:password@`, for status and messages."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -3,7 +3,7 @@
     message annotations (group key, from `partitionkey`) | properties (content-type) | application properties (attributes) | data
 
 Laws: `decode(encode(event)) == event`, data byte for byte; what others wrote is read in both spellings, in binary and structured mode.
-An event whose `datacontenttype` announces an event cannot be told from that event in binary mode: it is written in structured mode.
+In binary mode, an event whose `datacontenttype` announces an event looks like that event: it is written in structured mode.
 Attributes are written in the types they have; times stay text, since AMQP's have milliseconds and no zone.
 """
 

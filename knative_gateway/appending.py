@@ -49,7 +49,7 @@ class AppendLimits:
 
 
 class _Total:
-    """What all lanes have without an outcome. Lanes count here themselves: it is done for every event."""
+    """What all lanes have without an outcome. Lanes update the counters directly, because they do it for every event."""
 
     def __init__(self, limits: AppendLimits) -> None:
         self.events_max: Final = ALL_LOGS * limits.events
@@ -267,7 +267,7 @@ class _Lane:
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
 
     def _pushed_back(self, words: str, since: float | None = None) -> OverloadedError | UnavailableError:
-        """With a link, all the time since then, the node is there and holds us up; without one it is away.
+        """If the link existed all the time since then, the node delays us; if not, the node cannot be reached.
 
         If the node said why it stores nothing (a full disk), this is its sentence: sending less does not help.
         """
@@ -279,7 +279,7 @@ class _Lane:
         return OverloadedError(words) if there else UnavailableError(f"{words}: the event log node is away")
 
     def _warn(self, reason: str) -> None:
-        """At most once in a while: every event that is refused would be a line."""
+        """Log at most now and then: each refused event would be a line."""
         now = self._loop.time()
         if self._warned_at is None or now >= self._warned_at + _WARN_S:
             self._warned_at = now
@@ -317,7 +317,7 @@ async def _close(producer: Producer) -> None:
 def _explained(error: AmqpStreamsError) -> GatewayError:
     """What an outcome other than accepted means to whoever sent the event."""
     if isinstance(error, RejectedError) and error.condition == _TOO_LARGE:
-        return TooLargeError(f"the log takes no such event: {error.description}")
+        return TooLargeError(f"the log cannot store this event: {error.description}")
     if isinstance(error, RejectedError) and error.condition in _NEVER:
-        return InvalidEventError(f"the log takes no such event: {error.description}")
+        return InvalidEventError(f"the log cannot store this event: {error.description}")
     return UnavailableError(f"the log did not store it: {error}")

@@ -226,7 +226,7 @@ class GatewaySettings(Settings):
                 message = f"{name}: {url!r} is no http:// or https:// URL"
                 raise ValueError(message)
         if self.public_url is not None and "@" in self.public_url:
-            message = "public_url: it is shown to everybody, so it must not have a user or password"
+            message = "public_url: must not contain a user or password, because everybody can see it"
             raise ValueError(message)
         if self.rules and self.tokens is None and self.jwt is None:
             message = "rules: without tokens or jwt nobody can be told from anybody: they would allow everything"

@@ -45,13 +45,13 @@ class Inward:
 
 
 def user_of(namespace: str) -> str:
-    """By which name rules know the objects of a namespace."""
+    """The user name of a namespace's objects in rules."""
     return f"system:namespace:{namespace}"
 
 
 @lru_cache(4096)
 def looks_inward(url: str) -> bool:
-    """The URL has the path of a Broker or Channel, at whatever host: it may lead back here, so that hops are counted."""
+    """Whether the URL has the path of a Broker or Channel, at any host: it may lead back here, so hops are counted."""
     try:
         return _is_path(urlsplit(url).path)
     except ValueError:

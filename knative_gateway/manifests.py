@@ -94,7 +94,7 @@ def check_text(value: object) -> None:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                message = f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} has half a character (a lone surrogate)"
+                message = f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} contains half a character (a lone surrogate)"
                 raise ValueError(message) from None
         case Mapping():
             for name, below in value.items():

@@ -1,4 +1,4 @@
-"""[io] Whether the event log node answers: asked now and then, so that `/readyz` need not ask, and reported while it does not.
+"""[io] Whether the event log node answers: asked regularly, so that `/readyz` need not wait; a silent node is reported.
 
 Law: one answer that is late or lost changes nothing; a node that is silent for SILENT_S has a problem until it answers again.
 """
@@ -44,7 +44,7 @@ class Probe:
         return f"the event log node has not answered for {silent_s:.0f} s" if silent_s > self._times.silent_s else None
 
     async def run(self) -> None:
-        """For ever."""
+        """Ask until cancelled."""
         times, warn_at = self._times, self._loop.time() + self._times.warn_s
         while True:
             now_s = self._loop.time()

@@ -380,7 +380,7 @@ class Gateway:
         connected = self.event_log is not None and self.event_log.connected
         yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is there.", float(connected))
         if self._dispatcher is not None:
-            words = "Seconds since the positions of subscribers were kept in the state database."
+            words = "Seconds since the positions of subscribers were last stored in the state database."
             yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, self._dispatcher.kept_s_ago)
         if self.node is not None:
             starts = float(self.node.starts)

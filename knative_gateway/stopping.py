@@ -1,6 +1,6 @@
 """[io] Bringing a process down in time: parts are closed in the opposite order, each within what is left of a limit.
 
-Laws: a part that does not end holds up no other; whatever hangs (a database, a resolver's thread), the process ends.
+Laws: a part that does not end delays no other; the process ends even if a database or a resolver's thread hangs.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 T = TypeVar("T")
 
 PART_S_MIN: Final = 1.0
-"""What each part has at least, however late it is."""
+"""Minimum for each part, also when the limit has passed."""
 GRACE_S: Final = 5.0
 """Beyond the time to drain: for positions, connections and the node."""
 EXIT_S: Final = 5.0
@@ -60,7 +60,7 @@ class Parts:
 
 
 class Deadline:
-    """Ends the process after a time, whatever it does. `end` is `os._exit` but in tests."""
+    """Ends the process after a time, unconditionally. `end` is `os._exit`, except in tests."""
 
     def __init__(self, end: Callable[[int], object] = os._exit) -> None:
         self._end: Final = end
@@ -73,7 +73,7 @@ class Deadline:
         self._timer.start()
 
     def disarm(self) -> None:
-        """The process has come to its end by itself."""
+        """The process ended without it."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -17,7 +17,7 @@ PAUSE_S: Final = 1.0
 """Before a task is started again; doubled each time it ends early."""
 PAUSE_S_MAX: Final = 30.0
 SETTLED_S: Final = 10.0
-"""A task that has run this long is well again."""
+"""A task that has run this long counts as stable."""
 
 log = structlog.get_logger("knative_gateway")
 
@@ -45,9 +45,9 @@ class Supervisor:
 
     @property
     def problem(self) -> str | None:
-        """Which task ended lately and why; None: all run."""
+        """Which task ended recently and why; None: all run."""
         name = next(iter(self._down.values()), None)
-        return None if name is None else f"the task {name} ended and is started again: see the log"
+        return None if name is None else f"the task {name} ended and is being restarted: see the log"
 
     def collect(self) -> Iterator[Metric]:
         """The figures, for Prometheus."""
@@ -55,7 +55,9 @@ class Supervisor:
         for name, count in sorted(self.restarts.items()):
             restarts.add_metric([name], count)
         yield restarts
-        yield GaugeMetricFamily("knative_gateway_tasks_down", "Tasks that ended lately and do not run stably yet.", float(len(self._down)))
+        yield GaugeMetricFamily(
+            "knative_gateway_tasks_down", "Tasks that ended recently and do not run stably yet.", float(len(self._down))
+        )
 
     async def _keep(self, name: str, body: Callable[[], Awaitable[None]], finished: Callable[[], bool]) -> None:
         this, pause_s = object(), self._pause_s

@@ -18,7 +18,7 @@ from knative_gateway.listening import App
 
 EVENTS: Final = ("/broker/", "/channel/")
 
-_NOT_ONE_HOST: Final = PlainTextResponse("a request of HTTP/1.1 has one Host header\n", status_code=400)
+_NOT_ONE_HOST: Final = PlainTextResponse("an HTTP/1.1 request must have exactly one Host header\n", status_code=400)
 
 FIGURES_KEPT_S: Final = 1.0
 _TRIES: Final = 5
@@ -29,7 +29,7 @@ Ready = Callable[[], str | None]
 
 
 class Figures:
-    """The text of `/metrics`: made beside the event loop, one for all who ask within a second."""
+    """The text of `/metrics`: built in a thread, at most once a second."""
 
     def __init__(self, registry: CollectorRegistry, *, kept_s: float = FIGURES_KEPT_S) -> None:
         self.made = 0

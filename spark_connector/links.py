@@ -80,7 +80,7 @@ def client(options: ConnectionOptions) -> Client:
 
 
 def _connected(options: ConnectionOptions) -> Client:
-    """A connection to the first endpoint that answers. Each may take `connectTimeout`, so one that is silent hides no other."""
+    """A connection to the first endpoint that answers. Each has `connectTimeout`, so a silent one does not block the others."""
     first = _preferred.get(options, 0)
     failures: list[Exception] = []
     for step in range(len(options.endpoints)):

@@ -217,7 +217,7 @@ NOT_NEEDED: Final = {
     "group.id": _NO_GROUP,
     "groupidprefix": _NO_GROUP,
     "consumergroup": _NO_GROUP,
-    "prefetchcount": "A task reads ahead by itself: leave it out; batchBytes bounds its memory",
+    "prefetchcount": "Leave it out: tasks prefetch automatically, and batchBytes limits their memory",
     "subscribepattern": "Patterns are not supported: name the logs in 'stream', separated by commas",
 }
 """What to do about options of other sources that have no counterpart here, by the end of their names in lower case."""

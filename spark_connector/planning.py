@@ -17,12 +17,12 @@ TOGETHER: Final = 10_000
 """Ranges smaller than this share a task: a task costs 7 to 40 ms, and these are decoded in as much."""
 _SHOWN_MAX: Final = 5
 _PLANNED_ONCE: Final = (
-    "A frame or view is planned once, at its first action: call load() again, or create the view anew, to read the events that the log "
+    "A frame or view is planned once, at its first action: call load() again, or create the view again, to read the events that the log "
     "has now. "
 )
 _REMEDIES: Final = (
-    "Either set failOnDataLoss to false: reading goes on with what is there, and what is missing is counted in the log; or begin anew: "
-    "a batch with startingOffsets that are there, a streaming query with a new checkpoint and longer retention of the log"
+    "Either set failOnDataLoss to false: reading continues with the events that exist, and the missing ones are counted in the log; "
+    "or start again: a batch with startingOffsets that exist, a streaming query with a new checkpoint and longer retention of the log"
 )
 
 
@@ -83,7 +83,9 @@ def loss_error(losses: Sequence[Loss], *, planned_once: bool = False) -> DataLos
     """
     shown = "; ".join(str(loss) for loss in losses[:_SHOWN_MAX])
     more = f"; and {len(losses) - _SHOWN_MAX} more partitions" if len(losses) > _SHOWN_MAX else ""
-    return DataLossError(f"events that were to be read are gone: {shown}{more}", "", (_PLANNED_ONCE if planned_once else "") + _REMEDIES)
+    return DataLossError(
+        f"events in the requested range do not exist any more: {shown}{more}", "", (_PLANNED_ONCE if planned_once else "") + _REMEDIES
+    )
 
 
 def located(positions: Positions, available: Available, end: Edge) -> Numbers:

@@ -82,7 +82,7 @@ class Endpoint:
 async def opened(
     node: Endpoint, log: str | None = None, *, group: str | None = None, container_id: str | None = None
 ) -> AsyncIterator[Client]:
-    """A connected client for work on a log, or on a group of it, if they are named.
+    """A connected client for work on a log, or on a group of the log, if they are named.
 
     Raises:
         NotFoundError: the node has no such log or group; the message names the nearest.
@@ -151,7 +151,7 @@ def client_options(command: Command) -> Command:
                   help="Log in with the OAuth token in this file, read for each connection; or in AMQP_STREAMS_TOKEN.")  # fmt: skip
     @option("--sasl-mechanism", metavar="NAME", envvar="AMQP_STREAMS_SASL_MECHANISM", show_envvar=True,
                   help="Log in by this mechanism and no other, such as PLAIN or SCRAM-SHA-256.")  # fmt: skip
-    @option("--plain-without-tls", is_flag=True, help="Show password or token to a network without TLS, if the node wants that.")
+    @option("--plain-without-tls", is_flag=True, help="Allow sending the password or token without TLS.")
     @option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM.")
     @option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM.")
     @option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM.")

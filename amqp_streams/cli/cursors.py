@@ -62,7 +62,7 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 @AS_JSON
 @client_options
 def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
-    """Move CURSOR of the log at ADDRESS. Refused while somebody reads on from it. Shows where it is and asks before.
+    """Move CURSOR of the log at ADDRESS. Refused while a consumer uses it. Shows the current position and asks for confirmation.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: boo
     found = managed(node, lambda management: _found(management, log, cursor), log=log)
     check_partition(start, partition, found.places)
     if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.places):
-        say("nothing is moved")
+        say("nothing was moved")
         return _FAILED
     one = managed(node, lambda management: management.reset_cursor(log, found.id, start, partition=partition), log=log)
     if as_json:

@@ -73,7 +73,8 @@ def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> 
 @AS_JSON
 @client_options
 def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
-    """Move the place of GROUP in the log at ADDRESS. Refused while it has members. Shows where it is and asks before.
+    """Move the position of GROUP in the log at ADDRESS. Refused while the group has members. Shows the current
+    position and asks for confirmation.
 
     \b
     Examples:
@@ -86,7 +87,7 @@ def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool
     places = managed(node, lambda management: management.describe_group(log, group), log=log, group=group).places
     check_partition(start, partition, places)
     if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, places):
-        say("nothing is moved")
+        say("nothing was moved")
         return _FAILED
     _show(managed(node, lambda management: management.reset_group(log, group, start, partition=partition), log=log), as_json=as_json)
     return 0

@@ -33,18 +33,20 @@ def target(to: str) -> Start:
 
 
 def check_partition(start: Start, partition: str | None, places: Sequence[Place]) -> None:
-    """See that a place which is an offset is for one partition.
+    """Refuse an offset that is not for one partition.
 
     Raises:
         click.UsageError: there are several, and none is named.
     """
     if isinstance(start, AfterOffset) and start != EARLIEST and partition is None and len(places) > 1:
-        message = f"an offset counts in one partition: name it with --partition, one of {', '.join(one.partition for one in places)}"
+        message = (
+            f"an offset belongs to one partition: name the partition with --partition, one of {', '.join(one.partition for one in places)}"
+        )
         raise misuse("--to", message)
 
 
 def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[Place]) -> bool:
-    """Show on stderr where it is now, and ask."""
+    """Show the current position on stderr, and ask for confirmation."""
     moved = [one for one in places if partition is None or one.partition == partition]
     shown = ", ".join(f"{one.partition}:{'-' if one.next_number is None else one.next_number}" for one in moved[:_SHOWN_MAX])
     more = f" and {len(moved) - _SHOWN_MAX} more" if len(moved) > _SHOWN_MAX else ""

@@ -101,7 +101,7 @@ class Program(click.Group):
 
 @click.command(cls=Program, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="amqp-streams")
-@click.option("--url", metavar="URL", help="The node, for commands that talk to one: the same as their own --url.")
+@click.option("--url", metavar="URL", help="The node; the same as the --url of a command.")
 def main(url: str | None) -> None:  # commands look it up (connection.py)
     """An event stream engine: durable, partitioned event logs served over AMQP 1.0.
 

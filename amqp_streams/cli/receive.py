@@ -60,7 +60,7 @@ class Request:
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes.")
 @click.option("--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events.")
-@click.option("--where", metavar="SQL", help="Only events of which this is true: temp > 75 AND site LIKE 'roof%'.")
+@click.option("--where", metavar="SQL", help="Only events for which this is true: temp > 75 AND site LIKE 'roof%'.")
 @click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
               help="Only events with this application property, a text. May be repeated: all of them.")  # fmt: skip
 @click.option("--group", metavar="NAME", help="As a member of this consumer group: each partition is one member's, and the place is kept.")
@@ -101,7 +101,7 @@ def receive(
     or a time before now (-1h). Offsets count in each partition. The first event is included, the end is not.
 
     In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
-    m.event-streams-group-key a message annotation. The body is not looked into: 'send --property-column' makes columns properties.
+    m.event-streams-group-key a message annotation. Filters do not see the body: 'send --property-column' turns columns into properties.
 
     A group ends, without --follow, when its members together have read what there was. Its members get partitions as others come and go.
 

@@ -39,8 +39,8 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("plain_without_tls", is_flag=True, default=None, help="Take passwords on connections that are neither TLS nor loopback.")
 @_setting("auto_create", metavar="PARTITIONS", help="Make unknown logs on first use, with this many partitions.  [default: 0, never]")
 @_setting("container_id", metavar="NAME", help="The node's AMQP container-id.  [default: amqp-streams]")
-@_setting("trusted_proxies", metavar="ADDRESS", multiple=True, help="A proxy whose X-Forwarded-For is believed; may be repeated.")
-@_setting("shutdown_delay", metavar="DURATION", help="Say 'not ready' so long before connections end, on SIGTERM.  [default: 0]")
+@_setting("trusted_proxies", metavar="ADDRESS", multiple=True, help="A proxy whose X-Forwarded-For is trusted; may be repeated.")
+@_setting("shutdown_delay", metavar="DURATION", help="On SIGTERM, answer 'not ready' this long before closing connections.  [default: 0]")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
 @click.option(
@@ -50,7 +50,7 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
     envvar="AMQP_STREAMS_CONFIG",
     help="Settings from a file; flags and variables win over it.  [AMQP_STREAMS_CONFIG]",
 )
-@click.option("--check", is_flag=True, help="Check settings, certificates, users and keys, and end: 0 when a node can start with them.")
+@click.option("--check", is_flag=True, help="Check settings, certificates, users and keys, then exit: 0 if a node can start with them.")
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
 @click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
 def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, **flags: object) -> int:
@@ -87,7 +87,7 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
 
 @contextlib.contextmanager
 def _hangups_held() -> Iterator[None]:
-    """A SIGHUP waits until the node can obey it: unhandled, it kills. `server.serve` lets it in."""
+    """Block SIGHUP, whose default action ends the process, until `server.serve` can handle it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     try:
         yield
@@ -100,7 +100,7 @@ def _check(config: Path | None, flags: Mapping[str, object]) -> int:
     from amqp_streams.server.checks import check_files  # noqa: PLC0415  it loads the whole server
 
     check_files(settings)
-    say("the settings are good")
+    say("the settings are valid")
     return 0
 
 

@@ -251,7 +251,7 @@ def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[
             told = f"no such setting; there are {', '.join(_siblings(name))}"
         elif problem["type"] == "missing":
             elsewhere = "" if name[0] in _FILE_ONLY else f": {flag_of(name)}, {variable_of(name)} or in the file"
-            told = f"is needed{elsewhere}"
+            told = f"is required{elsewhere}"
         places = [one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]]
         at = f" ({places[0]})" if name and places else ""
         yield f"{'.'.join(name)}{at}: {told}" if name else told

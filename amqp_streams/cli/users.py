@@ -65,7 +65,7 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
 @click.argument("name")
 @_USERS
 def remove(name: str, *, file: Path) -> int:
-    """Remove the user NAME. A running node closes its connections at the next reload (SIGHUP).
+    """Remove the user NAME. A running node closes the user's connections at the next reload (SIGHUP).
 
     \b
     Examples:

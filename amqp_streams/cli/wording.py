@@ -42,7 +42,7 @@ def condition(error: BaseException) -> str | int | None:
 
 
 def is_missing(error: BaseException) -> bool:
-    """Something that was named does not exist."""
+    """A named log or group does not exist."""
     return condition(error) in {names.NOT_FOUND, HTTPStatus.NOT_FOUND.value}
 
 
@@ -83,7 +83,7 @@ def _tls_reason(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate of the node is not trusted ({error.verify_message}). Give its authority with --ca"
     if error.reason in _NOT_TLS:
-        return "no TLS is spoken there. Use the port of the TLS listener, or amqp:// or ws:// in --url"
+        return "the server there does not speak TLS. Use the port of the TLS listener, or amqp:// or ws:// in --url"
     reason = (error.reason or str(error)).lower().replace("_", " ")
     return f"TLS failed ({reason}). See --ca, --cert and --key-file"
 

@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class Client:
-    """An event log node: one connection to it, more if there are a thousand links, made again when lost. Made by `connect`."""
+    """A client of an event log node: one connection, or more for a thousand links; lost ones are made again. Created by `connect`."""
 
     def __init__(self, pool: Pool, timeout: float | None, *, named: bool = False) -> None:
         """`named`: the container-id was chosen, and will be the same next time."""
@@ -98,7 +98,7 @@ class Client:
         `start`: LATEST and "latest", EARLIEST and "earliest", AfterOffset or AfterTime. With `filters`, too, LATEST means events accepted
         after the attach.
 
-        Raises: ValueError, TypeError for a start that is none; ValueError for `durable` outside of a group when `connect` was not given
+        Raises: ValueError, TypeError for an invalid start; ValueError for `durable` outside of a group when `connect` was not given
         a container_id.
         """
         if durable is not None and group is None and not self._named:

@@ -1,4 +1,4 @@
-"""Keeps one connection: made again with growing waits when it is lost, to the next of the addresses when one does not answer."""
+"""Keeps one connection. A lost one is made again, after growing waits, to the next address if one does not answer."""
 
 import asyncio
 import logging
@@ -32,13 +32,13 @@ class Rotation:
         return self.addresses[self._next]
 
     def failed(self, address: Address) -> None:
-        """It does not answer. The next one is tried, unless another connection has found that out before."""
+        """It does not answer: the next one is tried, unless another connection has moved on already."""
         if self.current is address:
             self._next = (self._next + 1) % len(self.addresses)
 
 
 class Connector:
-    """A connection, whichever it is just now."""
+    """One connection to a node, replaced when it is lost."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class Connector:
             raise ConnectError(message) from error
 
     def _warn(self, error: ConnectError) -> None:
-        """At once, and now and then while it lasts."""
+        """Log the first failure at once, and then one every `_WARN_AGAIN_S`."""
         self.trouble = error
         now_s = asyncio.get_running_loop().time()
         if self._warned_at is None or now_s - self._warned_at >= _WARN_AGAIN_S:
@@ -235,4 +235,4 @@ class Connector:
 
 def _look_at(task: asyncio.Task[Wire]) -> None:
     if not task.cancelled():
-        task.exception()  # told to whoever asks for the connection; nobody has to
+        task.exception()  # raised to callers of `wire`, if there are any

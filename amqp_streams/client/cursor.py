@@ -17,7 +17,7 @@ FILTER_NAME: Final = "event-streams-start"
 
 _NOWHERE: Final = Place(None, None, None)
 NEW_EVENTS: Final = {FILTER_NAME: Described(Symbol(names.FILTER_DELIVERY_ANNOTATIONS), {Symbol(names.OFFSET): Symbol(names.OFFSET_LATEST)})}
-"""Events accepted after the attach. Without any filter a link starts there by itself; with another one it would start at the earliest."""
+"""Events accepted after the attach: the default of a link without filters. With another filter a link starts at the earliest event."""
 
 
 class Cursor:
@@ -135,7 +135,7 @@ class Cursor:
 
 
 def _place(message: bytes) -> Place:
-    """A message that cannot be read has no place; whoever looks at it is told, and those around it are received."""
+    """A message that cannot be read has no position; reading it raises, and the other messages are received."""
     try:
         return place_of(message)
     except WireError:

@@ -178,19 +178,19 @@ class Endpoint(ABC):
         return error
 
     async def _until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
-        """Wait for it. Raises TimedOutError, naming `what` was waited for and what keeps it up, as far as that is known."""
+        """Wait for it. Raises TimedOutError, which names `what` was awaited and, if that is known, the obstacle."""
         try:
             await self._signal.wait_until(condition, timeout, what)
         except TimedOutError as error:
             raise self._late(error) from None
 
     def _late(self, error: TimedOutError) -> TimedOutError:
-        """The same with what keeps it up."""
+        """The same error with the obstacle."""
         obstacle = self._obstacle()
         return error if obstacle is None else TimedOutError(f"{error}: {obstacle}")
 
     def _obstacle(self) -> AmqpStreamsError | None:
-        """What the node said last, or why there is no connection."""
+        """The node's last message, or why there is no connection."""
         return None if self.attached else self._ended_by or self._pool.trouble
 
     def _check(self) -> None:

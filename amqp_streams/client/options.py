@@ -87,7 +87,7 @@ EARLIEST: Final = AfterOffset(names.OFFSET_EARLIEST)
 
 
 def start_of(given: StartAt) -> Start:
-    """The start that is meant. Raises: ValueError for a text, TypeError for a value that is none."""
+    """The start that `given` means. Raises: ValueError for another text, TypeError for another type."""
     if isinstance(given, Latest | AfterOffset | AfterTime):
         return given
     starts: dict[object, Start] = {"earliest": EARLIEST, "latest": LATEST}

@@ -67,7 +67,7 @@ class Pool:
 
     @property
     def trouble(self) -> AmqpStreamsError | None:
-        """Why there is no connection, or not the one that is wanted last; None: nothing is known."""
+        """Why there is no connection, or not the one that was needed last; None: not known."""
         return self._more[-1].trouble if self._more else self._first.trouble
 
     @property

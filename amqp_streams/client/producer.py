@@ -107,7 +107,7 @@ class Producer(Endpoint):
 
     @property
     def obstacle(self) -> AmqpStreamsError | None:
-        """Why events have no outcome, as far as that is known: what the node said last, or why there is no connection."""
+        """Why events have no outcome, if that is known: the node's last message, or why there is no connection."""
         return self._obstacle()
 
     async def send(

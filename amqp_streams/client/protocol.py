@@ -32,7 +32,7 @@ if proton.VERSION != PROTON_VERSION:
 
 _NO_OUTCOMES: Final[Any] = None
 _FAULT: Final = "process error"
-"""Proton logs this, and tells it in no other way."""
+"""Proton only logs this."""
 
 _L = TypeVar("_L", bound=Link)
 

@@ -67,7 +67,7 @@ async def read_info(wire: Wire, log: str) -> LogInfo:
 
 
 class _Looks:
-    """Figures of one log for all who ask: one question at a time, and those who ask meanwhile share the next one."""
+    """Figures of one log, shared: one request at a time; callers that come during a request share the next one."""
 
     def __init__(self) -> None:
         self.asking: asyncio.Task[LogInfo] | None = None
@@ -95,7 +95,7 @@ async def shared_info(wire: Wire, log: str) -> LogInfo:
 
 def _seen(task: "asyncio.Task[LogInfo]") -> None:
     if not task.cancelled():
-        task.exception()  # raised to those who still wait; nobody has to
+        task.exception()  # raised to callers that still wait, if there are any
 
 
 def log_info(log: str, body: object) -> LogInfo:

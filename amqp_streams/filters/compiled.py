@@ -107,7 +107,7 @@ class Compiled:
         return bool(self.select((message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms))
 
 
-_UNDESCRIBED: Final = "the value is not described (AMQP 3.5.8): describe it, for example as amqp:sql-filter, so that it says what it means"
+_UNDESCRIBED: Final = "the value is not described (AMQP 3.5.8): give it a descriptor, for example amqp:sql-filter"
 
 
 def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -> Compiled:

@@ -66,7 +66,7 @@ class Groups:
             self.carry_out(log, self.of(log).tick(now_ms), now_ms)
 
     def carry_out(self, log: StoredLog, changes: Sequence[Change], now_ms: int) -> None:
-        """Record epochs; the other changes are told. What follows from a change is queued behind it.
+        """Record epochs and report the other changes. What follows from a change is queued behind it.
 
         A refused link may free its partition for the next one that waits, and so on: a thousand of them must not call each other.
         """

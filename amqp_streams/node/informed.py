@@ -9,7 +9,7 @@ from amqp_streams.streams import info
 from amqp_streams.streams.redirects import Places
 
 KEPT_MS: Final = 200
-"""An answer is not given after this, whatever has not changed."""
+"""An answer is not reused after this time, even if nothing changed."""
 ANSWERS_MAX: Final = 16
 """Answers kept, each up to some 200 KB."""
 

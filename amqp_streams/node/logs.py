@@ -60,7 +60,7 @@ class Logs:
         if close:
             return f"; did you mean {close[0]!r}?"
         if not LOG_NAME.fullmatch(address):
-            return ", and there cannot be one of this name: use the name of a log, '$management', or a log's name and '/$info'"
+            return ", and this is not a valid name: use the name of a log, '$management', or the name of a log followed by '/$info'"
         return f": amqp-streams log create {address} --partitions 4"
 
     def uses(self) -> dict[str, Use]:

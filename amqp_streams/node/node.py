@@ -369,7 +369,7 @@ class Node:
     # -- information and management
 
     def group_figures(self, *, groups_max: int, lags_max: int) -> Figures:
-        """What there is to tell of consumer groups: see `figures.group_figures`."""
+        """Figures of consumer groups: see `figures.group_figures`."""
         kept = self._store.logs.values(), self._consumers.groups, self._consumers.places
         return group_figures(*kept, groups_max=groups_max, lags_max=lags_max)
 

@@ -12,7 +12,7 @@ from amqp_streams.wire.offsets import offset_text
 
 
 class Reading:
-    """Which consumers wait for which partitions. Those of several partitions follow their log instead: each commit is told to them."""
+    """Which consumers wait for which partitions. Consumers of several partitions are notified of each commit of their log."""
 
     def __init__(self) -> None:
         self.held = Held()

@@ -20,7 +20,7 @@ Steps: TypeAlias = Generator[None, None, Answer]
 """A request being carried out, step by step, each short: others have their turns in between."""
 Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | Steps]]
 EXTENTS_MAX: Final = 10_000
-"""Partitions that one answer tells the extents of."""
+"""Partitions whose extents one answer has, at most."""
 PAGE_PARTITIONS_MAX: Final = 2048
 """Partitions that one page of a list describes, unless a single item has more."""
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class LogRequests:
         found = [(log, partitions) for name in wanted.logs for log, partitions in self._asked(request, name, wanted)]
         total = sum(len(partitions) for _, partitions in found)
         if total > EXTENTS_MAX:
-            description = f"{total} partitions are asked for, at most {EXTENTS_MAX} are answered at once: ask for fewer logs"
+            description = f"the request asks for {total} partitions, and an answer has at most {EXTENTS_MAX}: ask for fewer logs"
             raise RequestError(management.BAD_REQUEST, description)
         return self._extents(found, wanted.after_ms)
 

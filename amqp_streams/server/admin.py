@@ -143,7 +143,7 @@ class AdminServer:
         return self._config.http_protocol_class(config=self._config, server_state=self._state, app_state={})  # type: ignore[call-arg]  # uvicorn's own protocols take these
 
     def _enter(self, protocol: asyncio.BaseProtocol, peer: str) -> bool:
-        """Everybody is let in; where there are too many, the oldest connection of the address that has most goes: probes get through."""
+        """Accept every connection. If there are too many, close the oldest one of the address with the most, so that probes get through."""
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:
             self._guests = {guest: host for guest, host in self._guests.items() if self._is_here(guest)}
         if len(self._guests) >= HTTP_CONNECTIONS_MAX:

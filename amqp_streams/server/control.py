@@ -1,6 +1,6 @@
-"""The links beside the events: `<address>/$info`, `$management` and the answers. Spec: Event Streams 6; AMQP Management 1.0.
+"""Links that carry requests and answers instead of events: `<address>/$info` and `$management`. Spec: Event Streams 6; AMQP Management 1.0.
 
-Laws: their work is done in `Turns`, a few milliseconds a turn for the whole node; nothing is worked out that its peer does not take: an
+Laws: their work is done in `Turns`, a few milliseconds a turn for the whole node; no answer is computed that its peer does not take: an
 answer is made only where there is credit for it, and where what was sent before has left.
 """
 
@@ -118,7 +118,9 @@ class ManagementLink(IncomingLink[Managing]):
             if self.service.turns.hold(self.owner.number, len(message)):
                 self._waiting.append(_Waiting(delivery, message))
             else:
-                transfers.reject(delivery, names.RESOURCE_LIMIT_EXCEEDED, "too many requests wait: send this one when others are answered")
+                transfers.reject(
+                    delivery, names.RESOURCE_LIMIT_EXCEEDED, "too many requests are waiting: send this one again when others are answered"
+                )
         if self._waiting:
             self.service.turns.add(self)
         self.top_up()

@@ -68,7 +68,7 @@ class Effects:
                 for effect in effects:
                     try:
                         link = self._perform(effect, by)
-                    except Exception:  # the others are of other links, and have to be told all the same
+                    except Exception:  # the other effects belong to other links and must still be carried out
                         log.exception("effect_failed", effect=type(effect).__name__)
                         continue
                     if link is not None:

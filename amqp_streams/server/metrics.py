@@ -21,7 +21,7 @@ from amqp_streams.server.status import ConsumerStatus, GroupStatus, LogStatus, N
 from amqp_streams.storage.ports import CommitDone
 
 SHARED_S: Final = 1.0
-"""For so long an exposition is given to everybody who asks."""
+"""How long an exposition is reused for further requests."""
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 # A sync takes 0.2 ms on a good disk and seconds on a sick one.
@@ -83,7 +83,7 @@ class Metrics:
         self.registry.register(_Made(self._collect))
 
     async def shared_text(self) -> bytes:
-        """The exposition, made at most once a second however many ask for it."""
+        """The exposition, built at most once a second, also for many requests."""
         if self._shared is None or (self._shared.done() and time.monotonic() - self._shared_at > SHARED_S):
             self._shared, self._shared_at = asyncio.ensure_future(self.text()), time.monotonic()
             self._shared.add_done_callback(self._forget_failed)
@@ -188,14 +188,14 @@ def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
 
 def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
     hindered = float(status.hindered is not None)
-    yield _gauge("hindered", "1 when the node takes no events or fails at its regular work; /readyz says why.", hindered)
-    used = _family(GaugeMetricFamily, "bound_used", "What is used of a bound of the node.", "bound")
+    yield _gauge("hindered", "1 if the node accepts no events or its regular work fails; /readyz says why.", hindered)
+    used = _family(GaugeMetricFamily, "bound_used", "How much of a bound of the node is used.", "bound")
     limit = _family(GaugeMetricFamily, "bound_limit", "That bound.", "bound")
     for name, use in status.uses.items():
         used.add_metric([name], use.used)
         limit.add_metric([name], use.limit)
     yield CounterMetricFamily(
-        f"{_PREFIX}request_seconds", "What answers of $info and $management have taken of the event loop.", value=status.request_seconds
+        f"{_PREFIX}request_seconds", "Time of the event loop spent on answers to $info and $management.", value=status.request_seconds
     )
     faults = _family(CounterMetricFamily, "faults", "Failed steps of the regular work.", "step")
     for step, count in status.faults.items():

@@ -1,4 +1,4 @@
-"""The picture of a moment, put together: what store, node, links and the regular work have to tell. Walks what is shown, no more."""
+"""The figures of one moment, from the store, the node, its links and the regular work. Visits only what is shown."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The regular work of a node: time limits, groups, places, retention, and a look at the store. Every half second, for ever.
+"""The regular work of a node: time limits, groups, places, retention, and a look at the store, every half second.
 
 Law: a step that fails is logged and counted, its neighbours are done all the same, and it is tried again; `/readyz` names it meanwhile.
 """
@@ -51,13 +51,13 @@ class Regular:
             self._ticker.cancel()
 
     def hindrance(self) -> str | None:
-        """Why the node takes no events, or does not do its regular work; None: all is well."""
+        """Why the node accepts no events, or does not do its regular work; None: it does both."""
         if self._failing:
-            return "; ".join(f"the node fails at {step}: {reason}" for step, reason in self._failing.items())
+            return "; ".join(f"the step '{step}' of the regular work fails: {reason}" for step, reason in self._failing.items())
         return hindrance(self._store.facts())
 
     def tick(self) -> None:
-        """Do each step once, whatever becomes of the others."""
+        """Do each step once; a step that fails does not stop the others."""
         if self._ticker is not None:
             self._ticker = self._loop.call_later(TICK_S, self.tick)
         self._ticks += 1

@@ -44,7 +44,7 @@ class Reloaded(StrEnum):
 
 
 def reload_parts(parts: Mapping[str, Callable[[], Reloaded]]) -> None:
-    """Read each part again, whatever becomes of the others, and log the results."""
+    """Read each part again, independently of the others, and log the results."""
     results = {name: _reload_part(name, part) for name, part in parts.items()}
     written = {name: str(result) for name, result in results.items()}
     if Reloaded.FAILED in results.values():
@@ -93,7 +93,7 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread | None) 
 
 
 def reload_users(service: EventService, users: UsersFile | None) -> Reloaded:
-    """Read the users file again and let those go that are not in it any more; nobody goes when it is broken or missing."""
+    """Read the users file again and close the connections of removed users. A broken or missing file changes nothing."""
     if users is None:
         return Reloaded.NONE
     try:

@@ -76,7 +76,7 @@ async def serve(
     node = Server(settings, reread=reread)
     stopping = stop or asyncio.Event()
     handlers = {} if stop else {signal.SIGTERM: stopping.set, signal.SIGINT: stopping.set, signal.SIGHUP: node.reload}
-    if not stop:  # from the first moment: recovery may take long, and a SIGHUP that nobody handles kills
+    if not stop:  # first, because recovery may take long, and an unhandled SIGHUP ends the process
         loop.add_signal_handler(signal.SIGHUP, node.reload)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     try:
@@ -186,7 +186,7 @@ class Server:
                 log.info("log_updated", log=name)
 
     async def announce_stop(self) -> None:
-        """Say on `/readyz` that this node stops, and serve on for a while: load balancers send nobody here when it stops."""
+        """Answer 503 on `/readyz` and keep serving for a while, so that load balancers stop sending clients here."""
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         if self.settings.shutdown_delay_ms:

@@ -275,7 +275,7 @@ class EventService:
             self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
 
     def _flush_cursors(self) -> None:
-        self._cursor_flush = None  # first: whatever happens below, the next one is not kept from beginning
+        self._cursor_flush = None  # first, so that a failure below does not prevent the next flush
         then = None if self.node.flushing_cursors else self.confirming.next_write()
         more = self.node.flush_cursors(self.now_ms(), CURSORS_A_TURN, then)
         self._cursor_flush = self._loop.call_later(0, self._flush_cursors) if more else None

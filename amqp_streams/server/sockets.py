@@ -204,7 +204,7 @@ class Acceptor:
                 task.cancel()
 
     def give_up(self, protocol: asyncio.BaseProtocol) -> None:
-        """End a handshake under way; nothing happens if there is none."""
+        """End the handshake, if there is one."""
         task = self.opening.get(protocol)
         if task is not None:
             task.cancel()
@@ -267,5 +267,5 @@ class Acceptor:
 def _reason(error: OSError) -> str:
     """Why a handshake failed, never empty: a peer that hangs up leaves no text."""
     if isinstance(error, ConnectionError) and not str(error):
-        return "the peer ended the connection: it may not trust the certificate, or not speak TLS"
+        return "the peer closed the connection: it may not trust the certificate, or may not speak TLS"
     return str(error) or error.strerror or type(error).__name__

@@ -1,7 +1,7 @@
 """Work that takes long, for the whole node a few milliseconds of it in each turn of the loop: `$info` and `$management`, and what peers
 ask for faster than it can be done.
 
-Law: whoever asks, and on however many links, events, heartbeats and probes get their turns in between.
+Law: however many links ask, events, heartbeats and probes get their turns in between.
 """
 
 from collections import deque

@@ -1,4 +1,4 @@
-"""Messages of which only a part has arrived: what all links hold of them together has a bound, and each of them ends.
+"""Messages of which only a part has arrived: the bytes that all links hold have a bound, and so has the time that each waits.
 
 Law: a peer that does not finish its messages does not stop others that do. When there is too much, the user that holds most gives up the
 message that it began first, and a link that gets nothing more of its message is closed.
@@ -59,14 +59,14 @@ class Unfinished:
             _end(next(iter(most.links)), "too many unfinished large messages at once: send this one later")
 
     def expire(self) -> None:
-        """Close the links that wait for the rest of a message in vain; not those whose connections this node does not read from."""
+        """Close the links whose message got no more data for too long, unless this node does not read from their connections."""
         now_ms = self._clock_ms()
         for user in list(self._users.values()):
             for link, held in list(user.links.items()):
                 if link.owner.paused:
                     held.heard_ms = now_ms
                 elif now_ms - held.heard_ms >= self._silence_ms:
-                    _end(link, f"nothing more of an unfinished message came for {self._silence_ms} ms")
+                    _end(link, f"no more data of an unfinished message arrived for {self._silence_ms} ms")
 
 
 def _end(link: "IncomingLink[Any]", description: str) -> None:

@@ -1,4 +1,4 @@
-"""What an operator should hear of without asking: a full disk, a commit that does not end, a clock that was or is wrong.
+"""What the log reports to an operator: a full disk, a commit that does not end, a wrong clock.
 
 Law: one line in the log at each change of state, in both directions; what keeps the node from taking events is in `/readyz`, too.
 """
@@ -49,7 +49,7 @@ class StoreWatch:
 
 
 def hindrance(facts: StoreFacts) -> str | None:
-    """Why the store takes no events now; None: it does."""
+    """Why the store accepts no events now; None: it does."""
     if facts.full is not None:
         return facts.full
     if facts.commit_ms >= COMMIT_STUCK_MS:

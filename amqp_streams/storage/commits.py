@@ -254,7 +254,7 @@ class Committer:
             partition.accept(part.chunk, part.size, on_segment=True)
 
     def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
-        """These records cannot be written, and nothing was: their producers are told so, and the partition goes on."""
+        """These records cannot be written, and none of them was: fail their appends, and let the partition go on."""
         words = f"log {partition.log} partition {partition.index}: events cannot be stored ({type(error).__name__}: {error})"
         commit.failures[partition] = commit.lost[partition] = StorageError(words)
 

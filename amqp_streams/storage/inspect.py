@@ -373,7 +373,7 @@ def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
             except BlockingIOError:
                 if not force:
                     pid = read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip() or "unknown"
-                    message = f"{root} is in use by process {pid}: stop it first, or look all the same with --force"
+                    message = f"{root} is in use by process {pid}: stop it first, or read it anyway with --force"
                     raise DirectoryLockedError(message) from None
             yield
     except FileNotFoundError:

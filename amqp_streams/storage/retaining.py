@@ -33,7 +33,7 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]
 
 
 def _flush_aged(partition: PartitionLog, flusher: Flusher, now_ms: int) -> None:
-    """Write what has been in memory for as long as a segment lasts, or tells no age because its timestamp lies in the future."""
+    """Write records that have been in memory for the age of a segment, or whose timestamps lie in the future."""
     oldest = next(iter(partition.unflushed()), None)
     if oldest and not -AHEAD_MS <= now_ms - oldest.timestamps[0] < partition.settings.segment_ms:
         flusher.flush(partition)

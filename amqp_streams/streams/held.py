@@ -1,4 +1,4 @@
-"""What readers hold of the log beside the store: one bound for all of them, however many links read however many partitions.
+"""Chunks of the log that readers hold: one bound for all readers, links and partitions together.
 
 Law: what is taken from a reader it reads again, from where it is; nothing else changes.
 """

@@ -198,7 +198,7 @@ def _number(value: Value) -> Value:
 
 
 def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:
-    """A list or an array of names, each once; None: there is none."""
+    """A list or an array of names, each once; None: the request has none."""
     value = body.get(key)
     if value is None:
         return None

@@ -80,9 +80,9 @@ def producer_id(value: Value) -> str:
 
 
 def stored_id(user: str | None, producer: str) -> str:
-    """What a user's producer is stored under: numbers of one user say nothing of another's. At most PRODUCER_ID_BYTES_MAX bytes.
+    """The key of a user's producer: the numbers of different users are independent. At most PRODUCER_ID_BYTES_MAX bytes.
 
-    No user's name has the separator. Those of nobody are stored under the name alone, as all were before users were told apart.
+    No user name contains the separator. Anonymous producers are stored under the name alone, as all producers were by earlier builds.
     """
     if user is None and _SEPARATOR not in producer:
         return producer
@@ -113,7 +113,7 @@ class Numbering:
     # -- links
 
     def attach(self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None) -> Numbered:
-        """A link of this user's producer is there."""
+        """This user's producer has a link."""
         producer = stored_id(user, name)
         used = (log.incarnation, producer)
         self._links[used] = self._links.get(used, 0) + 1

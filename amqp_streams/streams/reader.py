@@ -59,7 +59,7 @@ class Reader:
         held: Held | None = None,
     ) -> None:
         self.followed = False
-        """Every commit of its partitions is told by `wake`, while it reads as well: it need not look for what is new."""
+        """`wake` reports every commit of its partitions, also while it reads, so that it need not look for new records."""
         self._filters = filters
         self._read_bytes = read_bytes
         self._held = Held() if held is None else held

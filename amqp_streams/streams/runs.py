@@ -1,7 +1,7 @@
 """Runs of records on their way to a consumer, and the cursor that reads them of one partition. Spec: Event Streams 1, 4.4, 5.2.
 
 Law: the read unit is not the delivery unit. A cursor holds a chunk as the store gives it and hands out runs as small as the credit that
-is there; it can stop at any record. Filtering stops, too: a stretch that a filter passed over is told.
+is there; it can stop at any record. Filtering stops, too: a stretch that a filter passed over is reported.
 """
 
 from array import array
@@ -23,7 +23,7 @@ MERGE_READ_BYTES: Final = 256 << 10
 TURN_EVENTS: Final = 256
 """Events of one partition before the next gets its turn."""
 STRETCH_US: Final = 500
-"""Time, roughly, that a filter may take before it is told what was passed over."""
+"""Time, roughly, that a filter may take before the stretch that it passed over is reported."""
 STRETCH_STEPS: Final = 1 << 17
 """The same in steps of a filter's work, which depend on what is in the records."""
 
@@ -39,7 +39,7 @@ class Passed:
 class Run:
     """Consecutive records of one partition, all in `chunk`: from index `start`, `count` of them.
 
-    `skipped` tells how many records retention removed before this reader came to them.
+    `skipped`: how many records retention removed before this reader came to them.
     """
 
     partition: Partition
@@ -122,7 +122,7 @@ class PartitionCursor:
         """Indices in the chunk that the filters let through, of the records before number `judged`."""
         self.judged = position
         self.missed = 0
-        """Records that retention removed before this cursor came to them, to be told with its next run."""
+        """Records that retention removed before this cursor came to them, to be reported with its next run."""
         self.finished = False
         """No record from here on can pass."""
         self.end: Final = None if filters is None else filters.bounds.end(self.latest)

@@ -180,7 +180,7 @@ def flow_frame(
 
 
 def attach_handle(body: bytes) -> int | None:
-    """The handle in the body of an attach, whatever its other fields hold; None: it is not an attach."""
+    """The handle in the body of an attach; None: it is not an attach."""
     if body[:3] != _ATTACH or body[3:4] not in (b"\xc0", b"\xd0"):
         return None
     fields = 6 if body[3] == 0xC0 else 12

@@ -107,7 +107,7 @@ class Api:
 
 
 def _authorization(request: Request) -> str | None:
-    """The header; of two, a proxy and the gateway could each believe another one."""
+    """The only such header: with two, a proxy and the gateway could each use a different one."""
     values = request.headers.getlist("authorization")
     if len(values) > 1:
         message = "the request has several Authorization headers"

@@ -57,7 +57,7 @@ class Definitions:
             try:
                 async for change in self._store.watch(EXTENSIONS, DEFINITION, version):
                     version = max(change.version, await self.refresh())
-                self._closed = True  # the store is
+                self._closed = True  # because the store is closed
                 return
             except GoneError:
                 version = 0

@@ -31,7 +31,7 @@ def review(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
 
 
 def who(body: object, identity: Identity) -> dict[str, object]:
-    """Who asks: `kubectl auth whoami`. Raises StatusError: it is no such question (400)."""
+    """Answer who the user is: `kubectl auth whoami`. Raises StatusError: the body is another kind (400)."""
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectReview":
         raise bad_request("the body must be a SelfSubjectReview")
     user = {"username": identity.user, **({"groups": sorted(identity.groups)} if identity.groups else {})}
@@ -39,7 +39,7 @@ def who(body: object, identity: Identity) -> dict[str, object]:
 
 
 def rules(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
-    """What somebody may in a namespace: `kubectl auth can-i --list`. Raises StatusError: it is no such question (400)."""
+    """Answer what the user may do in a namespace: `kubectl auth can-i --list`. Raises StatusError: the body is another kind (400)."""
     if not isinstance(body, Mapping) or text(body, "kind") != "SelfSubjectRulesReview":
         raise bad_request("the body must be a SelfSubjectRulesReview")
     namespace = text(body, "spec", "namespace")
@@ -57,7 +57,7 @@ def rules(body: object, gate: Gate, identity: Identity) -> dict[str, object]:
 
 
 def answered(path: str, body: object, gate: Gate, identity: Identity) -> dict[str, object]:
-    """The answer to a question at one of `PATHS`. Raises StatusError: it is no such question (400)."""
+    """The answer to a POST at one of `PATHS`. Raises StatusError: the body is another kind (400)."""
     if path == RULES_PATH:
         return rules(body, gate, identity)
     return review(body, gate, identity) if path == PATH else who(body, identity)

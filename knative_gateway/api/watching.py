@@ -23,7 +23,7 @@ from knative_gateway.resources.refusals import StatusError, gone
 from knative_gateway.resources.selectors import Selector
 
 TIMEOUT_S: Final = 3_600
-"""When a client sets none, and at most: it watches again."""
+"""Default and maximum; the client watches again after it."""
 ALLOWED_S: Final = 5.0
 """How long a watch goes on at most after its token was revoked or has expired."""
 BOOKMARK_S: Final = 60

@@ -27,7 +27,8 @@ _files = click.option(
 @click.option("--json", "as_json", is_flag=True, help="The objects as they are then, a line each.")
 @asks_gateway
 def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_run: bool, as_json: bool) -> int:
-    """Create or change resources from files: what a file says is so then, what it said before and says no more is gone.
+    """Create or change resources from files: fields that a file sets are set, and fields that it set
+    before and no longer sets are removed.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ def written_start(text: str, now: datetime) -> str:
     """The start in the API's form: `earliest`, `new`, `time=…` or `offset=…`. `now` has a zone.
 
     Raises:
-        ValueError: it is none of the forms; the message names them.
+        ValueError: the text has none of these forms; the message lists them.
     """
     if text in {"earliest", "new"}:
         return text

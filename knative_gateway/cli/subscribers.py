@@ -81,7 +81,7 @@ def history(*, client: Client, subscriber: str, namespace: str | None, as_json: 
 
 
 def _joined(failures: Sequence[Object]) -> Iterator[Object]:
-    """The failures, the last attempt of an event and what became of the event in one: they are two entries, the end first."""
+    """The failures; an event's last attempt and its outcome, which are two entries, become one."""
     ended: tuple[object, ...] | None = None
     for failure in failures:
         attempt = tuple(failure.get(key) for key in ("partition", "offset", "event_source", "event_id", "attempt", "reason"))
@@ -125,7 +125,7 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="'--start'") from error
     client.ask("POST", _path(client, subscriber, namespace, "replay"), {"start": place})
-    click.echo(f"{subscriber} goes on from {place}")
+    click.echo(f"{subscriber} continues from {place}")
     return 0
 
 

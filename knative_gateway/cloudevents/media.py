@@ -46,7 +46,7 @@ def announces_event(content_type: str) -> bool:
 
 
 def fits_binary(event: CloudEvent) -> bool:
-    """Binary mode can carry the event: its data would not be read as an event by whoever looks at the content type.
+    """Whether binary mode can carry the event: its content type must not announce another event.
 
     Spec: HTTP binding 1.0.2, 3; AMQP binding 1.0.2, 3.
     """

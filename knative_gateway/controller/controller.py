@@ -1,6 +1,6 @@
 """[io] The control plane: follows the store, and carries out what `Reconciler` decides.
 
-Laws: what is done is proportional to what changed, and gives the loop back in between; nobody's object waits for another's log or
+Laws: the work is proportional to what changed, and is done in slices; no object waits for the log or
 subscriber; what is true is written only after it is. Replicas need no leader: all decide the same, writes are compare-and-set, and a
 replica that is late finds it done.
 """
@@ -32,7 +32,7 @@ from knative_gateway.resources.objects import Object, name_of, uid_of
 from knative_gateway.supervising import Supervisor
 
 SLICE: Final = 50
-"""Results that are worked out before the loop is given back: a few milliseconds."""
+"""Results that are computed before others run: a few milliseconds."""
 WRITES_AT_ONCE: Final = 50
 """In one transaction."""
 
@@ -167,7 +167,7 @@ class Controller:
             self._logs.tend(key.name)
 
     def _took(self, key: Key, stored: Object | None) -> None:
-        """What we wrote ourselves is known at once; the watch will tell it again."""
+        """Our own writes are known at once; the watch will repeat them."""
         if stored is None:
             self._mirror.objects.pop(key, None)
         else:
@@ -265,7 +265,7 @@ class Controller:
         self._reconciler.new_needs.clear()
 
     async def _write(self, writes: Sequence[Write]) -> None:
-        """Store them, and tell of what happened: of replicas, the one whose write it was does."""
+        """Store them, and create Event objects: of several replicas, only the one that wrote does so."""
         planned: dict[Key, tuple[Object, int]] = {}
         now_s = asyncio.get_running_loop().time()
         for write in writes:
@@ -292,7 +292,7 @@ class Controller:
         asyncio.get_running_loop().call_later(self._times.retry, again)
 
     async def _put(self, planned: Mapping[Key, tuple[Object, int]]) -> Mapping[Key, Object]:
-        """Store those that nobody else wrote meanwhile; the watch tells what there is now instead."""
+        """Store those that nobody else has written in between; the watch reports the others."""
         if not planned:
             return {}
         try:

@@ -29,7 +29,7 @@ Report = Callable[[str, str, str | None], None]
 
 
 class LogKeeper:
-    """Tends the logs that it is told of. `start` and `close` it."""
+    """Keeps the given logs. `start` and `close` it."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An exception while an object was worked out."""
+    """An exception while an object was reconciled."""
 
     key: Key
     error: Exception

@@ -69,7 +69,7 @@ def _told(failure: Failure) -> dict[str, object]:
 
 def of_broken(object_: Object, now: str) -> Object:
     """An object that the gateway fails to reconcile: all else that its status says stays."""
-    broken = is_false(RECONCILED, "InternalError", "the gateway failed to reconcile this object: see its log")
+    broken = is_false(RECONCILED, "InternalError", "the gateway failed to reconcile this object: see the gateway's log")
     known = [
         Condition(text(each, "type"), text(each, "status"), text(each, "reason") or "Unknown", text(each, "message"))
         for each in entries(object_, "status", "conditions")

@@ -18,7 +18,7 @@ PREFER_REPLY: Final[Header] = ("Prefer", "reply")
 NAMESPACE: Final = "Kn-Namespace"
 FORWARDED: Final = frozenset((b"x-request-id",))
 FORWARDED_OF_REPLY: Final = FORWARDED | {b"retry-after"}
-"""When to come again is said by an answer: with a request it means nothing."""
+"""It belongs to answers and means nothing in a request."""
 HOPS: Final = "knative-hops"
 """How often an event went to what looks like a Broker or Channel; unlike the others it goes nowhere else."""
 FORWARDED_PREFIXES: Final = (b"knative-", b"x-b3-")
@@ -41,7 +41,7 @@ _FIELD_VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
     """Those that are passed on from a request, or from the answer that is a reply; names in lower case, all values kept.
 
-    Whoever wrote the message into the log chose these headers: one that is not a header field, or is too long, is dropped.
+    The writer of the message chose these headers: one that is not a valid header field, or is too long, is dropped.
     """
     wanted = FORWARDED_OF_REPLY if of_reply else FORWARDED
     lowered = ((name.lower(), value) for name, value in headers)
@@ -58,7 +58,7 @@ def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
 
 
 def hops_of(headers: Received) -> int:
-    """How often the event that came with these headers went round; 0 if they do not say."""
+    """How many hops the event with these headers has made; 0 without the header."""
     value = next((value for name, value in headers if name.lower() == _HOPS), b"0")
     return int(value) if value.isdigit() and len(value) <= _HOPS_DIGITS else 0
 
@@ -78,7 +78,7 @@ def stored_with_reply(headers: Received) -> dict[str, str]:
 def delivery_headers(
     *, reply_wanted: bool = False, namespace: str | None = None, passed_on: Sequence[Header] = (), trace: Sequence[Header] = ()
 ) -> list[Header]:
-    """The headers of one POST less the event's.
+    """The headers of one POST, without those of the event.
 
     `passed_on`: as `forwarded` gives them; `namespace`: of the Trigger or Subscription, for those who are to know it.
     `reply_wanted`: Brokers and Channels MUST say so to subscribers; never to reply and dead letter destinations.

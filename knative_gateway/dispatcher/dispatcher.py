@@ -286,7 +286,7 @@ class Dispatcher:
         return time.monotonic() - self._kept_s
 
     def _tracks(self, *, idle: bool) -> list[tuple[tuple[str, int], Track]]:
-        """Those that completed something since the last flush; `idle`: all. What was closed is kept by whoever closed it."""
+        """Those that completed something since the last flush; `idle`: all. Closed ones are stored when they are closed."""
         if not idle:
             return [(track.key, track) for track in self._outside.touched if not track.closed]
         return [(track.key, track) for _, courier in self._couriers() for track in courier.tracks.values()]

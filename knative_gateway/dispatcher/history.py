@@ -56,11 +56,11 @@ class History:
     def skip(self, now_ms: int, arrival: Arrival, reason: str = "") -> None:
         """The event is passed over; without a reason because it is not a CloudEvent."""
         where = (arrival.partition, arrival.offset)
-        reason = reason or f"no CloudEvent: {arrival.problem}"
+        reason = reason or f"not a CloudEvent: {arrival.problem}"
         self._failures.append(Failure(now_ms, *arrival.identity, *where, 0, None, reason, "", "skipped"))
 
     def remark(self, now_ms: int, partition: int, offset: str, reason: str, end: str) -> None:
-        """Something that is about no single event."""
+        """An entry that is not about a single event."""
         self._failures.append(Failure(now_ms, "", "", partition, offset, 0, None, reason, "", end))
 
     def __bool__(self) -> bool:

@@ -55,7 +55,7 @@ class DispatcherMetrics(Collector):
                 gauge.add_metric(labels, getattr(figures, name))
             events.add_metric(labels, lag.events)
             seconds.add_metric(labels, lag.seconds)
-            # A histogram of nothing is 17 lines for each subscriber that had no event yet.
+            # An empty histogram would be 17 lines for each subscriber that had no event yet.
             for histogram, latencies in ((request, figures.request), (whole, figures.end_to_end)):
                 if any(latencies.counts):
                     histogram.add_metric(labels, _buckets(latencies), latencies.total_ms / 1000)
@@ -66,9 +66,9 @@ class DispatcherMetrics(Collector):
         """Of all subscribers together."""
         connections = self._dispatcher.connections
         slots, prefix = connections.slots, "knative_gateway_connections"
-        yield GaugeMetricFamily(prefix, "Connections to subscribers, idle ones among them.", slots.used + connections.idle)
-        yield GaugeMetricFamily(f"{prefix}_max", "Connections to subscribers at once, at most.", slots.max)
-        yield GaugeMetricFamily(f"{prefix}_waiting", "Requests that wait for a connection, since too many are in use.", slots.waiting)
+        yield GaugeMetricFamily(prefix, "Connections to subscribers, including idle ones.", slots.used + connections.idle)
+        yield GaugeMetricFamily(f"{prefix}_max", "Maximum number of connections to subscribers.", slots.max)
+        yield GaugeMetricFamily(f"{prefix}_waiting", "Requests that wait for a connection because too many are in use.", slots.waiting)
         yield GaugeMetricFamily("knative_gateway_lookups", "Host names that are being looked up.", connections.names.looking_up)
         words = "Connections that could not be opened because this machine had run out of descriptors, ports, memory or threads."
         yield CounterMetricFamily("knative_gateway_local_errors", words, connections.opener.local_errors)

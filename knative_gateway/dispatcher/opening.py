@@ -1,6 +1,6 @@
 """[io] A new connection to a subscriber: its name is resolved, its addresses are checked, and one of them is connected to.
 
-Laws: the address that is connected to is one that the rules were asked about: names are resolved here, and nobody resolves them again; an
+Laws: only an address that the rules allow is connected to: names are resolved here, once; an
 error that says that this machine has run out of something is not the subscriber's: it is waited out, and no attempt is lost to it.
 """
 

@@ -172,7 +172,7 @@ class PartitionReader:
         try:
             return track.offer(arrival)
         except Exception as error:  # noqa: BLE001  it is logged and recorded
-            track.courier.faulty(arrival, error, "the event was not taken in")
+            track.courier.faulty(arrival, error, "the event could not be taken")
             return True
 
     async def _without_room(self, track: Track, arrival: Arrival) -> None:

@@ -1,4 +1,4 @@
-"""[io] What is told of one subscriber's deliveries: counters, history, and a log line for what it did not get."""
+"""[io] The record of one subscriber's deliveries: counters, history, and a log line for what it did not get."""
 
 import asyncio
 from collections import Counter
@@ -32,7 +32,7 @@ SAY_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What couriers need of the world. `now_ms`: since 1970 UTC; `chance`: from 0 to 1. `touched`: tracks whose
+    """What couriers need from outside. `now_ms`: since 1970 UTC; `chance`: from 0 to 1. `touched`: tracks whose
     positions moved since they were kept last. `reading`: held by a track while it reads by itself.
     """
 
@@ -59,7 +59,7 @@ class Recording:
         self._say_later: asyncio.TimerHandle | None = None
 
     def skip(self, arrival: Arrival) -> None:
-        """What is in the log there is no event: it is passed over, and told of."""
+        """The stored message is not a CloudEvent: skip it, and record that."""
         self.figures.skipped += 1
         self.history.skip(self.outside.now_ms(), arrival)
 
@@ -91,7 +91,7 @@ class Recording:
 
     def log_made_again(self) -> None:
         """It begins at the first event of a log that was deleted and made again."""
-        reason = "the log was deleted and made again: its events are delivered from the first one on"
+        reason = "the log was deleted and created again: its events are delivered from the first one"
         self.history.remark(self.outside.now_ms(), 0, "", reason, "log made again")
 
     def _named(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ class Recording:
         self._say_later = asyncio.get_running_loop().call_later(SAY_S, self._say)
 
     def say_rest(self) -> None:
-        """It ends: what was not said yet is said now."""
+        """At the end: log what has not been logged yet."""
         if self._say_later is not None:
             self._say_later.cancel()
             self._say()

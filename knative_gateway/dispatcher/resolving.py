@@ -1,6 +1,6 @@
-"""[io] The addresses of host names. Everybody who asks for a name shares one lookup of it.
+"""[io] The addresses of host names. Concurrent requests for a name share one lookup.
 
-Laws: a name whose servers do not answer delays nobody who asks for another name, up to `SLOW_MAX` such names at once; a failure is
+Laws: a name whose servers do not answer does not delay lookups of other names, up to `SLOW_MAX` such names at once; a failure is
 remembered, so that a name that cannot be resolved is not asked for all the time; no lookup is waited for at exit.
 
 The system's own resolver is used, in threads: it knows `/etc/hosts`, search domains and everything else that this machine is set up with.
@@ -158,7 +158,7 @@ async def in_thread(host: str, port: int) -> Sequence[str]:
         found: Sequence[str] | Exception
         try:
             found = list(dict.fromkeys(str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
-        except Exception as error:  # noqa: BLE001  whoever waits must be told
+        except Exception as error:  # noqa: BLE001  it is passed on to those who wait
             found = _out_of_descriptors() or error
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(give, found)
@@ -196,6 +196,6 @@ async def _done(asked: "asyncio.Future[Sequence[str]]", within_s: float) -> bool
 
 
 def _retrieved(task: "asyncio.Task[Sequence[str]]") -> None:
-    """Nobody may be waiting any more when a lookup fails."""
+    """Retrieve the exception of a lookup, for which nobody may be waiting any more."""
     if not task.cancelled():
         task.exception()

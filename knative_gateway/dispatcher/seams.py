@@ -1,6 +1,6 @@
 """[io] Where one event or one answer meets code of ours that may fail: rendering a request, judging an answer, storing a reply.
 
-Law: whatever is raised there is a failed attempt of that event, in its history and the log, and its retries and dead letter sink follow.
+Law: any exception there is a failed attempt of that event, in its history and the log; its retries and dead letter sink follow.
 """
 
 from collections.abc import Callable, Sequence

@@ -111,7 +111,7 @@ class Sender:
         self.connections.close()
 
     def use(self, tls: ssl.SSLContext) -> None:
-        """Meet https subscribers so from now on. Requests that are under way end over the connections that they have."""
+        """Use this TLS context for new connections. Requests in flight finish over their connections."""
         self.connections.use(tls)
 
     @property
@@ -143,7 +143,7 @@ class Sender:
                 try:
                     answer = self._read(status, received, kept, began, wanted=replied)
                 except Exception as error:
-                    # Whoever sent the event would wait for ever: a fault of ours fails this attempt.
+                    # Without this, the sender would wait without end: a fault of ours fails this attempt.
                     log.exception("answer_not_read", destination=target.host, status=status)
                     answer = self._failed(error, began, limit_ms)
                 to.answered(answer)

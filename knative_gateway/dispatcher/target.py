@@ -27,12 +27,12 @@ class Target:
         """Of an absolute http or https URL.
 
         Raises:
-            ValueError: it is none, or its host no name.
+            ValueError: it is not such a URL, or its host is not a valid name.
         """
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna" if not (parts.hostname or "").isascii() else "ascii").decode("ascii")
         if parts.scheme not in _PORTS or not host:
-            message = f"{url!r} is no http or https URL"
+            message = f"{url!r} is not an http or https URL"
             raise ValueError(message)
         port = parts.port or _PORTS[parts.scheme]
         path = quote(parts.path or "/", _SAFE) + (f"?{quote(parts.query, _SAFE)}" if parts.query else "")

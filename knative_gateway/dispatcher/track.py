@@ -149,7 +149,7 @@ class Track:
 
     @property
     def done(self) -> Sequence[Range]:
-        """What is completed above `position`: as far as this process knows, and what it was told when it began."""
+        """What is completed above `position`: as far as this process knows, including what was stored when it began."""
         known = self.window.ranges
         last = known[-1][1] if known else self.window.checkpoint or positions.BEGINNING
         return [*known, *((max(after, last), upto) for after, upto in self._done if upto > last)][:RANGES_MAX]

@@ -135,7 +135,7 @@ class RouteWorker:
         Positions of the former log are not kept meanwhile: they would hide events of the new one.
         """
         async with self._turn:
-            log.error("log_made_again", log=self.wanted.log, words="its events are delivered from the first one on")
+            log.error("log_made_again", log=self.wanted.log, words="its events are delivered from the first one")
             couriers = list(self.couriers.values())
             self.couriers.clear()
             try:
@@ -146,7 +146,7 @@ class RouteWorker:
                 for courier in self.couriers.values():
                     courier.log_made_again()
             finally:
-                self._wake.set()  # whatever happened, they are to be served
+                self._wake.set()  # in any case they are to be served
 
     def lag(self, courier: Courier, now_ms: int) -> Lag:
         """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading.
@@ -229,7 +229,7 @@ class RouteWorker:
             self._reindex()
             self._place([(made[uid], places_of) for uid, places_of in begun.items()])
         except BaseException:
-            # Nobody is taken for served who has no tracks.
+            # A subscriber without tracks does not count as served.
             for uid in begun:
                 del self.couriers[uid]
                 await asyncio.gather(*(track.close() for track in made[uid].tracks.values()))

@@ -100,7 +100,7 @@ def _joined(delimiter: str, texts: tuple[str, ...]) -> str:
     """Bounded before it is made: an expression may name a long attribute many times."""
     length = sum(map(len, texts)) + len(delimiter) * max(0, len(texts) - 1)
     if length > TEXT_MAX:
-        raise Failed(ErrorKind.FUNCTION_EVALUATION, f"a text of {length} characters: at most {TEXT_MAX} can be made", "")
+        raise Failed(ErrorKind.FUNCTION_EVALUATION, f"a text of {length} characters is longer than the maximum, {TEXT_MAX}", "")
     return delimiter.join(texts)
 
 

@@ -1,4 +1,4 @@
-"""How much the filters of one Trigger may do for one event: counted in steps as they are taken. Pure.
+"""A limit on the work of one Trigger's filters for one event, counted in steps. Pure.
 
 An expression is bounded when it is read (`refusal.Limits`), an event when it is accepted; what is bounded here is their product. A step is
 about one character that is looked at; evaluating one node of an expression counts as `NODE_STEPS`.
@@ -20,7 +20,7 @@ class FilterWorkError(GatewayError):
 
 
 class Work:
-    """The steps that are left. Whoever evaluates calls `begin` first."""
+    """The remaining steps. Call `begin` before an evaluation."""
 
     __slots__ = ("left", "most", "used")
 

@@ -59,7 +59,7 @@ class Request:
 
         Raises:
             UnsupportedMediaError: the body is compressed.
-            InvalidEventError: Content-Length is no number, the event went round too often, or there are two Authorization fields: others
+            InvalidEventError: Content-Length is not a number, the event went round too often, or there are two Authorization fields: others
                 might heed the other one.
         """
         self.hosts = 0
@@ -78,7 +78,7 @@ class Request:
     def _note(self, kind: _Kind, name: bytes, value: bytes) -> None:
         if kind is _Kind.LENGTH:
             if not value.isdigit():
-                raise InvalidEventError("Content-Length is no number")
+                raise InvalidEventError("Content-Length is not a number")
             self.length = int(value)
         elif kind is _Kind.TYPE:
             self.batch = value[: len(_BATCH)].lower() == _BATCH
@@ -89,7 +89,7 @@ class Request:
             self.hosts += 1
         elif kind is _Kind.AUTHORIZATION:
             if self.authorization is not None:
-                raise InvalidEventError("Authorization is there twice")
+                raise InvalidEventError("there are two Authorization headers")
             self.authorization = value.decode("latin-1")
         elif len(value) <= _VALUE_MAX and value.isascii():
             if kind is _Kind.TRACE:

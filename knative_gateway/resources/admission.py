@@ -113,11 +113,11 @@ def patch(request: Request, old: Object, media_type: str, body: object) -> Admit
 
 
 def _not_taken(object_: Object, old: Object) -> tuple[str, ...]:
-    """What the author should hear of fields that are the server's."""
+    """Warnings about fields that the server fills in."""
     given = at(object_, *SUBSCRIBERS) if text(object_, "kind") in _SUBSCRIBABLE else None
     if given is None or same(given, at(old, *SUBSCRIBERS)):
         return ()
-    return ("spec.subscribers is filled in by the gateway: what was given is not taken; create Subscriptions instead",)
+    return ("the gateway fills in spec.subscribers: the given value is ignored; create Subscriptions instead",)
 
 
 def apply(request: Request, old: Object | None, body: object, *, uid: str, force: bool = False) -> Admitted:

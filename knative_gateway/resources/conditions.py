@@ -15,7 +15,7 @@ FALSE: Final = "False"
 UNKNOWN: Final = "Unknown"
 READY: Final = "Ready"
 PAUSED: Final = "Paused"
-"""The reason of a condition that is True of what a person has paused; Ready says it too."""
+"""The reason of a condition that is True while a user has paused the object; Ready has it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def is_unknown(type_: str, reason: str, message: str) -> Condition:
 
 
 def summary(conditions: Iterable[Condition]) -> Condition:
-    """Ready: the first False, else the first Unknown, tells why not; True says whether it is paused."""
+    """Ready: the first False, else the first Unknown, with its reason; a True one says whether it is paused."""
     worst = Condition(READY)
     for condition in conditions:
         if condition.status == FALSE:

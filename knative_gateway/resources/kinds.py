@@ -206,9 +206,9 @@ _READY: Final = (AGE, Column("Ready", "string", _ready("status")), Column("Reaso
 _DELIVERIES: Final = tuple(
     Column(name.capitalize(), "integer", f".status.deliveries.{name}", words, priority=1)
     for name, words in (
-        ("delivered", "Deliveries that ended well"),
-        ("lag", "Events of the log behind its place"),
-        ("dropped", "Deliveries that were given up, and nobody has the event"),
+        ("delivered", "Successful deliveries"),
+        ("lag", "Events of the log after its position"),
+        ("dropped", "Events that were neither delivered nor dead-lettered"),
     )
 )
 _URL: Final = Column("URL", "string", ".status.address.url")

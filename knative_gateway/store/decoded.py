@@ -1,6 +1,6 @@
 """Objects as they were decoded last, by version: lists and watches share them, in whichever thread they are read.
 
-Objects are never changed in place, so one value serves everybody who reads that version.
+Objects are never changed in place, so all readers of a version share one value.
 """
 
 from collections import OrderedDict

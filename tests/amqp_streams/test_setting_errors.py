@@ -69,4 +69,4 @@ def test_kinds_of_faults_without_words_of_ours_keep_theirs() -> None:
 
 
 def test_a_setting_that_is_missing_has_no_value_to_show() -> None:
-    assert reason({"type": "missing", "loc": ("a",), "msg": "Field required", "input": {}}) == "is needed"
+    assert reason({"type": "missing", "loc": ("a",), "msg": "Field required", "input": {}}) == "is required"

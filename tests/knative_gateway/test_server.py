@@ -91,7 +91,7 @@ async def test_a_task_that_ended_makes_it_not_ready(gateway: Gateway) -> None:
         while gateway.tasks.problem is None:  # noqa: ASYNC110  it has no event
             await asyncio.sleep(0)
     status, words = await asyncio.to_thread(request, gateway, "GET", "/readyz")
-    assert (status, words) == (503, b"not ready: the task broken ended and is started again: see the log\n")
+    assert (status, words) == (503, b"not ready: the task broken ended and is being restarted: see the log\n")
     _, metrics = await asyncio.to_thread(request, gateway, "GET", "/metrics")
     assert b'knative_gateway_task_restarts_total{task="broken"}' in metrics
     task.cancel()

@@ -43,7 +43,7 @@ async def test_a_task_that_raises_is_reported_and_started_again() -> None:
     with capture_logs() as logs:
         task = supervisor.keep("feed", body)
         await until_restarts(supervisor, "feed", 2)
-        assert supervisor.problem == "the task feed ended and is started again: see the log"
+        assert supervisor.problem == "the task feed ended and is being restarted: see the log"
         body.failure = None
         async with asyncio.timeout(5):
             await body.started.wait()

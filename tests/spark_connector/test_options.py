@@ -50,7 +50,7 @@ def test_an_option_without_a_neighbour_is_an_error_that_lists_all() -> None:
         ("kafka.group.id", "needs no consumer group: leave it out"),
         ("groupIdPrefix", "needs no consumer group: leave it out"),
         ("eventhubs.consumerGroup", "needs no consumer group: leave it out"),
-        ("eventhubs.prefetchCount", "reads ahead by itself: leave it out"),
+        ("eventhubs.prefetchCount", "Leave it out: tasks prefetch automatically"),
         ("subscribePattern", "Patterns are not supported: name the logs in 'stream'"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_place_is_shown_before_it_is_moved_and_moved_when_the_answer_is_yes(ke
     answer = run("cursor", "reset", "temps", "nightly", "--to", "earliest", stdin="n\n")
     assert answer.exit_code == 1
     assert "nightly of temps reads next: 0:" in answer.stderr
-    assert answer.stderr.endswith("Move it to earliest? [y/N] nothing is moved\n")
+    assert answer.stderr.endswith("Move it to earliest? [y/N] nothing was moved\n")
     assert kept.asked == []
     assert run("cursor", "reset", "temps", "nightly", "--to", "earliest", stdin="y\n").exit_code == 0
     assert [asked[0] for asked in kept.asked] == ["reset"]

@@ -72,7 +72,7 @@ def test_a_group_that_is_misspelt_leads_to_the_one_that_was_meant(grouped: FakeN
 
 def test_an_offset_needs_a_partition_where_there_are_several(grouped: FakeNode, run: Run) -> None:
     answer = run("group", "reset", "temps", "billing", "--to", "42")
-    assert (answer.exit_code, "name it with --partition, one of 0, 1" in answer.stderr) == (2, True)
+    assert (answer.exit_code, "name the partition with --partition, one of 0, 1" in answer.stderr) == (2, True)
     assert all(asked[0] != "reset" for asked in grouped.asked)
 
 

@@ -218,7 +218,7 @@ def test_a_wrong_rule_is_named_by_its_place_among_the_rules(tmp_path: Path) -> N
     said = refused({}, {}, path).splitlines()
     assert all(str(path) in line for line in said)
     starts = {"access.0.users.0": "no patterns", "access.0.allow.0": "'send'", "access.0.user ": "there are allow, consumer_groups"}
-    starts |= {"quotas.bob.connection ": "there are bytes_in", "redirect.0.port": "is needed"}
+    starts |= {"quotas.bob.connection ": "there are bytes_in", "redirect.0.port": "is required"}
     assert len(said) == len(starts)
     for start, words in starts.items():
         assert any(line.startswith(start) and words in line for line in said), start

@@ -39,7 +39,7 @@ def distrusted() -> ssl.SSLCertVerificationError:
         (TimeoutError(110, "Connection timed out"), "no answer. Is the host up"),
         (socket.gaierror(-2, "Name or service not known"), "the name of the host cannot be resolved"),
         (distrusted(), "the certificate of the node is not trusted (self-signed certificate). Give its authority with --ca"),
-        (tls("WRONG_VERSION_NUMBER"), "no TLS is spoken there"),
+        (tls("WRONG_VERSION_NUMBER"), "the server there does not speak TLS"),
         (tls("TLSV13_ALERT_CERTIFICATE_REQUIRED"), "TLS failed (tlsv13 alert certificate required). See --ca, --cert and --key-file"),
         (OSError(101, "Network is unreachable"), "Network is unreachable"),
     ],

@@ -23,8 +23,8 @@ def logs(store: MemoryStore, *, auto_create: int = 0) -> Logs:
     [
         ("tmps", "there is no log 'tmps'; did you mean 'temps'\\?"),
         ("orders", "there is no log 'orders': amqp-streams log create orders --partitions 4"),
-        ("$cbs", "there is no log '\\$cbs', and there cannot be one of this name"),
-        ("x" * 1000, "there cannot be one of this name"),
+        ("$cbs", "there is no log '\\$cbs', and this is not a valid name"),
+        ("x" * 1000, "this is not a valid name"),
     ],
 )
 def test_an_address_without_a_log_is_answered_with_what_to_do(address: str, words: str) -> None:

@@ -93,7 +93,7 @@ async def test_a_failed_bind_leaves_nothing_bound() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ConnectionAbortedError(), "the peer ended the connection: it may not trust the certificate, or not speak TLS"),
+        (ConnectionAbortedError(), "the peer closed the connection: it may not trust the certificate, or may not speak TLS"),
         (ConnectionResetError(104, "Connection reset by peer"), "[Errno 104] Connection reset by peer"),
         (ssl.SSLError(1, "[SSL] alert unknown ca"), "[SSL] alert unknown ca"),
         (TimeoutError(), "TimeoutError"),

@@ -45,7 +45,7 @@ async def test_a_failure_says_what_where_and_why() -> None:
     assert (first.at_ms, first.event_id, first.event_source, first.partition, first.offset) == (8, "1", "/s", 3, "0000000000000007")
     assert (first.attempt, first.code, first.reason, first.end, len(first.body)) == (2, 500, "status 500", "", 1024)
     assert (second.reason, second.end) == ("dead letter sink http://x/: status 500", "dropped")
-    assert (third.reason[:14], third.event_id, third.end, third.code) == ("no CloudEvent:", "9", "skipped", None)
+    assert (third.reason[:17], third.event_id, third.end, third.code) == ("not a CloudEvent:", "9", "skipped", None)
 
 
 async def test_long_ids_and_sources_are_cut() -> None:

@@ -48,7 +48,7 @@ def test_hops_are_counted_to_their_end() -> None:
 
 def test_two_authorizations_are_refused() -> None:
     """A proxy that looks at one of them and a server that heeds the other would be deceived."""
-    with pytest.raises(InvalidEventError, match="Authorization is there twice"):
+    with pytest.raises(InvalidEventError, match="there are two Authorization headers"):
         Request([(b"authorization", b"Bearer a"), (b"host", b"h"), (b"authorization", b"Bearer a")])
 
 

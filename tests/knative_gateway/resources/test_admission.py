@@ -257,7 +257,7 @@ def test_subscribers_of_a_channel_that_are_written_by_hand_are_not_taken_and_tha
         "spec": {"subscribers": [{"uid": "u"}]},
     }
     admitted = create(Request(kind_, "default", "", NOW_MS), given, uid=UID)
-    assert admitted.warnings == ("spec.subscribers is filled in by the gateway: what was given is not taken; create Subscriptions instead",)
+    assert admitted.warnings == ("the gateway fills in spec.subscribers: the given value is ignored; create Subscriptions instead",)
     assert "subscribers" not in child(admitted.object, "spec")
     old = put(admitted.object, ("spec", "subscribers"), [{"uid": "u"}])
     unchanged = replace(Request(kind_, "default", "c", NOW_MS), old, put(given, ("spec", "subscribers"), [{"uid": "u"}]))
