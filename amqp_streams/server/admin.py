@@ -205,7 +205,7 @@ class AdminServer:
 
     async def _serve(self, socket: WebSocket, factory: ConnectionFactory, subprotocol: str) -> None:
         channel = WebSocketChannel(socket, socket.scope["state"][_TRANSPORT](), linger_s=self._linger_s)
-        if not self._admission.enter(channel, peer=channel.peer):
+        if not self._admission.enter(channel, peer=channel.peer, send_away=channel.abort):
             await refuse(socket, 503, "too many connections")
             return
         self.channels.add(channel)

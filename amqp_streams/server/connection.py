@@ -115,6 +115,7 @@ class AmqpConnection:
         opened = dispatch.opened
         done = dispatch.run()
         if dispatch.opened and not opened:
+            self._service.on_open(self._channel)
             self._tick_again()  # the peer's wish for heartbeats counts from its open, not from the next tick
         return done
 

@@ -7,6 +7,7 @@ TLS too (both asyncio and uvloop decrypt into it synchronously), so that an idle
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import structlog
@@ -250,9 +251,14 @@ class Listeners:
         if not self.channels:
             self._empty.set()
 
+    def _send_away(self, channel: Channel) -> None:
+        channel.abort()
+        for acceptor in self._acceptors:
+            acceptor.give_up(channel)
+
     def _enter(self, channel: asyncio.BaseProtocol, peer: str) -> bool:
         assert isinstance(channel, Channel)
-        if not self.admission.enter(channel, peer=peer):
+        if not self.admission.enter(channel, peer=peer, send_away=partial(self._send_away, channel)):
             return False
         self.channels.add(channel)
         self._empty.clear()

@@ -109,7 +109,7 @@ class Metrics:
             yield from node_metrics(self.source.status())
         if self._refused is not None:
             yield CounterMetricFamily(
-                f"{_PREFIX}connections_refused", "Connections closed at once because the limit was reached.", value=self._refused()
+                f"{_PREFIX}connections_refused", "Connections closed before login because the limit was reached.", value=self._refused()
             )
         logins = _family(CounterMetricFamily, "logins", "Logins by mechanism; 'limited': too many had failed.", "mechanism", "result")
         for labels, count in sorted(self.logins.items()):

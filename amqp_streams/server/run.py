@@ -138,6 +138,7 @@ class Server:
         self._guard = Guard(settings, self.service, executor=self._executor, passwords=self._users, keys=self._users)
         self._metrics.logins = self._guard.counts
         self.service.on_commit = self._metrics.commits.observe
+        self.service.on_open = self._admission.opened
         self._metrics.source = self.service
         if settings.admin_listen is not None:
             self._admin = await serve_admin(

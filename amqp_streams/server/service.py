@@ -121,6 +121,8 @@ class EventService:
         self.ready = False
         self.connections: set[LiveConnection] = set()
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
+        self.on_open: Callable[[ByteChannel], None] = lambda _channel: None
+        """An AMQP connection was opened on this channel: its peer is not a stranger any more."""
         self._loop = loop
         self._waiting: dict[int, list[_Waiting]] = {}
         self._answered = asyncio.Event()

@@ -18,6 +18,7 @@ import structlog
 
 from amqp_streams.config import Listener
 from amqp_streams.errors import ConfigError
+from amqp_streams.server.logins import network_of
 
 BACKLOG: Final = 1024
 # Connections taken in one turn of the loop: a flood of strangers must not starve those who are served.
@@ -60,12 +61,21 @@ def is_loopback(host: str) -> bool:
 
 
 class Admission:
-    """Who is in and how many may be: one bound for all listeners of the node, WebSocket included."""
+    """Who is in and how many may be: one bound for all listeners of the node, WebSocket included.
+
+    Those that have not opened an AMQP connection yet are strangers. When all places are taken, a stranger gives its place up to the next
+    one that comes: the oldest of the address that has most. Otherwise anybody could keep everybody out without ever logging in.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit: Final = limit
         self.refused = 0
+        """Connections that did not get in, and strangers that had to go."""
         self._members: set[object] = set()
+        self._networks: dict[object, str] = {}
+        """Of the strangers."""
+        self._strangers: dict[str, dict[object, Callable[[], None]]] = {}
+        """By network; those of one in the order in which they came, and how to send each away."""
         self._line = Seldom("connection_refused")
 
     @property
@@ -73,18 +83,47 @@ class Admission:
         """How many are in."""
         return len(self._members)
 
-    def enter(self, member: object, *, peer: str) -> bool:
-        """Count `member` in; False (counted and logged) when the house is full."""
+    def enter(self, member: object, *, peer: str, send_away: Callable[[], None] | None = None) -> bool:
+        """Count `member` in; False (counted and logged) when there is no place. With `send_away` it is a stranger, until `opened`."""
+        network = network_of(peer)
         if len(self._members) >= self.limit:
             self.refused += 1
-            self._line.warning(peer=peer, limit=self.limit)
-            return False
+            if not self._make_room(network):
+                self._line.warning(peer=peer, limit=self.limit)
+                return False
         self._members.add(member)
+        if send_away is not None:
+            self._networks[member] = network
+            self._strangers.setdefault(network, {})[member] = send_away
         return True
+
+    def opened(self, member: object) -> None:
+        """`member` is not a stranger any more."""
+        network = self._networks.pop(member, None)
+        if network is not None:
+            strangers = self._strangers[network]
+            del strangers[member]
+            if not strangers:
+                del self._strangers[network]
 
     def leave(self, member: object) -> None:
         """Count `member` out; one that is not in does not matter."""
         self._members.discard(member)
+        self.opened(member)
+
+    def _make_room(self, network: str) -> bool:
+        """Send a stranger away for one from `network`; False: there is none to send away."""
+        if not self._strangers:
+            return False
+        own = len(self._strangers.get(network, ()))
+        crowd = max(self._strangers, key=lambda each: len(self._strangers[each]))
+        if own and own >= len(self._strangers[crowd]):
+            crowd = network  # not another address, which would have less than this one afterwards
+        oldest, send_away = next(iter(self._strangers[crowd].items()))
+        self.leave(oldest)
+        self._line.warning(peer=crowd, limit=self.limit)
+        send_away()
+        return True
 
 
 class Seldom:
@@ -204,9 +243,9 @@ class Acceptor:
                 task.cancel()
 
     def give_up(self, protocol: asyncio.BaseProtocol) -> None:
-        """End the handshake, if there is one."""
+        """End the handshake, if there is one. Without TLS there is none: a connection opens within a turn of the loop."""
         task = self.opening.get(protocol)
-        if task is not None:
+        if task is not None and self._tls is not None:
             task.cancel()
 
     def _accept(self) -> None:

@@ -232,6 +232,8 @@ async def test_connections_beyond_the_limit_are_closed_and_counted(serve: Listen
     listeners = await serve(echoes, limits=Limits(connections=2))
     kept = [await connect(listeners) for _ in range(2)]
     await echoes.number(1)
+    for echo in echoes.made:
+        listeners.admission.opened(echo.channel)
     for _ in range(3):
         peer = await connect(listeners)
         assert await closed_without_a_word(peer)
@@ -243,6 +245,20 @@ async def test_connections_beyond_the_limit_are_closed_and_counted(serve: Listen
     assert await reader.readexactly(4) == b"room"
     await hang_up(writer)
     await hang_up(kept[1][1])
+
+
+async def test_a_stranger_gives_its_place_up_to_the_next_that_comes(serve: Listen, connect: Connect, echoes: Echoes) -> None:
+    listeners = await serve(echoes, limits=Limits(connections=2))
+    known, stranger = await connect(listeners), await connect(listeners)
+    await echoes.number(1)
+    listeners.admission.opened(echoes.made[0].channel)
+    reader, writer = await connect(listeners)
+    writer.write(b"room")
+    assert await reader.readexactly(4) == b"room"
+    assert await closed_without_a_word(stranger)
+    known[1].write(b"here")
+    assert await known[0].readexactly(4) == b"here"
+    assert (listeners.admission.count, listeners.admission.refused) == (2, 1)
 
 
 async def test_admission_is_shared_between_listeners(serve: Listen, connect: Connect, echoes: Echoes) -> None:

@@ -105,6 +105,19 @@ async def test_a_handshake_that_never_comes_is_given_up(serve: Listen, connect: 
     assert not echoes.made
 
 
+async def test_a_handshake_that_does_not_come_gives_its_place_up(
+    serve: Listen, connect: Connect, echoes: Echoes, authority: Authority
+) -> None:
+    listeners = await serve(echoes, TLS_LOCAL, limits=Limits(connections=1), **tls_listener(authority))
+    silent = await connect(listeners)
+    reader, writer = await connect(listeners, ssl=authority.client_context(), server_hostname="localhost")
+    writer.write(b"room")
+    assert await reader.readexactly(4) == b"room"
+    assert await closed_without_a_word(silent)
+    assert (len(echoes.made), listeners.admission.count) == (1, 1)
+    await hang_up(writer)
+
+
 async def test_noise_instead_of_a_handshake_is_refused(serve: Listen, connect: Connect, echoes: Echoes, authority: Authority) -> None:
     listeners = await serve(echoes, TLS_LOCAL, **tls_listener(authority))
     reader, writer = await connect(listeners)

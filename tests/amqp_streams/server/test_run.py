@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.config import Listener, LogSettings, NodeSettings
+from amqp_streams import client
+from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.server.run import Server, serve
 from amqp_streams.testing import MemoryStore
+from tests.amqp_streams.server.peers import closed_without_a_word
 
 
 def _settings(tmp_path: Path, **logs: LogSettings) -> NodeSettings:
@@ -110,6 +112,22 @@ async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_p
     finally:
         stopping.cancel()
         await node.stop()
+
+
+async def test_who_has_opened_a_connection_keeps_its_place_when_strangers_come(tmp_path: Path) -> None:
+    server = Server(_settings(tmp_path, temps=LogSettings()).model_copy(update={"limits": Limits(connections=2)}))
+    try:
+        await server.start(MemoryStore())
+        address = server.addresses["amqp"][0]
+        async with client.connect(f"amqp://{address}") as known, known.producer("temps") as producer:
+            strangers = [await _connected(address) for _ in range(5)]
+            await producer.send(client.Event(b"still here"))
+            for stranger in strangers[:-1]:
+                assert await closed_without_a_word(stranger)
+            for _, writer in strangers:
+                writer.close()
+    finally:
+        await server.stop()
 
 
 async def _connected(address: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -51,6 +51,30 @@ async def test_admission_counts_each_member_once_and_forgets_strangers() -> None
     assert admission.count == 2
 
 
+async def test_strangers_give_their_places_up_the_oldest_of_the_largest_crowd_first() -> None:
+    admission, gone = Admission(4), list[str]()
+
+    def come(name: str, address: str) -> bool:
+        return admission.enter(name, peer=f"{address}:40000", send_away=lambda: gone.append(name))
+
+    assert all([come("a1", "10.0.0.1"), come("a2", "10.0.0.1"), come("a3", "10.0.0.1"), come("b1", "10.0.0.2")])
+    admission.opened("a1")
+    assert come("c1", "10.0.0.3")
+    assert gone == ["a2"]
+    assert come("a4", "10.0.0.1"), "an address that has as many as any other makes room by itself"
+    assert gone == ["a2", "a3"]
+    assert come("d1", "10.0.0.4")
+    assert gone == ["a2", "a3", "b1"], "each has one: the one that came first goes"
+    for each in ("c1", "a4", "d1"):
+        admission.opened(each)
+    assert not come("e1", "10.0.0.5"), "nobody who has logged in goes for a stranger"
+    assert (admission.count, admission.refused) == (4, 4)
+    admission.leave("a1")
+    assert come("e1", "10.0.0.5")
+    admission.leave("e1")
+    assert (admission._networks, admission._strangers) == ({}, {})
+
+
 async def test_strangers_cause_one_line_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
     seldom = Seldom("connection_refused")
     with capture_logs() as lines:

@@ -115,6 +115,7 @@ async def test_websockets_count_among_the_connections(start: Start, dial: Open, 
     admission = Admission(1)
     server = await start(echoes, admission=admission)
     client = await dial(server)
+    admission.opened(echoes.made[0].channel)
     assert await refused(dial(server)) == (503, "too many connections\n")
     assert admission.refused == 1
     await client.close()
@@ -122,6 +123,17 @@ async def test_websockets_count_among_the_connections(start: Start, dial: Open, 
     while admission.count:  # noqa: ASYNC110  (leaves in the turn after it told the connection)
         await asyncio.sleep(0)
     assert await dial(server)
+
+
+async def test_a_websocket_of_a_stranger_gives_its_place_up_to_the_next(start: Start, dial: Open, echoes: Echoes) -> None:
+    admission = Admission(1)
+    server = await start(echoes, admission=admission)
+    await dial(server)
+    second = await dial(server)
+    await echoes.made[0].gone.wait()
+    await second.send(b"room")
+    assert await second.recv() == b"room"
+    assert (admission.count, admission.refused) == (1, 1)
 
 
 async def test_megabytes_pass_both_ways_in_messages_of_any_size(start: Start, dial: Open, echoes: Echoes) -> None:
