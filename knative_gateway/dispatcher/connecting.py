@@ -83,7 +83,17 @@ class Connections:
             self._begin(connection, target, fields, body, limit_of=limit_of, told=told, owner=owner)
         return connection
 
-    async def post(self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf, owner: str = "") -> Response:
+    async def post(
+        self,
+        target: Target,
+        fields: bytes,
+        body: bytes,
+        *,
+        timeout_s: float,
+        limit_of: LimitOf,
+        owner: str = "",
+        namespace: str = "",
+    ) -> Response:
         """Send one POST with these header lines and wait for its answer.
 
         The time for which a request waits for this machine (a free connection, a lookup, a descriptor) does not count.
@@ -99,7 +109,7 @@ class Connections:
             if connection is None:
                 waited_s = await self._slot(owner)
                 try:
-                    connection, deadline_s = await self.opener.open(target, deadline_s + waited_s)
+                    connection, deadline_s = await self.opener.open(target, deadline_s + waited_s, namespace=namespace)
                 finally:
                     self.slots.release(owner)
             if deadline_s <= self._loop.time():

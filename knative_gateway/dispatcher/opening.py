@@ -44,8 +44,10 @@ class Opener:
         self._loop: Final = asyncio.get_running_loop()
         self._say_at_s = 0.0
 
-    async def open(self, target: Target, deadline_s: float) -> tuple[Connection, float]:
+    async def open(self, target: Target, deadline_s: float, *, namespace: str = "") -> tuple[Connection, float]:
         """A new connection, and the deadline after the time is added for which we waited for this machine.
+
+        `namespace`: whose lookup it is.
 
         Raises:
             DeniedError: the rules deny all addresses of the host.
@@ -56,7 +58,7 @@ class Opener:
             began_s = self._loop.time()
             try:
                 addresses = self._names.known(target.host)
-                lookup = None if addresses is not None else self._names.lookup(target.host, target.port)
+                lookup = None if addresses is not None else self._names.lookup(target.host, target.port, namespace=namespace)
                 if lookup is not None:
                     await asyncio.shield(lookup.begun)
                 later_s = deadline_s + self._loop.time() - began_s

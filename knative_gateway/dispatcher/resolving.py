@@ -1,7 +1,8 @@
-"""[io] The addresses of host names. Concurrent requests for a name share one lookup.
+"""[io] The addresses of host names. Concurrent requests of one namespace for a name share one lookup; all share what was found.
 
-Laws: a name whose servers do not answer does not delay lookups of other names, up to `SLOW_MAX` such names at once; a failure is
-remembered, so that a name that cannot be resolved is not asked for all the time; no lookup is waited for at exit.
+Laws: a name whose servers do not answer does not delay lookups of other names, up to half of `SLOW_MAX` such names of one namespace at
+once; beyond that it delays lookups of its own namespace only; a failure is remembered, so that a name that cannot be resolved is not
+asked for all the time; no lookup is waited for at exit.
 
 The system's own resolver is used, in threads: it knows `/etc/hosts`, search domains and everything else that this machine is set up with.
 """
@@ -17,16 +18,19 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
+from knative_gateway.dispatcher.slots import Slots
+
 RESOLVED_S: Final = 10.0
 """How long addresses are remembered."""
 FAILED_MIN_S: Final = 1.0
 """How long a failure is remembered at least: as long as the lookup took, and at most as long as addresses."""
 QUICK_S: Final = 1.0
 """A lookup that takes longer leaves the quick lane, and the next lookup of that name begins in the slow one."""
-QUICK_MAX: Final = 32
-"""Lookups at once, of names that answer."""
-SLOW_MAX: Final = 128
-"""Lookups at once, of names that do not answer soon. Each takes a thread for as long as the system's resolver tries, 10 to 30 seconds."""
+QUICK_MAX: Final = 64
+"""Lookups at once, of names that answer. One namespace has at most half of them, as `Slots` shares them."""
+SLOW_MAX: Final = 256
+"""Lookups at once, of names that do not answer soon, shared in the same way. Each takes a thread for as long as the
+system's resolver tries, 10 to 30 seconds."""
 SILENT_S: Final = 600.0
 """How long it is remembered that a name did not answer soon."""
 
@@ -54,9 +58,9 @@ class Names:
         self._loop: Final = asyncio.get_running_loop()
         self._known: Final[dict[str, tuple[float, Sequence[str] | OSError]]] = {}
         self._silent: Final[dict[str, float]] = {}
-        self._lookups: Final[dict[str, Lookup]] = {}
-        self._quick: Final = asyncio.Semaphore(QUICK_MAX)
-        self._slow: Final = asyncio.Semaphore(SLOW_MAX)
+        self._lookups: Final[dict[tuple[str, str], Lookup]] = {}
+        self._quick: Final = Slots(QUICK_MAX)
+        self._slow: Final = Slots(SLOW_MAX)
 
     @property
     def looking_up(self) -> int:
@@ -76,12 +80,16 @@ class Names:
             raise copy.copy(found)
         return found
 
-    def lookup(self, host: str, port: int) -> Lookup:
-        """The lookup of a name: the one that is under way, or a new one."""
-        lookup = self._lookups.get(host)
+    def lookup(self, host: str, port: int, *, namespace: str = "") -> Lookup:
+        """The lookup of a name for a namespace: the one that is under way, or a new one.
+
+        Each namespace has its own, so that nobody waits where another one's names are waited for.
+        """
+        lookup = self._lookups.get((namespace, host))
         if lookup is None:
             begun: asyncio.Future[None] = self._loop.create_future()
-            lookup = self._lookups[host] = Lookup(begun, self._loop.create_task(self._look_up(host, port, begun)))
+            task = self._loop.create_task(self._look_up(host, port, begun, namespace))
+            lookup = self._lookups[namespace, host] = Lookup(begun, task)
             lookup.answer.add_done_callback(_retrieved)
         return lookup
 
@@ -99,16 +107,20 @@ class Names:
             lookup.answer.cancel()
             lookup.begun.cancel()
 
-    async def _look_up(self, host: str, port: int, begun: "asyncio.Future[None]") -> Sequence[str]:
+    async def _look_up(self, host: str, port: int, begun: "asyncio.Future[None]", namespace: str) -> Sequence[str]:
         lane = self._slow if host in self._silent else self._quick
-        await lane.acquire()
+        try:
+            await lane.acquire(namespace)
+        except BaseException:
+            del self._lookups[namespace, host]
+            raise
         began_s = self._loop.time()
         begun.set_result(None)
         asked = asyncio.ensure_future(self._resolve(host, port))
         try:
-            if lane is self._quick and not await _done(asked, QUICK_S) and not self._slow.locked():
-                await self._slow.acquire()
-                self._quick.release()
+            if lane is self._quick and not await _done(asked, QUICK_S) and self._slow.has_room(namespace):
+                self._slow.take(namespace)
+                self._quick.release(namespace)
                 lane = self._slow
             addresses = await asked
         except Exception as error:  # UnicodeError among them: a name that cannot be encoded
@@ -116,9 +128,9 @@ class Names:
             self._remember(host, began_s, failure)
             raise failure from error
         finally:
-            lane.release()
+            lane.release(namespace)
             asked.cancel()
-            del self._lookups[host]
+            del self._lookups[namespace, host]
         self._remember(host, began_s, addresses)
         return addresses
 

@@ -168,7 +168,7 @@ class Sender:
     ) -> Answer:
         """Send it once. `reply_wanted`: an event in a 200 is read.
 
-        `owner`: the subscriber, which has a share of all connections; `namespace`: where it is.
+        `owner`: the subscriber, which has a share of all connections; `namespace`: where it is, which has a share of all lookups.
         """
         if self.inside is not None and self.inside.leads_in(url):
             return await self._given(self.inside, url, namespace, headers, body)
@@ -180,7 +180,9 @@ class Sender:
             return Answer(None, self._now_ms(), f"destination denied: {target}", final=True)
         try:
             fields = lines(headers)
-            response = await self.connections.post(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, owner=owner)
+            response = await self.connections.post(
+                target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, owner=owner, namespace=namespace
+            )
         except (OSError, ValueError) as error:
             return self._failed(error, began, limit_ms)
         status, received, kept = response

@@ -1,6 +1,6 @@
-"""[io] Who may open a connection to a subscriber: a bound for all, with a share for each.
+"""[io] Who may open a connection to a subscriber, or look up a name: a bound for all, with a share for each.
 
-Laws: at most `max` slots are used at once; a subscriber may use another one only while more slots are free than it uses. So one
+Laws: at most `max` slots are used at once; an owner may use another one only while more slots are free than it uses. So one
 subscriber that never answers gets at most half of the slots, and n of them leave 1/(n+1) of the slots free for everybody else.
 """
 
@@ -12,7 +12,7 @@ CONNECTIONS_MAX: Final = 10_000
 
 
 class Slots:
-    """`max`: slots that there are; `used`: those in use. An owner is a subscriber."""
+    """`max`: slots that there are; `used`: those in use. An owner is a subscriber, or a namespace."""
 
     def __init__(self, slots_max: int) -> None:
         self.max: Final = slots_max
@@ -32,7 +32,7 @@ class Slots:
 
     async def acquire(self, owner: str) -> None:
         """Wait for a slot, and use it."""
-        while not self._may_use(owner):
+        while not self.has_room(owner):
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault(owner, {})[turn] = None
             try:
@@ -55,13 +55,14 @@ class Slots:
         if self._waiting:
             self._wake()
 
-    def _may_use(self, owner: str) -> bool:
+    def has_room(self, owner: str) -> bool:
+        """Whether this owner may use one more slot now."""
         return self._used_by[owner] < self.max - self.used
 
     def _wake(self) -> None:
         """Wake one request of the first owner that may use a slot; owners take turns."""
         for owner in list(self._waiting):
-            if self._may_use(owner):
+            if self.has_room(owner):
                 turns = self._waiting.pop(owner)
                 turn = next((turn for turn in turns if not turn.done()), None)
                 if turn is None:
