@@ -50,7 +50,7 @@ def _uses(service: "EventService") -> dict[str, Use]:
     limits = service.limits
     return {
         "pending_bytes": Use(service.store.pending_bytes, limits.pending_bytes),
-        "connections": Use(len(service.connections), limits.connections),
+        "connections": Use(len(service.connections), service.connections_max),
         **service.node.uses(),
         **service.turns.uses(),
         **service.store.facts().uses,

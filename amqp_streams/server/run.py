@@ -21,6 +21,7 @@ from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.server.admin import AdminServer, Phase, serve_admin
 from amqp_streams.server.channel import ByteChannel, Connection
 from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.descriptors import connections_possible, raise_descriptors
 from amqp_streams.server.engine import require_engine
 from amqp_streams.server.guard import Guard
 from amqp_streams.server.listener import Listeners, listen
@@ -56,6 +57,7 @@ def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | 
         AmqpStreamsError: it cannot start, and why.
     """
     require_engine()
+    raise_descriptors()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(serve(settings, ready=ready, reread=reread))
 
@@ -152,6 +154,7 @@ class Server:
             self._admin.factory = self._connect
             self.addresses["admin"] = [str(address) for address in self._admin.addresses]
         self._make_logs(store)
+        self._bound_connections(store)
         self._listeners = await listen(settings.listen, self._connect, limits=limits, tls=self._tls, admission=self._admission)
         self.addresses["amqp"] = [str(address) for address in self._listeners.addresses]
         self.service.start()
@@ -164,6 +167,17 @@ class Server:
         if self._reload_when_ready:
             self.reload()
         log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
+
+    def _bound_connections(self, store: Store) -> None:
+        """Leave descriptors for the store and the probes."""
+        assert self.service is not None
+        wanted, descriptors = self.settings.limits.connections, raise_descriptors(0)
+        partitions = sum(len(log.partitions) for log in store.logs.values())
+        self._admission.limit = self.service.connections_max = possible = connections_possible(
+            wanted, descriptors=descriptors, partitions=partitions
+        )
+        if possible < wanted:
+            log.warning("connections_bounded", connections=possible, limit=wanted, descriptors=descriptors, partitions=partitions)
 
     def _make_logs(self, store: Store) -> None:
         """Make the configured logs that are not there; change those that are where the configuration says something else."""

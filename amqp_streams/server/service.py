@@ -120,6 +120,8 @@ class EventService:
         self.unfinished = Unfinished(bytes_max, self.limits.idle_timeout_ms, self.monotonic_ms)
         self.ready = False
         self.connections: set[LiveConnection] = set()
+        self.connections_max = self.limits.connections
+        """Fewer where the process may not have descriptors enough."""
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
         self.on_open: Callable[[ByteChannel], None] = lambda _channel: None
         """An AMQP connection was opened on this channel: its peer is not a stranger any more."""

@@ -68,7 +68,7 @@ class Admission:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit: Final = limit
+        self.limit = limit
         self.refused = 0
         """Connections that did not get in, and strangers that had to go."""
         self._members: set[object] = set()

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from amqp_streams import client
 from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings
@@ -112,6 +113,21 @@ async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_p
     finally:
         stopping.cancel()
         await node.stop()
+
+
+async def test_few_descriptors_bound_the_connections_and_the_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[Server.__module__], "raise_descriptors", lambda _wanted: 1024)
+    server = Server(_settings(tmp_path, temps=LogSettings(partitions=4)))
+    try:
+        with capture_logs() as lines:
+            await server.start(MemoryStore())
+        assert server.service is not None
+        use = server.service.status().uses["connections"]
+        assert (server._admission.limit, use.limit) == (512, 512)
+        (line,) = [line for line in lines if line["event"] == "connections_bounded"]
+        assert (line["connections"], line["limit"], line["descriptors"], line["partitions"]) == (512, 10_000, 1024, 4)
+    finally:
+        await server.stop()
 
 
 async def test_who_has_opened_a_connection_keeps_its_place_when_strangers_come(tmp_path: Path) -> None:
