@@ -124,6 +124,7 @@ class Limits(Settings):
     groups: int = Field(default=1000, ge=1, description="consumer groups of one log")
     cursors: int = Field(default=10_000, ge=1, description="of all logs together")
     cursor_positions: int = Field(default=2_000_000, ge=1, description="of all cursors together: each has one for each of its partitions")
+    link_partitions: int = Field(default=4 << 20, ge=1, description="that all consumer links together read")
     producers: int = Field(default=10_000, ge=1, le=PRODUCERS_MAX, description="idempotent producers known in one partition")
     group_waiting: int = Field(default=1024, ge=1, description="attaches held pending in one consumer group")
     frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, assert_never
 
+from amqp_streams import names
 from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.filters import Compiled
@@ -20,7 +21,7 @@ from amqp_streams.node.links import Links
 from amqp_streams.node.places import Places
 from amqp_streams.node.reading import Reading, storage_refusal
 from amqp_streams.node.writes import Writes
-from amqp_streams.storage.ports import Partition, States, StoredLog
+from amqp_streams.storage.ports import Partition, States, StoredLog, Use
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Effect, Granted, Leave, Pending, requested_partition
 from amqp_streams.streams.batching import Batching, requested_batching
 from amqp_streams.streams.claims import requested_claim
@@ -38,13 +39,17 @@ Steal: TypeAlias = Callable[[AttachRequest, int], None]
 
 @dataclass(slots=True, eq=False)
 class _Course:
-    """One link's course from attach to end. `partition`: the one asked for. `link`: what the shell knows it by; None within its attach."""
+    """One link's course from attach to end.
+
+    `partition`: the one asked for. `reads`: how many partitions it counts for. `link`: what the shell knows it by; None within its attach.
+    """
 
     request: AttachRequest
     log: StoredLog
     partition: Partition | None
     filters: Compiled
     batching: Batching | None = None
+    reads: int = 0
     hold: Hold | None = None
     link: Pending | Consuming | None = None
     refusal: PeerError | None = None
@@ -85,6 +90,8 @@ class Consumers:
         self._elsewhere = elsewhere
         self._tell = tell
         self._steal = steal
+        self._reads = 0
+        self._reads_max = limits.link_partitions
         self._courses: dict[Pending | Consuming, _Course] = {}
         self._held: dict[Hold, _Course] = {}
 
@@ -98,10 +105,14 @@ class Consumers:
         if request.durable or (claim is not None and claim.group):  # who keeps no place could still take a partition away
             self.places.check(request, log, None if claim is None else claim.group)
         self._steal(request, now_ms)
+        reads = len(_here(log, self._elsewhere(log))) if asked is None and claim is None else 1
+        self._require_room(reads)
         if claim is None:
+            self._count(course, reads)
             self._open(course, now_ms)
         else:
             course.hold, changes = self.groups.claim(log, claim, now_ms)
+            self._count(course, reads)
             self._held[course.hold] = course
             self.groups.carry_out(log, changes, now_ms)
         if course.refusal is not None:
@@ -110,6 +121,22 @@ class Consumers:
             self._name(course, Pending(request))
         assert course.link is not None
         return course.link
+
+    def _require_room(self, reads: int) -> None:
+        if self._reads + reads > self._reads_max:
+            description = (
+                f"the consumer links of this node read {self._reads} partitions, one more link with {reads} would be above the limit "
+                f"'link_partitions' ({self._reads_max}): bind links to a partition, close some, or raise the limit"
+            )
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
+
+    def _count(self, course: _Course, reads: int) -> None:
+        self._reads += reads - course.reads
+        course.reads = reads
+
+    def uses(self) -> dict[str, Use]:
+        """What is used of the bounds, by the bound's name."""
+        return self.places.uses() | {"link_partitions": Use(self._reads, self._reads_max)}
 
     def end(self, link: Pending | Consuming, now_ms: int, error: PeerError | None = None) -> None:
         """A link is gone, or has to go with `error`; one that is not known any more changes nothing."""
@@ -142,6 +169,7 @@ class Consumers:
             self.places.widen(consumer.place, partitions, start)
         self.reading.forget(consumer)
         consumer.partitions, consumer.announce = partitions, True
+        self._count(course, len(partitions))
         consumer.reader.associate(_positions(course.filters, partitions, consumer.place))
         return True
 
@@ -271,6 +299,7 @@ class Consumers:
     def _end(self, course: _Course, now_ms: int, error: PeerError | None) -> None:
         """The link is no more: tell it why, if it does not know; then its partition is free for others."""
         link, course.ended = course.link, True
+        self._count(course, 0)
         if link is None:
             course.refusal = error
         else:

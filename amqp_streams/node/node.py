@@ -379,7 +379,7 @@ class Node:
 
     def uses(self) -> dict[str, Use]:
         """What is used of the bounds on what is kept, by the bound's name."""
-        return self._logs.uses() | self._consumers.places.uses()
+        return self._logs.uses() | self._consumers.uses()
 
     def info_message(self, grant: Informing, now_ms: int) -> bytes:
         """The answer of `<address>/$info`."""

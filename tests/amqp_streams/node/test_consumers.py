@@ -297,6 +297,63 @@ def test_groups_and_those_who_wait_are_limited() -> None:
     assert bench.refusal(member("g")).condition == names.RESOURCE_LIMIT_EXCEEDED
 
 
+# -- a bound on links times partitions
+
+
+def link_partitions(bench: Bench) -> tuple[int, int]:
+    return bench.node.uses()["link_partitions"]
+
+
+def test_links_times_partitions_have_a_bound_of_the_node() -> None:
+    bench = Bench(limits=Limits(link_partitions=5))
+    first, second = bench.consume(), bench.consume(link="second", container="b")
+    assert link_partitions(bench) == (4, 5)
+    refusal = bench.refusal(attach(consumer=True, container="c"))
+    assert refusal.condition == names.RESOURCE_LIMIT_EXCEEDED
+    assert "4 partitions" in refusal.description
+    assert "'link_partitions' (5)" in refusal.description
+    bound = bench.consume(container="c", properties={names.PARTITION: Symbol("1")})
+    assert bench.refusal(member("g", partition=0)).condition == names.RESOURCE_LIMIT_EXCEEDED
+    assert link_partitions(bench) == (5, 5)
+    again = bench.consume(link="second", container="b")
+    assert again is not second, "a link that takes its own place needs no more room"
+    for link in (first, bound, again):
+        bench.detach(link)
+    assert link_partitions(bench) == (0, 5)
+
+
+def test_members_that_wait_count_and_no_end_counts_twice(bench: Bench) -> None:
+    first, second = bench.consume(member(container="a")), bench.consume(member(container="b"))
+    third = bench.attach(member(container="c"))
+    assert link_partitions(bench)[0] == 3
+    bench.detach(first)
+    assert link_partitions(bench)[0] == 2
+    assert bench.refusal(member("", epoch=4)).condition == names.INVALID_FIELD
+    for link in (first, second, third):
+        bench.detach(link)
+    bench.node.detach(second, 0)
+    assert link_partitions(bench)[0] <= 1
+    for consumer in list(bench.node.links_of("temps")):
+        bench.node.detach(consumer, 0)
+    assert link_partitions(bench)[0] == 0
+
+
+def test_partitions_that_go_elsewhere_do_not_count(bench: Bench) -> None:
+    consumer = bench.consume()
+    bench.node.redirects = elsewhere(1)
+    bench.node.reassociate()
+    assert link_partitions(bench)[0] == 1
+    bench.node.redirects = Redirects()
+    bench.node.reassociate()
+    assert link_partitions(bench)[0] == 2
+    bench.detach(consumer)
+    assert link_partitions(bench)[0] == 0
+
+
+def test_the_default_is_enough_for_a_thousand_links_on_the_largest_log() -> None:
+    assert Limits().link_partitions >= 1000 * 1024
+
+
 # -- partitions that go elsewhere
 
 
