@@ -15,7 +15,7 @@ from amqp_streams.client.address import Address
 from amqp_streams.client.asking import Asker
 from amqp_streams.client.consumer import Consumer
 from amqp_streams.client.errors import ConnectionLostError
-from amqp_streams.client.extents import LogExtent, extents_body, read_extents
+from amqp_streams.client.extents import LogExtent, ask_extents, extents_body, read_extents
 from amqp_streams.client.group import GroupConsumer, GroupSettle
 from amqp_streams.client.info import LogInfo
 from amqp_streams.client.management import Management, within
@@ -199,13 +199,14 @@ class Client:
     async def extents(self, logs: str | Sequence[str], *, missing_ok: bool = False, timeout: float | None = 30.0) -> dict[str, LogExtent]:
         """Where the partitions of some logs begin and end, by log: one request for all of them, on links that stay. Cheap to repeat.
 
+        Logs that have more than 10,000 partitions together take several requests, so the answer is of several moments.
         `missing_ok`: logs that are not there are left out, instead of an error.
 
         Raises: ManagementError (404: there is no such log, 403), LinkRefusedError, ConnectionLostError, TimedOutError.
         """
         listed = [logs] if isinstance(logs, str) else list(logs)
-        asked = self._asker.ask(names.EXTENTS, extents_body(listed, missing_ok=missing_ok))
-        return read_extents(await within(timeout, f"where {', '.join(listed)[:200]} begin and end", asked))
+        asked = ask_extents(self._asker.ask, listed, missing_ok=missing_ok)
+        return await within(timeout, f"where {', '.join(listed)[:200]} begin and end", asked)
 
     async def offset_at(
         self,

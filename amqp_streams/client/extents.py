@@ -1,12 +1,17 @@
 """Where logs begin and end, as numbers: what it takes to plan which ranges to read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from amqp_streams import names
-from amqp_streams.client.errors import LinkError
+from amqp_streams.client.errors import LinkError, ManagementError
 from amqp_streams.wire.codec import Symbol, Timestamp
+
+_BAD_REQUEST: Final = 400
+
+Ask = Callable[[str, Mapping[str, object]], Awaitable[Mapping[str, object]]]
+"""Sends an operation with its body to `$management`; the body of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,21 @@ class LogExtent:
     log: str
     incarnation: str
     partitions: tuple[PartitionExtent, ...]
+
+
+async def ask_extents(ask: Ask, logs: Sequence[str], *, missing_ok: bool) -> dict[str, LogExtent]:
+    """The extents of logs: in one answer, or in several if the logs have more partitions than the node describes in one (400).
+
+    Raises: what `ask` and `read_extents` raise.
+    """
+    try:
+        return read_extents(await ask(names.EXTENTS, extents_body(logs, missing_ok=missing_ok)))
+    except ManagementError as error:
+        if error.status != _BAD_REQUEST or len(logs) < 2:
+            raise
+    middle = len(logs) // 2
+    first = await ask_extents(ask, logs[:middle], missing_ok=missing_ok)
+    return first | await ask_extents(ask, logs[middle:], missing_ok=missing_ok)
 
 
 def extents_body(

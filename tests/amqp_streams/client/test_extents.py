@@ -1,13 +1,14 @@
 """Where logs begin and end, asked of the real node."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import cast
 from uuid import uuid4
 
 import pytest
 
 from amqp_streams.client import AfterOffset, Event, LinkError, LogExtent, ManagementError, PartitionExtent, RetryPolicy, blocking, connect
-from amqp_streams.client.extents import extents_body, read_extents
+from amqp_streams.client.extents import ask_extents, extents_body, read_extents
 from amqp_streams.wire.codec import Symbol, Timestamp
 from tests.amqp_streams.client.running import RunningNode
 
@@ -40,6 +41,34 @@ async def test_extents_are_numbers_for_all_partitions_of_all_logs_at_once(node: 
     assert (full.earliest, full.next, full.bytes) == (0, 7, told.bytes)
     assert (full.first_timestamp_ms, full.last_timestamp_ms) == (told.first_timestamp_ms, told.last_timestamp_ms)
     assert full.bytes > 0
+
+
+@pytest.mark.parametrize(("at_once", "requests"), [(10, 1), (5, 3), (1, 19)])
+async def test_more_than_a_node_describes_at_once_is_asked_for_in_parts(at_once: int, requests: int) -> None:
+    logs, asked = [f"log-{number}" for number in range(10)], 0
+
+    async def ask(operation: str, body: Mapping[str, object]) -> Mapping[str, object]:
+        nonlocal asked
+        asked += 1
+        names = cast("list[str]", body["logs"])
+        if len(names) > at_once:
+            raise ManagementError(400, "ask for fewer logs")
+        assert (operation, body["missing-ok"]) == ("EXTENTS", True)
+        return {"logs": [{"name": name, "incarnation": "i", "partitions": []} for name in names]}
+
+    assert list(await ask_extents(ask, logs, missing_ok=True)) == logs
+    assert asked == requests
+
+
+@pytest.mark.parametrize("status", [400, 403])
+async def test_a_log_that_cannot_be_asked_for_alone_is_an_error(status: int) -> None:
+    async def ask(_: str, body: Mapping[str, object]) -> Mapping[str, object]:
+        if "wrong" in cast("list[str]", body["logs"]):
+            raise ManagementError(status, "not this one")
+        return {"logs": []}
+
+    with pytest.raises(ManagementError, match="not this one"):
+        await ask_extents(ask, ["fine", "wrong", "also-fine"], missing_ok=False)
 
 
 async def test_an_offset_at_a_time_is_that_of_the_first_event_then_or_later(node: RunningNode) -> None:
