@@ -160,6 +160,7 @@ class SubscriberSettings(Settings):
     `certificate` and `key` are shown to those who ask for one. `connections`: to all subscribers at once, at most; of the limit of open
     files they get half. `look_ahead`: events of one subscriber and partition that are read and not completed; `held`: their bytes, in all
     partitions; `waiting`: those that wait for a retry. When one of these is reached, reading stops for that subscriber.
+    `replies`: bytes of the replies of all subscribers that are received at once.
     """
 
     timeout: Seconds = 60.0
@@ -173,6 +174,7 @@ class SubscriberSettings(Settings):
     connections: int = Field(default=10_000, ge=1, le=1_000_000)
     held: ByteSize = Field(default=ByteSize(8 << 20), ge=64 << 10, le=1 << 30)
     waiting: int = Field(default=1000, ge=1, le=100_000)
+    replies: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
 
 
 class NamespaceRule(StrEnum):

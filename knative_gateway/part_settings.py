@@ -31,6 +31,7 @@ def send_settings(settings: GatewaySettings) -> SendSettings:
         certificate_file=given.certificate,
         key_file=given.key,
         verify=given.verify,
+        replies_bytes_max=given.replies,
         connections_max=min(given.connections, max(1, raise_open_files() // 2)),
     )
 

@@ -15,6 +15,7 @@ import structlog
 from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, LimitOf, Response, Told
 from knative_gateway.dispatcher.opening import Opener
+from knative_gateway.dispatcher.replies import BYTES_MAX, Replies
 from knative_gateway.dispatcher.resolving import Names, Resolve
 from knative_gateway.dispatcher.slots import CONNECTIONS_MAX, Slots
 from knative_gateway.dispatcher.target import Place, Target
@@ -29,6 +30,7 @@ TICK_S: Final = 0.005
 
 class Connections:
     """All connections. `connections_max`: open at once, at most; `Slots` decides who may open one.
+    `replies_bytes_max`: of answers that are received at once; `Replies` decides whose is next.
 
     `resent`: requests that met the end of a connection that was kept alive for them, and are sent once more. An `owner` is a subscriber.
     """
@@ -41,8 +43,10 @@ class Connections:
         resolve: Resolve | None = None,
         *,
         connections_max: int = CONNECTIONS_MAX,
+        replies_bytes_max: int = BYTES_MAX,
     ) -> None:
         self.slots: Final = Slots(connections_max)
+        self.replies: Final = Replies(replies_bytes_max)
         self.names: Final = Names(resolve)
         self.opener: Final = Opener(rules, tls, connect_timeout_s, self.names)
         self.resent = 0
@@ -159,7 +163,7 @@ class Connections:
         """`deadline_s` of the connection is set. A connection is in use only after its request was sent: `expire` then ends it."""
         head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, fields, len(body))
         try:
-            connection.begin(head, body, limit_of, self._ended)
+            connection.begin(head, body, limit_of, self._ended, replies=self.replies, owner=owner)
         except BaseException:
             connection.abort()
             raise

@@ -14,9 +14,13 @@ from typing import Final, NamedTuple, cast
 
 import httptools
 
+from knative_gateway.dispatcher.replies import Entry, Replies
+
 HEAD_BYTES_MAX: Final = 256 << 10
 """Status line and headers of an answer, at most; and of what else there may be between two pieces of a body, or behind it."""
 _JOINED_MAX: Final = 64 << 10
+UNCOUNTED_BYTES: Final = 8 << 10
+"""Bodies that are not larger are received without being counted: each connection has room for that much."""
 UNSEEN_S: Final = 1.0
 """A request that a connection carried for longer than this has been seen by the other side."""
 _TCP_INFO: Final = struct.Struct("=120xQ72xQQ")
@@ -71,10 +75,18 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._body = bytearray()
         self._head_bytes = 0
+        self._replies: Replies | None = None
+        self._owner = ""
+        self._entry: Entry | None = None
+        self._is_paused = False
 
-    def begin(self, head: bytes, body: bytes, limit_of: LimitOf, told: Told) -> None:
-        """Send a request; `told` is called once, later: with the answer, or ConnectionClosedError, BadResponseError, TimeoutError."""
+    def begin(self, head: bytes, body: bytes, limit_of: LimitOf, told: Told, *, replies: Replies | None = None, owner: str = "") -> None:
+        """Send a request; `told` is called once, later: with the answer, or ConnectionClosedError, BadResponseError, TimeoutError.
+
+        `replies`: what the body of the answer is counted by, as one of this `owner`; None: it is not.
+        """
         assert self._told is None
+        self._replies, self._owner = replies, owner
         self._told, self._outcome = told, None
         self._limit_of = limit_of
         self._forget()
@@ -157,6 +169,12 @@ class Connection(asyncio.Protocol):
         """The body is next."""
         self._status = self._parser.get_status_code()
         self._limit = self._limit_of(self._status, self._headers)
+        size = _announced(self._headers, self._limit)
+        if self._replies is not None and self._entry is None and size > UNCOUNTED_BYTES:
+            self._entry = Entry(self._owner, size, self._resume)
+            if not self._replies.enter(self._entry):
+                self._is_paused = True
+                self._transport.pause_reading()
 
     def on_body(self, piece: bytes) -> None:
         """A piece of the body. When there is enough, the rest is not waited for."""
@@ -195,9 +213,19 @@ class Connection(asyncio.Protocol):
             self._outcome = error
         self.abort()
 
+    def _resume(self) -> None:
+        if self._is_paused:
+            self._is_paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
     def _tell(self) -> None:
         if self._told is not None and self._outcome is not None:
             told, self._told = self._told, None
+            if self._entry is not None and self._replies is not None:
+                entry, self._entry = self._entry, None
+                self._replies.leave(entry)
+                self._resume()
             self.served += 1
             told(self, self._outcome)
 
@@ -207,6 +235,14 @@ class Connection(asyncio.Protocol):
 
     def _is_open_ended(self) -> bool:
         return not any(name.lower() in {b"content-length", b"transfer-encoding"} for name, _ in self._headers)
+
+
+def _announced(headers: Headers, limit: int) -> int:
+    """How many bytes of a body will be kept, at most: without a length as many as are of interest."""
+    for name, value in headers:
+        if name.lower() == b"content-length" and value.isdigit():
+            return min(int(value[:20]), limit)
+    return limit
 
 
 async def connect(address: str, port: int, tls: ssl.SSLContext | None, host: str) -> Connection:

@@ -69,6 +69,12 @@ class DispatcherMetrics(Collector):
         yield GaugeMetricFamily(prefix, "Connections to subscribers, including idle ones.", slots.used + connections.idle)
         yield GaugeMetricFamily(f"{prefix}_max", "Maximum number of connections to subscribers.", slots.max)
         yield GaugeMetricFamily(f"{prefix}_waiting", "Requests that wait for a connection because too many are in use.", slots.waiting)
+        replies = connections.replies
+        yield GaugeMetricFamily("knative_gateway_reply_bytes", "Bytes of the replies that are being received.", replies.used)
+        yield GaugeMetricFamily("knative_gateway_reply_bytes_max", "Bytes of replies received at once, at most.", replies.max)
+        yield GaugeMetricFamily(
+            "knative_gateway_replies_waiting", "Replies whose reading is paused since there is no room.", replies.waiting
+        )
         yield GaugeMetricFamily("knative_gateway_lookups", "Host names that are being looked up.", connections.names.looking_up)
         words = "Connections that could not be opened because this machine had run out of descriptors, ports, memory or threads."
         yield CounterMetricFamily("knative_gateway_local_errors", words, connections.opener.local_errors)

@@ -23,6 +23,7 @@ from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.connecting import Connections
 from knative_gateway.dispatcher.connection import Connection, ConnectionClosedError, Response
 from knative_gateway.dispatcher.opening import DeniedError
+from knative_gateway.dispatcher.replies import BYTES_MAX
 from knative_gateway.dispatcher.resolving import Resolve
 from knative_gateway.dispatcher.slots import CONNECTIONS_MAX
 from knative_gateway.dispatcher.target import Target
@@ -37,6 +38,7 @@ _REASON_MAX: Final = 500
 @dataclass(frozen=True, slots=True)
 class SendSettings:
     """Limits of requests. `timeout_ms` where a delivery sets none; `reply_bytes_max`: of a reply, beyond which it is an error.
+    `replies_bytes_max`: of all replies that are received at once; the others wait.
 
     `ca_file`: certificates that are trusted beside the system's; `certificate_file` and `key_file`: shown to subscribers that ask for one.
     """
@@ -49,6 +51,7 @@ class SendSettings:
     key_file: Path | None = None
     verify: bool = True
     connections_max: int = CONNECTIONS_MAX
+    replies_bytes_max: int = BYTES_MAX
 
 
 class Told(Protocol):
@@ -104,6 +107,7 @@ class Sender:
             settings.connect_timeout_ms / 1000,
             self._resolve,
             connections_max=settings.connections_max,
+            replies_bytes_max=settings.replies_bytes_max,
         )
         return self
 

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from knative_gateway.dispatcher.connection import HEAD_BYTES_MAX, BadResponseError, Connection, ConnectionClosedError, Response, connect
+from knative_gateway.dispatcher.replies import Entry, Replies
+from tests.knative_gateway.dispatcher.rig import until
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello"
 Script = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -286,3 +288,55 @@ def test_whatever_comes_is_an_answer_or_an_error(pieces: list[bytes]) -> None:
         assert not connection.usable
 
     asyncio.run(exchange())
+
+
+async def counted(connection: Connection, replies: Replies, size: int) -> Response:
+    waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+
+    def told(_: Connection, outcome: Response | OSError) -> None:
+        if isinstance(outcome, OSError):
+            waiting.set_exception(outcome)
+        else:
+            waiting.set_result(outcome)
+
+    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: size, told, replies=replies, owner="u")
+    return await waiting
+
+
+SIZE = 4 << 20
+LONG = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % SIZE
+
+
+@pytest.mark.parametrize("pieces", [(LONG, bytes(SIZE)), (LONG + bytes(SIZE),)])
+async def test_reading_of_an_answer_pauses_until_there_is_room(pieces: tuple[bytes, ...]) -> None:
+    replies = Replies(SIZE)
+    other = Entry("other", SIZE, lambda: None)
+    assert replies.enter(other)
+    async with peer(answering(*pieces)) as connection:
+        asking = asyncio.create_task(counted(connection, replies, SIZE + 1))
+        await until(lambda: replies.waiting)
+        assert not connection._transport.is_reading()
+        replies.leave(other)
+        response = await asyncio.wait_for(asking, 20)
+        assert len(response.body) == SIZE
+        assert (replies.used, replies.waiting, connection.usable) == (0, 0, True)
+        assert len((await asyncio.wait_for(counted(connection, replies, SIZE + 1), 20)).body) == SIZE
+
+
+async def test_an_answer_that_waits_for_room_ends_with_its_time() -> None:
+    replies = Replies(SIZE)
+    assert replies.enter(Entry("other", SIZE, lambda: None))
+    async with peer(answering(LONG, bytes(SIZE))) as connection:
+        asking = asyncio.create_task(counted(connection, replies, SIZE + 1))
+        await until(lambda: replies.waiting)
+        connection.expire()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asking, 20)
+    assert (replies.used, replies.waiting) == (SIZE, 0)
+
+
+async def test_small_answers_are_not_counted() -> None:
+    replies = Replies(10)
+    assert replies.enter(Entry("other", 10, lambda: None))
+    async with peer(answering(OK)) as connection:
+        assert (await asyncio.wait_for(counted(connection, replies, 1000), 20)).body == b"hello"

@@ -37,6 +37,7 @@ async def test_every_end_is_counted() -> None:
     assert values[f"{prefix}delivery_seconds_count"] == 3
     assert values["knative_gateway_partitions"] == 1
     assert values["knative_gateway_resent_total"] == 0
+    assert [values[f"knative_gateway_{name}"] for name in ("reply_bytes", "reply_bytes_max", "replies_waiting")] == [0, 64 << 20, 0]
     assert (values[f"{prefix}in_flight"], values[f"{prefix}lag_events"], values[f"{prefix}lag_seconds"]) == (0, 0, 0)
 
 
