@@ -6,7 +6,7 @@ event is completed when its plan is done, and then only. While paused nothing be
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, cast
 
 import structlog
@@ -19,7 +19,7 @@ from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.figures import Figures
 from knative_gateway.dispatcher.flight import Flight
 from knative_gateway.dispatcher.recording import Outside, Recording
-from knative_gateway.dispatcher.redriving import Again
+from knative_gateway.dispatcher.redriving import Again, Place
 from knative_gateway.dispatcher.seams import fault, judged, rendered, stored
 from knative_gateway.dispatcher.track import Track
 from knative_gateway.dispatcher.turns import Turns
@@ -30,6 +30,9 @@ log = structlog.get_logger(__name__)
 
 _FAULT_WAIT_S: Final = 1.0
 _FAULTS_MAX: Final = 3
+
+ReadPlace = Callable[[Place], Awaitable[Arrival | None]]
+"""Reads one event of the log; None: it is not there."""
 
 
 class Courier(Recording):
@@ -52,6 +55,7 @@ class Courier(Recording):
         self._later: asyncio.TimerHandle | None = None
         self._idle: Final[set[asyncio.Task[None]]] = set()
         self._released: Final[set[Track | Again]] = set()
+        self._redriving: asyncio.Task[None] | None = None
         self._stopping = False
         self._congestion = Congestion(self._in_flight_max(spec))
         self._rate = rate_of(spec.per_second_max)
@@ -140,12 +144,32 @@ class Courier(Recording):
     def _flights_of(self, track: Track | None) -> list[Flight]:
         return [flight for flight in self._flights if track is None or flight.track is track]
 
-    def redrive(self, arrivals: Sequence[Arrival]) -> None:
-        """Deliver these, whatever became of them before."""
-        for arrival in arrivals:
+    def redrive(self, places: Sequence[Place], read: ReadPlace) -> None:
+        """Deliver these, whatever became of them before. `read` reads one of them, when there is room."""
+        if self.again.want(places) and not self._stopping and (self._redriving is None or self._redriving.done()):
+            self._redriving = task = self._loop.create_task(self._redrive(read))
+            self._tasks[task] = self.again
+            self._idle.add(task)  # a stop does not wait for it
+            task.add_done_callback(self._idle.discard)
+            task.add_done_callback(self._tasks.pop)
+
+    async def _redrive(self, read: ReadPlace) -> None:
+        while (place := self.again.next()) is not None:
+            arrival = None
+            try:
+                async with self.outside.reading:
+                    arrival = await read(place)
+            except Exception:
+                log.exception("event_not_redriven", subscriber=self.spec.uid, partition=place[0], offset=place[1])
+            if arrival is None:
+                self.again.leave_out(place)
+                continue
+            while not self.again.has_room(arrival.size, self.outside.settings.held_bytes_max):
+                self.room.clear()
+                await self.room.wait()
             self.again.add(arrival)
-        self.turns.stir(self.again)
-        self.pump()
+            self.turns.stir(self.again)
+            self.pump()
 
     # -- one event
 

@@ -23,7 +23,7 @@ from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.places import INCARNATION, after_offsets, after_time, asked_for, ends_of
 from knative_gateway.dispatcher.recording import Outside
-from knative_gateway.dispatcher.redriving import stored_at
+from knative_gateway.dispatcher.redriving import places_in, stored_at
 from knative_gateway.dispatcher.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.track import Track
@@ -230,8 +230,8 @@ class Dispatcher:
         for failure in await self._checkpoints.history(uid):
             if failure.end in {End.DEAD_LETTERED, End.DROPPED}:
                 wanted.setdefault(failure.partition, set()).add(failure.offset)
-        found = await stored_at(self._outside.log, worker.wanted.log, wanted)
-        worker.couriers[uid].redrive(found)
+        found = await places_in(self._outside.log, worker.wanted.log, wanted)
+        worker.couriers[uid].redrive(found, partial(stored_at, self._outside.log, worker.wanted.log))
         return len(found)
 
     def _worker(self, uid: str) -> RouteWorker:

@@ -261,6 +261,32 @@ async def test_dead_letters_are_delivered_again_by_request(rig: Rig, server: Sub
     await until(lambda: rig.checkpoints.places["u"] == place(4))
 
 
+async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -> None:
+    """A subscriber that does not answer: each redrive would hold a hundred events of any size more."""
+    answer = asyncio.Event()
+
+    async def slow(_: Got) -> web.StreamResponse:
+        await answer.wait()
+        return web.Response(status=202)
+
+    settings = DispatchSettings(flush_ms=20, idle_flush_ms=20, drain_s=0.2, held_bytes_max=10_000)
+    async with Rig(settings, partitions=1) as rig, SubscriberServer(slow) as server:
+        await rig.serve(subscriber("u", "http://169.254.169.254/"))
+        await rig.send(*(event(number, data=b"x" * 2000) for number in range(20)))
+        await until(lambda: rig.dispatcher.figures("u")["dropped"] == 20)
+        await rig.serve(subscriber("u", server.url(), generation=2))
+        for _ in range(5):
+            assert await rig.dispatcher.redrive("u") == 20
+        await until(lambda: len(server.got) > 0)
+        courier = rig.dispatcher.courier("u")
+        assert courier is not None
+        assert 0 < courier.again.held_bytes <= 10_000
+        answer.set()
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 20)
+        assert sorted(map(int, server.ids)) == list(range(20))
+        assert courier.again.held_bytes == 0
+
+
 async def test_a_fault_of_ours_holds_up_nobody(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knative_gateway.dispatcher.courier._FAULT_WAIT_S", 0.001)
     monkeypatch.setattr("knative_gateway.dispatcher.flight.secrets", None)
