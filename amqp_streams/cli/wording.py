@@ -38,12 +38,14 @@ def condition(error: BaseException) -> str | int | None:
     """The code that programs can compare: an AMQP condition, or the status of an answer; None: it has none."""
     if isinstance(error, EndpointError):
         return error.condition
+    if isinstance(error, NotFoundError):
+        return names.NOT_FOUND
     return error.status if isinstance(error, ManagementError) else None
 
 
 def is_missing(error: BaseException) -> bool:
-    """A named log or group does not exist."""
-    return condition(error) in {names.NOT_FOUND, HTTPStatus.NOT_FOUND.value}
+    """A named log or group does not exist, and the error does not yet say which name was meant."""
+    return not isinstance(error, NotFoundError) and condition(error) in {names.NOT_FOUND, HTTPStatus.NOT_FOUND.value}
 
 
 def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:

@@ -58,13 +58,13 @@ class Model(BaseModel):
         ("word", "bad", "'bad' is not a word"),
     ],
 )
-def test_a_value_that_cannot_be_is_told_with_what_it_must_be(name: str, value: object, words: str) -> None:
+def test_an_invalid_value_is_reported_with_the_valid_ones(name: str, value: object, words: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Model.model_validate({name: value})
     assert reason(refused.value.errors()[0]) == words
 
 
-def test_kinds_of_faults_without_words_of_ours_keep_theirs() -> None:
+def test_unknown_kinds_of_faults_keep_their_text() -> None:
     assert reason({"type": "something_new", "loc": ("a",), "msg": "Words", "input": 1}) == "Words"
 
 

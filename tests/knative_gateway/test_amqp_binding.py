@@ -45,7 +45,7 @@ def test_data_that_announces_an_event_comes_back_as_data(event: CloudEvent) -> N
 
 
 @pytest.mark.parametrize("content_type", ["application/cloudevents+avro", "application/cloudevents+json; charset=utf-16"])
-def test_an_event_format_that_is_not_known_is_told(content_type: str) -> None:
+def test_an_unknown_event_format_is_reported(content_type: str) -> None:
     with pytest.raises(InvalidEventError, match=r"utf-16|event format"):
         decode(Event(b"x", content_type=content_type).encode())
 

@@ -104,7 +104,7 @@ async def test_what_the_node_says_goes_to_the_sender_and_the_log(monkeypatch: py
     assert "the disk is full" in line["reason"]
 
 
-async def test_a_fault_of_one_who_is_told_does_not_touch_the_others() -> None:
+async def test_a_fault_of_one_callback_does_not_affect_the_others() -> None:
     appender = Appender(cast("Client", SilentClient()), AppendLimits())
     told: list[GatewayError | None] = []
 

@@ -51,7 +51,7 @@ async def test_a_task_that_raises_is_reported_and_started_again() -> None:
     await ended(task)
 
 
-async def test_a_task_that_runs_again_for_long_enough_is_no_problem_any_more() -> None:
+async def test_a_task_that_runs_again_for_long_enough_is_not_a_problem_any_more() -> None:
     supervisor, body = Supervisor(pause_s=0, settled_s=0.01), Body(ValueError())
     task = supervisor.keep("feed", body)
     await until_restarts(supervisor, "feed", 1)

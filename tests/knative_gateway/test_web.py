@@ -109,7 +109,7 @@ async def test_what_changes_while_the_figures_are_made_does_not_fail_them() -> N
     assert changing.times == 2
 
 
-async def test_figures_are_made_anew_after_a_while() -> None:
+async def test_figures_are_built_again_after_a_while() -> None:
     figures = Figures(CollectorRegistry(), kept_s=0)
     await figures.text()
     await figures.text()

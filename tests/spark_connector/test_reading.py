@@ -90,7 +90,7 @@ def test_what_is_missing_fails_or_is_counted(
     assert record.getMessage().startswith("data_lost stream 'temps', partition 3: offsets")
 
 
-def test_a_range_that_retention_has_overtaken_is_told_with_what_the_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_that_retention_has_removed_is_reported_with_what_the_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, run(10, 11), earliest=50)
     with pytest.raises(DataLossError, match=r"offsets 12 to 20: retention has removed them .*available offsets 50 to 100") as lost:
         read(options(), WANTED)

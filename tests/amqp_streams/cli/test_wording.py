@@ -61,13 +61,14 @@ def test_the_same_fault_has_one_wording() -> None:
 def test_programs_get_the_condition() -> None:
     assert condition(LinkRefusedError("amqp:not-found", "x")) == "amqp:not-found"
     assert condition(ManagementError(404, "x")) == 404
+    assert condition(missing_log("tmps", ["temps"])) == "amqp:not-found"
     assert condition(TimedOutError("x")) is None
     assert [is_missing(one) for one in (LinkRefusedError("amqp:not-found"), ManagementError(404, ""), ManagementError(409, ""))] == [
         True, True, False,
     ]  # fmt: skip
 
 
-def test_other_errors_are_told_as_they_are() -> None:
+def test_other_errors_keep_their_text() -> None:
     assert sentence(OSError(2, "No such file or directory", "x.csv")) == "x.csv: No such file or directory"
     assert sentence(OSError("odd")) == "odd"
     assert sentence(AmqpStreamsError("gone")) == "gone"

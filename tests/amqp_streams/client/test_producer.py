@@ -367,7 +367,7 @@ async def test_clients_producers_and_consumers_say_what_they_are(node: MemoryNod
 @pytest.mark.parametrize(
     ("given", "shown"), [("text", "Event('text')"), ({"a": 1}, "Event({'a': 1})"), ("x" * 99, "Event(…)"), (None, "Event(…)")]
 )
-async def test_what_is_no_event_is_refused_with_the_way_to_send_it(node: MemoryNode, given: Any, shown: str) -> None:
+async def test_a_value_that_is_not_an_event_is_refused_with_the_way_to_send_it(node: MemoryNode, given: Any, shown: str) -> None:
     async with connect(URL) as client, client.producer("log") as producer:
         with pytest.raises(TypeError, match=f"cannot be sent: give {re.escape(shown)}, a ReceivedEvent, or the bytes of an AMQP message"):
             await producer.send(given)

@@ -275,7 +275,7 @@ def test_a_broken_users_file_lets_nobody_go(tmp_path: Path) -> None:
     assert closed(alice) is None
 
 
-def test_a_missing_users_file_lets_nobody_go(tmp_path: Path) -> None:
+def test_a_missing_users_file_closes_no_connection(tmp_path: Path) -> None:
     """It may be replaced just now, or its mount be away for a moment."""
     users = UsersFile.load(tmp_path / "users.json")
     users.add("alice", "secret")
@@ -290,7 +290,7 @@ def test_a_missing_users_file_lets_nobody_go(tmp_path: Path) -> None:
     assert users.called("alice") == "alice"
 
 
-def test_each_part_is_read_again_whatever_becomes_of_the_others() -> None:
+def test_each_part_is_reloaded_independently_of_the_others() -> None:
     def broken() -> Reloaded:
         raise RecursionError
 

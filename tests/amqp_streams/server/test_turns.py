@@ -79,7 +79,7 @@ def test_a_link_is_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == ["a", "a"]
 
 
-def test_work_that_fails_costs_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_work_closes_only_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     turns, loop = made(monkeypatch, 10)
     done: list[str] = []
     broken = Working("broken", 1, done, fails=True)

@@ -309,7 +309,7 @@ async def test_a_strangers_web_page_is_no_local_program(
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
-async def test_who_comes_through_a_proxy_is_no_local_program_and_has_the_proxys_address(
+async def test_a_client_behind_a_proxy_is_not_a_local_program_and_has_the_address_of_the_proxy(
     start: Start, dial: Open, echoes: Echoes, header: str
 ) -> None:
     """Otherwise any header would give an address whose login failures are not counted, or another's."""

@@ -90,7 +90,7 @@ def test_a_channel_s_template_says_how_its_log_is_made() -> None:
     assert of_channel("l", {"spec": {"channelTemplate": {"spec": {"partitions": True}}}}, SETTINGS).problem is not None
 
 
-def test_what_a_config_map_of_another_namespace_says_is_not_told() -> None:
+def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None:
     """Who reads the Broker's status may not read that ConfigMap."""
     told = {"metadata": {"namespace": "n"}}, {"metadata": {"namespace": "other"}}
     for data in ({"partitions": "TOPSECRET"}, {"delivery": "TOPSECRET: 1"}, {"delivery": "TOPSECRET: [}"}):

@@ -146,7 +146,7 @@ def test_a_trigger_that_hangs_is_not_asked_for_more_than_it_allows() -> None:
     assert congestion.limit == 4
 
 
-def test_answers_that_say_no_are_no_silence() -> None:
+def test_negative_answers_do_not_count_as_silence() -> None:
     congestion = Congestion()
     for number in range(10 * SILENCES_MAX):
         congestion.overloaded(number * 60_000)

@@ -83,7 +83,7 @@ async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_a
     await until(lambda: rig.checkpoints.places["first"] == {0: f"{0:016d}"})
 
 
-async def test_what_retention_takes_before_it_is_delivered_is_counted_and_told(server: SubscriberServer) -> None:
+async def test_events_that_retention_removes_before_delivery_are_counted_and_reported(server: SubscriberServer) -> None:
     gate = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:

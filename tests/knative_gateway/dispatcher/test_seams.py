@@ -118,7 +118,7 @@ async def dead_lettered(rig: Rig, server: SubscriberServer, *, retry: int = 1, s
         assert sink.ids == [POISON]
 
 
-async def test_a_retry_after_that_is_no_time_is_a_failure_like_others(rig: Rig, server: SubscriberServer) -> None:
+async def test_an_invalid_retry_after_is_a_failure_like_others(rig: Rig, server: SubscriberServer) -> None:
     async def busy(got: Got) -> web.StreamResponse:
         headers = {"retry-after": "Mon, 01 Jan 2024 00:00:00 +99999999999999999999"}
         return web.Response(status=503, headers=headers) if got.id == POISON else web.Response(status=202)

@@ -248,7 +248,7 @@ def test_whatever_is_sent_is_taken_or_refused(value: object, where: str) -> None
             assert replace(request(), admitted, admitted).object == admitted
 
 
-def test_subscribers_of_a_channel_that_are_written_by_hand_are_not_taken_and_that_is_told() -> None:
+def test_subscribers_of_a_channel_that_are_written_by_hand_are_ignored_with_a_warning() -> None:
     kind_ = kind("Channel")
     given = {
         "apiVersion": "messaging.knative.dev/v1",
