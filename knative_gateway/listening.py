@@ -151,7 +151,7 @@ class HttpServer:
             self._context.load_cert_chain(self._tls.certificate, self._tls.key)
 
     def leave(self) -> None:
-        """Serve on, and have clients go elsewhere: each answer is the last of its connection."""
+        """Keep serving, but close each connection with its answer, so that clients go elsewhere."""
         self._leaving = True
         self._tick()
 

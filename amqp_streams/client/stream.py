@@ -24,7 +24,7 @@ _FRAMES.setLevel(logging.WARNING)
 _FRAMES_MAX: Final = 16 << 20
 """Of one WebSocket message: many AMQP frames, or a piece of one."""
 _ANSWER_BYTES_MAX: Final = 1 << 20
-"""Answers to pings since the peer stopped reading; beyond it the connection is given up."""
+"""Bytes of pongs since the peer stopped reading; beyond this the client closes the connection."""
 _DATA: Final = frozenset({Opcode.BINARY, Opcode.CONT})
 
 

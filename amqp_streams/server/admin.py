@@ -231,7 +231,7 @@ async def serve_admin(
 ) -> AdminServer:
     """Start the admin server, STARTING. `admission` is the AMQP listeners', so that WebSockets count among the connections.
 
-    `trusted_proxies`: addresses and networks that say truly for whom they forward.
+    `trusted_proxies`: addresses and networks of proxies whose forwarding headers are trusted.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -253,7 +253,7 @@ async def _in_words(request: Request, error: HTTPException) -> Response:
 
 
 def _one_request(app: ASGIApp) -> ASGIApp:
-    """Answer one request on each connection: one that is kept for the next is a place that a probe may want."""
+    """Answer one request on each connection: an idle one would take the place of a probe."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:

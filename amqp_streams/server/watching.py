@@ -1,6 +1,6 @@
 """What the log reports to an operator: a full disk, a commit that does not end, a wrong clock.
 
-Law: one line in the log at each change of state, in both directions; what keeps the node from taking events is in `/readyz`, too.
+Law: one log line for each change of state, in both directions; reasons for which the node accepts no events are in `/readyz`, too.
 """
 
 from typing import Final

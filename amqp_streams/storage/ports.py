@@ -18,7 +18,7 @@ STATE_VALUE_BYTES_MAX: Final = 1 << 20
 STATE_KEYS_MAX: Final = 1 << 18
 """Keys of one data directory: all of them are in memory."""
 RETAINED_A_CALL: Final = 1000
-"""Partitions that one call of `Store.apply_retention` looks at: some 5 ms."""
+"""Partitions that one call of `Store.apply_retention` examines: about 5 ms of work."""
 PRODUCER_ID_BYTES_MAX: Final = 256
 """Of the id of a producer that numbers its events, in UTF-8; at least one."""
 

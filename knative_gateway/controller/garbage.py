@@ -11,7 +11,7 @@ from knative_gateway.resources.objects import Object, entries, name_of, text, ui
 
 
 class Belongings:
-    """Which objects are there, in which namespace, and who owns them; so that what goes with one is found without a look at all."""
+    """Objects by namespace and owner, so that the dependents of a deleted object are found without a search of all."""
 
     def __init__(self) -> None:
         self._uids: Final[dict[str, Key]] = {}

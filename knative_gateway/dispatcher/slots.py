@@ -39,7 +39,7 @@ class Slots:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._wake()  # it was this one's turn: let another have it
+                    self._wake()  # pass the turn on
                 else:
                     self._leave(owner, turn)
                 raise

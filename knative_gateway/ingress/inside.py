@@ -17,7 +17,7 @@ class Inside:
         self._inward: Final = inward
 
     def leads_in(self, url: str) -> bool:
-        """Events for this URL are to be given to `take`."""
+        """Whether events for this URL go to `take`."""
         return self._inward.path_of(url) is not None
 
     async def take(self, url: str, namespace: str, headers: Sequence[Header], body: bytes) -> Answer:

@@ -218,7 +218,7 @@ def _until_accepted(producer: Producer, body: bytes, *, within_s: float = 10) ->
 def test_what_is_retained_is_not_taken_for_read_when_too_much_is_unsettled_to_send_more(
     start_node: StartNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The node gives the credit back as if there were nothing more; the client knows better."""
+    """The node returns the credit as if there were no more events; the client knows that there are."""
     monkeypatch.setattr(NodeProcess, "environment", lambda _node: {**os.environ, "AMQP_STREAMS_LIMITS_UNSETTLED": "5"})
     node = start_node(log="temps:1")
     with connect(node.url) as client:

@@ -1,4 +1,4 @@
-"""Clients of others with their own reconnection go on after a restart of the node, without a word from their users."""
+"""Third-party clients with their own reconnection continue after a restart of the node, without help from their users."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Faults of settings are told in words for people."""
+"""Invalid settings are reported in plain words."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""What went wrong is said in one way, with what to do."""
+"""Each error has one wording, with the remedy."""
 
 import socket
 import ssl

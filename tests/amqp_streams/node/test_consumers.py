@@ -432,7 +432,7 @@ def test_only_consumers_are_counted_as_consumers(bench: Bench) -> None:
 
 
 def test_a_thousand_waiting_attaches_that_are_refused_one_after_the_other_are_all_answered() -> None:
-    """Each gets the partition that the one before it could not keep a place in; they do not call each other."""
+    """Each gets the partition of the one before it, which could not keep a position there; they do not call each other."""
     bench = Bench(partitions=1, groups=WAITING, limits=Limits(cursors=1))
     bench.consume(attach(consumer=True, durable=True))
     owner = bench.consume(member())

@@ -1,4 +1,4 @@
-"""Answers of `$info` are kept for a moment, and never hide what was accepted meanwhile."""
+"""Answers of `$info` are reused for a moment, and never hide events that were accepted in between."""
 
 import pytest
 

@@ -157,7 +157,7 @@ async def test_a_stranger_that_asks_nothing_is_sent_away(start: Start, monkeypat
 
 
 async def stranger(server: AdminServer, *, source: str = "127.0.0.1", request: bytes = b"GET /hea") -> socket.socket:
-    """A connection that is here and whose request does not end."""
+    """An open connection whose request does not end."""
     address, before = server.addresses[0], len(server._guests)
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

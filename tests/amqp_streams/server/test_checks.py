@@ -1,4 +1,4 @@
-"""What settings name is read before a node starts with them."""
+"""The files that settings name are read before a node starts with them."""
 
 from pathlib import Path
 

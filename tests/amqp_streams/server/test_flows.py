@@ -53,7 +53,7 @@ def test_a_drain_without_credit_is_answered(events: int) -> None:
 
 
 def test_a_drain_that_takes_back_credit_which_was_used_meanwhile_is_answered_with_what_was_sent() -> None:
-    """The peer had not seen the events yet that are on their way to it."""
+    """The peer has not yet seen the events in flight."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", *[b"x"] * 5)
     peer = peer_of(node)
@@ -179,7 +179,7 @@ def test_every_producer_of_a_connection_answers_an_echo() -> None:
 
 @pytest.mark.parametrize("credit", [1 << 31, (1 << 32) - 1])
 def test_more_credit_than_the_engine_counts_closes_the_link_and_says_so(credit: int) -> None:
-    """It would deliver nothing, without a word."""
+    """The link would deliver nothing, without an error."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", b"x")
     peer = peer_of(node)
@@ -224,7 +224,7 @@ def test_a_peer_that_takes_nothing_is_owed_its_flow_until_it_does() -> None:
 
 
 def test_drain_is_answered_when_too_much_is_unsettled_to_send_more() -> None:
-    """A client that receives as much as there is before it settles anything would wait for ever."""
+    """A client that receives all events before it settles any would wait without end."""
     node = InMemoryNode({"temps": 1}, limits=Limits(unsettled=5))
     node.append("temps", *[b"%d" % number for number in range(20)])
     pair = EnginePair(node)

@@ -169,7 +169,7 @@ def test_a_user_is_limited_by_whatever_name_it_is_called(users: UsersFile) -> No
 
 
 def test_unknown_users_are_counted_like_known_ones_however_they_are_spelt(users: UsersFile) -> None:
-    """Otherwise failures with several spellings of a name tell whether there is such a user."""
+    """Otherwise failures with several spellings of a name would reveal whether the user exists."""
     guard = guard_of(users, limits={"user_login_failures": 2})
     with structlog.testing.capture_logs():
         for number, name in enumerate(("zoe", "\uff5aoe")):

@@ -1,4 +1,4 @@
-"""The regular work goes on whatever one step of it does, and says which step fails."""
+"""The regular work continues when a step fails, and reports which step it is."""
 
 import asyncio
 from collections.abc import Callable, Iterator

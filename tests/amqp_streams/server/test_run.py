@@ -86,7 +86,7 @@ with _hangups_held():
 
 
 def test_a_sighup_during_the_start_is_obeyed_when_the_node_is_ready(tmp_path: Path) -> None:
-    """Unhandled it would kill a node that recovers; forgotten, it would leave settings in force that were replaced meanwhile."""
+    """Unhandled, it would end a node during recovery; ignored, it would leave outdated settings in force."""
     done = subprocess.run([sys.executable, "-c", HUNG_UP, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     said = done.stdout + done.stderr
@@ -94,7 +94,7 @@ def test_a_sighup_during_the_start_is_obeyed_when_the_node_is_ready(tmp_path: Pa
 
 
 async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_path: Path) -> None:
-    """A load balancer needs time to see that it must send nobody here."""
+    """A load balancer needs time to notice that it must not send clients here."""
     settings = _settings(tmp_path).model_copy(update={"admin_listen": Listener(host="127.0.0.1", port=0), "shutdown_delay_ms": 60_000})
     node = Server(settings)
     await node.start(MemoryStore())

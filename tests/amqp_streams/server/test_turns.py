@@ -1,4 +1,4 @@
-"""Work beside the events has a budget for each turn, whoever asks and on however many links."""
+"""Requests and answers have a budget for each turn, however many links ask."""
 
 from dataclasses import dataclass, field
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""Messages of which only a part has arrived: who does not finish them does not stop others."""
+"""Messages of which only a part has arrived: a peer that does not finish them does not stop others."""
 
 import pytest
 

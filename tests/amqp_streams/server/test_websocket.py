@@ -312,7 +312,7 @@ async def test_a_strangers_web_page_is_no_local_program(
 async def test_a_client_behind_a_proxy_is_not_a_local_program_and_has_the_address_of_the_proxy(
     start: Start, dial: Open, echoes: Echoes, header: str
 ) -> None:
-    """Otherwise any header would give an address whose login failures are not counted, or another's."""
+    """Otherwise a client could choose the address for which its failed logins are counted."""
     await dial(await start(echoes), additional_headers={header: "192.0.2.7", "X-Forwarded-Proto": "https"})
     channel = (await echoes.number(0)).channel
     assert channel.peer.startswith("127.0.0.1:")

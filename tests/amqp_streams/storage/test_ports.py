@@ -76,7 +76,7 @@ def test_timestamps_never_decrease_though_the_clock_does(hand: Hand, partition: 
 
 
 def test_a_clock_that_jumps_by_months_within_a_commit_stops_nothing(hand: Hand, partition: Partition) -> None:
-    """A batch spans less than 50 days: whatever the clock did, commits go on."""
+    """A batch spans less than 50 days: commits continue after any jump of the clock."""
     days = 24 * 3600 * 1000
     for day in (0, 60, -400, 120):
         partition.append([b"%d" % day], b"\0", NOW + day * days)

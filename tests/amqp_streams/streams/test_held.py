@@ -15,7 +15,7 @@ MESSAGE = b"\x00\x53\x75\xb0\x00\x00\x03\xe8" + bytes(1000)
 
 
 class Cursor:
-    """Holds a chunk when told to."""
+    """Holds a chunk on request."""
 
     def __init__(self, held: Held) -> None:
         self.used = False

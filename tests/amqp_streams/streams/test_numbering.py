@@ -346,7 +346,7 @@ def test_whatever_is_sent_fails_or_begins_anew_each_event_is_there_once_and_in_o
 
 
 def test_producers_of_different_users_are_different_whatever_they_call_themselves() -> None:
-    """Otherwise whoever may send makes the events of another vanish, accepted, by one high number under its name."""
+    """Otherwise a user could send one high number under another's name, and the other's events would be accepted but not stored."""
     long = "p" * PRODUCER_ID_BYTES_MAX
     asked = [
         (None, "p"),

@@ -421,7 +421,7 @@ def test_what_is_picked_is_what_would_be_taken_one_by_one(
 
 
 def test_a_stretch_ends_by_the_work_that_its_records_take(store: MemoryStore, log: StoredLog) -> None:
-    """What a filter costs depends on what is in a record, which its text does not tell."""
+    """The cost of a filter depends on the content of a record, not only on the filter's text."""
     slow = with_kind("a" * 20_000)
     log.partitions[0].append([slow] * 20, bytes(20), NOW)
     store.commit()

@@ -91,7 +91,7 @@ def documented() -> dict[str, str]:
 
 
 def test_the_documentation_has_every_setting_with_its_default() -> None:
-    """Whoever adds a setting adds a row to docs/gateway.md."""
+    """A new setting needs a row in docs/gateway.md."""
     tables = {**sections(), "rules": RuleSettings}
     expected = {
         ".".join((name, *inner)): shown(field.default)

@@ -1,4 +1,4 @@
-"""A replay begins where people say, in the forms that `amqp-streams receive --from` takes."""
+"""The start of a replay has the same forms as `amqp-streams receive --from`."""
 
 from datetime import UTC, datetime
 

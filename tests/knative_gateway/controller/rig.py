@@ -117,7 +117,7 @@ async def here_at(path: Path) -> AsyncIterator[Here]:
 
 
 async def soon(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Wait for what no feed tells."""
+    """Wait for something that no feed reports."""
     async with asyncio.timeout(5):
         while not await holds():  # noqa: ASYNC110  the database has no event
             await asyncio.sleep(0.005)

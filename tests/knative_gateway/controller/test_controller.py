@@ -331,7 +331,7 @@ async def test_an_object_that_cannot_be_stored_holds_up_no_other(here: Here) -> 
 
 
 async def test_an_object_that_cannot_be_reconciled_says_so_and_the_others_are(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is raised: the exception is of that object alone, and the gateway starts."""
+    """Any exception concerns that object only, and the gateway starts."""
 
     def odd(key: Key, object_: Object, *rest: object) -> object:
         if key.name == "bad":

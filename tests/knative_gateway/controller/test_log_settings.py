@@ -91,7 +91,7 @@ def test_a_channel_s_template_says_how_its_log_is_made() -> None:
 
 
 def test_the_content_of_a_config_map_of_another_namespace_is_not_shown() -> None:
-    """Who reads the Broker's status may not read that ConfigMap."""
+    """A reader of the Broker's status may lack the right to read that ConfigMap."""
     told = {"metadata": {"namespace": "n"}}, {"metadata": {"namespace": "other"}}
     for data in ({"partitions": "TOPSECRET"}, {"delivery": "TOPSECRET: 1"}, {"delivery": "TOPSECRET: [}"}):
         own, foreign = (of_broker("l", broker, {"data": data}, CONFIG, SETTINGS).problem for broker in told)

@@ -298,7 +298,7 @@ def test_what_others_refer_to_is_followed_to_those_alone() -> None:
 
 
 def test_an_object_that_cannot_be_reconciled_costs_itself_only() -> None:
-    """Whatever the exception is; it is whole again when it was mended."""
+    """This holds for any exception; the object recovers when it is corrected."""
     world = World()
     world.send(broker())
     bad, good = world.send(trigger("bad")), world.send(trigger("good"))

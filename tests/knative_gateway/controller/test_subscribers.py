@@ -380,7 +380,7 @@ def test_where_an_external_name_leads_to_is_in_the_condition() -> None:
 
 
 def test_ready_says_that_it_is_paused() -> None:
-    """Who looks at a table must not take it for healthy."""
+    """In a table, it must not look healthy."""
     world = World()
     world.send(broker())
     world.send(channel())

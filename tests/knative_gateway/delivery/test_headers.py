@@ -54,7 +54,7 @@ def test_when_to_come_again_goes_with_a_reply_only() -> None:
     ],
 )
 def test_what_is_not_a_header_field_is_dropped_and_the_others_are_kept(field: tuple[bytes, bytes]) -> None:
-    """Whoever writes into a log over AMQP chooses these headers: the event must be delivered all the same."""
+    """Clients that write into a log over AMQP choose these headers: the event must still be delivered."""
     assert forwarded([field, (b"knative-y", b"1"), field]) == [("knative-y", "1")]
 
 

@@ -166,7 +166,7 @@ def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
 
 
 async def test_a_request_that_cannot_begin_is_not_in_use(server: SubscriberServer) -> None:
-    """It would be looked after for ever, and nobody waits for it."""
+    """It would be kept without end, and nobody waits for it."""
     connections = made("127.0.0.1")
     await post(connections, server.url())
     [[connection]] = connections._idle.values()

@@ -1,4 +1,4 @@
-"""Logs that are made again, events that retention takes, events that are given up, and faults at the beginning: who is told."""
+"""Reports of logs that are created again, events that retention removes, events that are given up, and faults at the beginning."""
 
 import asyncio
 from collections.abc import AsyncIterator

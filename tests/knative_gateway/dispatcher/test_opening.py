@@ -1,4 +1,4 @@
-"""What this machine lacks is not the subscriber's fault."""
+"""When this machine runs out of something, the subscriber is not at fault."""
 
 import asyncio
 import errno

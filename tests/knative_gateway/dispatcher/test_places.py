@@ -123,7 +123,7 @@ async def test_what_retention_took_before_it_was_delivered_is_known(log: MemoryE
 
 
 async def test_the_earliest_is_the_first_that_is_there(log: MemoryEventLog, kept: MemoryCheckpoints) -> None:
-    """What retention took before is nothing that it was to have."""
+    """Events that retention removed earlier do not count as lost."""
     log.removed = {(LOG, 0): 2}
     assert await begun(log, kept, start=Start.EARLIEST) == {0: place(1), 1: ""}
     assert await begun(log, kept, start=Start.EARLIEST) == {0: place(1), 1: ""}
