@@ -5,6 +5,7 @@ Law: a position goes forward only, but by `reset`: offsets of a partition sort a
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Table, bindparam, collate, delete, insert, select
@@ -48,26 +49,12 @@ class SqlCheckpoints:
 
     async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
         """Positions by subscriber and partition; nothing for a subscriber that never had any."""
-        found: dict[str, dict[int, str]] = {}
-        for row in await self._of(POSITIONS, uids):
-            found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
-        return found
+        return _by_uid(await self._database.read(partial(_of, POSITIONS, uids)))
 
     async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
         """What these have completed above their positions, by subscriber and partition."""
-        return {(row.uid, row.log_partition): _parsed(row.ranges) for row in await self._of(RANGES, uids)}
-
-    async def _of(self, table: Table, uids: Collection[str]) -> Sequence[Row[Any]]:
-        rows: list[Row[Any]] = []
-        wanted = sorted(uids)
-        query = select(table).where(table.c.uid.in_(bindparam("uids", expanding=True)))
-
-        def found(connection: Connection) -> Sequence[Row[Any]]:
-            for start in range(0, len(wanted), _AT_ONCE):
-                rows.extend(connection.execute(query, {"uids": wanted[start : start + _AT_ONCE]}).all())
-            return rows
-
-        return await self._database.read(found)
+        rows = await self._database.read(partial(_of, RANGES, uids))
+        return {(row.uid, row.log_partition): _parsed(row.ranges) for row in rows}
 
     async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
         """Take these where a subscriber has none yet; gives the positions that they have then."""
@@ -76,13 +63,13 @@ class SqlCheckpoints:
             for uid, places in sorted(positions.items())
             for partition, offset in sorted(places.items())
         ]
-        if rows:
 
-            def add(connection: Connection) -> None:
+        def begin(connection: Connection) -> Sequence[Row[Any]]:
+            if rows:
                 connection.execute(self._begin, rows)
+            return _of(POSITIONS, positions, connection)
 
-            await self._database.write(add)
-        return await self.load(positions)
+        return _by_uid(await self._database.write(begin))
 
     async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
         """Replace these positions, durable when it returns; key: (uid, partition). One that would go back is left as it is.
@@ -123,10 +110,7 @@ class SqlCheckpoints:
     async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
         """Of all subscribers what is kept under numbers below that and is not empty."""
         query = select(POSITIONS).where(POSITIONS.c.log_partition < below, POSITIONS.c.log_offset != "")
-        found: dict[str, dict[int, str]] = {}
-        for row in await self._database.read(lambda connection: connection.execute(query).all()):
-            found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
-        return found
+        return _by_uid(await self._database.read(lambda connection: connection.execute(query).all()))
 
     async def forget(self, uid: str) -> None:
         """The subscriber is gone for good."""
@@ -155,6 +139,23 @@ class SqlCheckpoints:
         """The history, the latest first."""
         documents = await self._database.read(lambda connection: connection.execute(_HISTORY, {"of": uid}).scalars().all())
         return [Failure(**read(document)) for document in documents]  # type: ignore[arg-type]  # as `record` wrote them
+
+
+def _of(table: Table, uids: Collection[str], connection: Connection) -> Sequence[Row[Any]]:
+    """The rows of these subscribers."""
+    rows: list[Row[Any]] = []
+    wanted = sorted(uids)
+    query = select(table).where(table.c.uid.in_(bindparam("uids", expanding=True)))
+    for start in range(0, len(wanted), _AT_ONCE):
+        rows += connection.execute(query, {"uids": wanted[start : start + _AT_ONCE]}).all()
+    return rows
+
+
+def _by_uid(rows: Sequence[Row[Any]]) -> Mapping[str, Mapping[int, str]]:
+    found: dict[str, dict[int, str]] = {}
+    for row in rows:
+        found.setdefault(row.uid, {})[row.log_partition] = row.log_offset
+    return found
 
 
 def _written(ranges: Sequence[Range]) -> str:

@@ -72,13 +72,14 @@ class Database:
     async def write(self, work: Work[T], *, together: bool = False) -> T:
         """Carry out work in a transaction, the only one of this process, and commit it; undone if it raises.
 
-        `together`: it may share the transaction with other such work, which must take its locks in the same order.
+        `together`: it may share the transaction with other such work, which must take its locks in the same order. With SQLite, which has
+        one writer and no locks of rows, all work may.
 
         Raises:
             UnavailableError: the database is away; nothing is known of a commit that was under way.
         """
         with _translated():
-            return await self._writer.write(work, together=together)
+            return await self._writer.write(work, together=together or not self.postgresql)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:

@@ -5,6 +5,7 @@ import asyncio
 from knative_gateway.ports import Failure
 from knative_gateway.store import Store
 from knative_gateway.store.checkpoints import HISTORY_MAX
+from tests.knative_gateway.store.counting import counted
 
 
 def failure(number: int, body: str = "") -> Failure:
@@ -103,3 +104,10 @@ async def test_many_subscribers_are_read_at_once(store: Store) -> None:
     uids = [f"uid-{number}" for number in range(2_500)]
     assert await store.checkpoints.begin({uid: {0: "01"} for uid in uids}) == {uid: {0: "01"} for uid in uids}
     assert len(await store.checkpoints.load(uids)) == 2_500
+
+
+async def test_positions_of_many_new_subscribers_cost_one_transaction(store: Store) -> None:
+    uids = [f"uid-{number}" for number in range(50)]
+    with counted() as asked:
+        assert await store.checkpoints.begin({uid: {0: "01"} for uid in uids}) == {uid: {0: "01"} for uid in uids}
+    assert asked["commits"] == 1

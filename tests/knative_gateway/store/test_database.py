@@ -16,9 +16,14 @@ from knative_gateway.store.tables import POSITIONS
 async def test_a_write_behind_one_that_does_not_end_fails_soon(tmp_path: Path) -> None:
     database = Database(sqlite_url(tmp_path), write_wait_s=0.01)
     await database.open()
-    goes_on = Event()
-    slow = asyncio.create_task(database.write(lambda _connection: goes_on.wait(30)))
-    await asyncio.sleep(0)
+    began, goes_on = Event(), Event()
+
+    def wait(_connection: Connection) -> bool:
+        began.set()
+        return goes_on.wait(30)
+
+    slow = asyncio.create_task(database.write(wait))
+    await asyncio.to_thread(began.wait, 30)
     with pytest.raises(UnavailableError, match=r"other writes take longer than 0.01 s"):
         await database.write(_add)
     goes_on.set()
