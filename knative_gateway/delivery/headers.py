@@ -26,6 +26,8 @@ FORWARDED_MAX: Final = 32
 """Headers that are passed on from one request or answer, at most."""
 FORWARDED_BYTES_MAX: Final = 1200
 """Bytes of a header that is passed on, name and value; a longer one is not."""
+FORWARDED_TOTAL_BYTES_MAX: Final = 4096
+"""Bytes of all headers of one request that are stored with its events: each of the thousand events of a batch has them."""
 TRACE_STATE_MAX: Final = 512
 """Characters of a `tracestate` that is passed on, as W3C Trace Context has it."""
 

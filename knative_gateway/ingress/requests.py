@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final
 
 from knative_gateway.cloudevents.media import BATCH
-from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES, HOPS
+from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES, FORWARDED_TOTAL_BYTES_MAX, HOPS
 from knative_gateway.delivery.ttl import TTL_DEFAULT
 from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
 
@@ -52,7 +52,7 @@ class Request:
     `batch`: it brings one, or none at all. `hosts`: how many Host fields there are.
     """
 
-    __slots__ = ("authorization", "batch", "hosts", "length", "passed_on", "trace")
+    __slots__ = ("_passed_on_bytes", "authorization", "batch", "hosts", "length", "passed_on", "trace")
 
     def __init__(self, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Names are in lower case, as ASGI has them.
@@ -68,6 +68,7 @@ class Request:
         self.length: int | None = None
         self.trace: dict[str, str] | None = None
         self.passed_on: dict[str, str] | None = None
+        self._passed_on_bytes = 0
         for name, value in headers:
             kind = _kinds.get(name)
             if kind is None:
@@ -103,6 +104,9 @@ class Request:
         """Several fields of one name are one with commas. Spec: RFC 9110, 5.3."""
         if name == HOPS and not (value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT):
             raise InvalidEventError(f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})")
+        self._passed_on_bytes += len(name) + len(value)
+        if self._passed_on_bytes > FORWARDED_TOTAL_BYTES_MAX and name != HOPS:
+            return
         if self.passed_on is None:
             self.passed_on = {name: value}
         elif name in self.passed_on:

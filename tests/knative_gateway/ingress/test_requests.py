@@ -30,6 +30,16 @@ def test_the_trace_and_what_is_passed_on_are_kept() -> None:
     assert found.passed_on == {"x-request-id": "r", "knative-x": "1, 3", "x-b3-traceid": "2"}
 
 
+@pytest.mark.parametrize("name", ["knative-x", "knative-%d"], ids=["one name", "many names"])
+def test_all_that_is_kept_together_is_bounded(name: str) -> None:
+    """A batch of 1,000 events has it 1,000 times: 100 KB of a request were 32 MB of the log. The hops are always kept."""
+    headers = [((name % number if "%" in name else name).encode(), b"x" * 1000) for number in range(60)]
+    found = Request([*headers, (b"knative-hops", b"7")]).passed_on
+    assert found is not None
+    assert found["knative-hops"] == "7"
+    assert sum(len(name) + len(value) for name, value in found.items()) <= 4096 + len("knative-hops7") + 10
+
+
 def test_what_is_kept_is_bounded() -> None:
     many = [(b"knative-%d" % number, b"x") for number in range(99)]
     found = Request([*many, (b"x-request-id", b"x" * 1025), (b"traceparent", b"\xff"), (b"tracestate", b"a\tb"), (b"traceparent", b"\x7f")])
