@@ -15,7 +15,7 @@ from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import WireError
 from amqp_streams.setting_errors import reason
 from amqp_streams.streams.access import EVERYTHING, Permissions
-from amqp_streams.wire.codec import decode, encode
+from amqp_streams.wire.codec import decode, encode, few_values
 from amqp_streams.wire.sections import sections
 from amqp_streams.wire.types import Array, Described, Int, ULong, Value
 
@@ -28,6 +28,11 @@ NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 SERVER_ERROR: Final = 500
 NOT_IMPLEMENTED: Final = 501
+
+SECTIONS_MAX: Final = 16
+"""Of a request: one of each kind, and some more data."""
+VALUES_MAX: Final = 25_000
+"""In a section of a request: two lists of names, as long as they may be, and then some. Decoding so many takes 30 ms."""
 
 _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
@@ -79,11 +84,14 @@ def parse_request(message: bytes) -> Request:
     """Take a request message apart.
 
     Raises:
-        WireError: its sections are no AMQP; there is no telling where an answer should go.
+        WireError: its sections are no AMQP, or too much is in them; there is no telling where an answer should go.
     """
     found: dict[int, Value] = {}
-    for code, start, _ in sections(message):
+    for code, start, _ in sections(message, SECTIONS_MAX):
         if code in (_PROPERTIES, _APPLICATION_PROPERTIES, _VALUE):
+            if not few_values(message, start, VALUES_MAX):
+                too_many = f"more than {VALUES_MAX} values in a section of a request"
+                raise WireError(too_many)
             section, _end = decode(message, start)
             found[code] = section.value if isinstance(section, Described) else section
     properties = found.get(_PROPERTIES)

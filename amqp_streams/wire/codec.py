@@ -1,6 +1,6 @@
 """AMQP's type system in one import: values, `encode`, `decode`, `skip`."""
 
-from amqp_streams.wire.decoder import decode, skip
+from amqp_streams.wire.decoder import decode, few_values, skip
 from amqp_streams.wire.encoder import encode, encode_list
 from amqp_streams.wire.types import (
     Array,
@@ -45,5 +45,6 @@ __all__ = [
     "decode",
     "encode",
     "encode_list",
+    "few_values",
     "skip",
 ]

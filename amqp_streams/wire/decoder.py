@@ -93,6 +93,32 @@ def skip(data: bytes, at: int = 0) -> int:
     return at
 
 
+def few_values(data: bytes, at: int, values_max: int) -> bool:
+    """Whether at most `values_max` values are in the one that starts at byte `at`: what decoding costs depends on their number.
+
+    Only counts; what is wrong inside is for `decode` to say. Raises WireError as `skip`.
+    """
+    end, values = skip(data, at), 0
+    while at < end:
+        values += 1
+        if values > values_max:
+            return False
+        code = data[at]
+        width = _WIDTHS[code]
+        begin = at + 1 - width  # behind the size, where there is one
+        if width >= 0:
+            at += 1 + width
+        elif code == _DESCRIBED or (code not in _VARIABLE and code not in _COMPOUND):
+            at += 1
+        elif code in _COMPOUND and _COMPOUND[code] is not _array:
+            at = begin - width  # behind the count; the items come next
+        else:
+            if code in _COMPOUND:
+                values += int.from_bytes(data[begin : begin - width])
+            at = begin + int.from_bytes(data[at + 1 : begin])
+    return values <= values_max
+
+
 def _decode(data: bytes, at: int, depth: int) -> tuple[Value, int]:
     if at >= len(data):
         raise _short(at, len(data))

@@ -80,11 +80,11 @@ class Extent(NamedTuple):
     end: int
 
 
-def sections(message: bytes) -> list[Section]:
+def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
     """Every section in order, the whole message walked; values are passed over, not decoded. A message without a body is let pass.
 
     Raises:
-        WireError: something that is no section, of the wrong type, cut short, or out of order.
+        WireError: something that is no section, of the wrong type, cut short, or out of order; or more than `sections_max` sections.
     """
     walked: list[Section] = []
     at, previous = 0, 0
@@ -93,6 +93,9 @@ def sections(message: bytes) -> list[Section]:
         if code < previous or (code == previous and code not in _REPEATED) or (code != previous and {code, previous} <= _BODY):
             message_text = f"{NAMES[code]} at byte {at} may not follow {NAMES[previous]}"
             raise WireError(message_text)
+        if len(walked) == sections_max:
+            too_many = f"more than {sections_max} sections"
+            raise WireError(too_many)
         walked.append(Section(code, at, end))
         at, previous = end, code
     if not walked:

@@ -10,6 +10,8 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import WireError
 from amqp_streams.streams.management import (
     BAD_REQUEST,
+    SECTIONS_MAX,
+    VALUES_MAX,
     Answer,
     Extents,
     Request,
@@ -160,3 +162,22 @@ def test_what_is_asked_wrongly_of_extents_is_named(body: dict[Value, Value], rea
     with pytest.raises(RequestError, match=reason) as caught:
         extents(body)
     assert caught.value.answer.status == 400
+
+
+@pytest.mark.parametrize("section", [b"\x00\x53\x75\xa0\x00", b"\x00\x53\x76\x45"])
+def test_a_request_of_many_sections_is_refused_after_a_few(section: bytes) -> None:
+    """A mebibyte of empty ones takes half a second to walk."""
+    with pytest.raises(WireError, match=f"more than {SECTIONS_MAX} sections"):
+        parse_request(message(operation="QUERY").split(b"\x00\x53\x77")[0] + section * 200_000)
+
+
+def test_a_request_of_very_many_values_is_refused_before_it_is_decoded() -> None:
+    count = VALUES_MAX + 1
+    body = b"\x00\x53\x77\xd0" + (4 + count).to_bytes(4) + count.to_bytes(4) + b"\x45" * count
+    with pytest.raises(WireError, match=f"more than {VALUES_MAX} values"):
+        parse_request(body)
+
+
+def test_the_longest_lists_that_a_request_may_have_are_decoded() -> None:
+    body = {"logs": [f"log-{number}" for number in range(10_000)], "partitions": [str(number) for number in range(10_000)]}
+    assert parse_request(message(body, operation="EXTENTS", type="event-log")).body == body

@@ -1,13 +1,14 @@
 """Any bytes: a value or a WireError with a position; skip and decode agree."""
 
 import contextlib
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.errors import WireError
-from amqp_streams.wire.codec import Array, Described, Symbol, ULong, decode, encode, skip
+from amqp_streams.wire.codec import Array, Described, Symbol, UByte, ULong, Value, decode, encode, few_values, skip
 from amqp_streams.wire.decoder import DESCRIBED_MAX
 from tests.amqp_streams.wire import values as strategies
 
@@ -121,3 +122,28 @@ def test_encodings_that_are_not_the_compact_ones_are_understood() -> None:
     assert decode(bytes.fromhex("5601")) == (True, 2)
     assert decode(bytes.fromhex("e0 04 02 a3 00 00")) == (Array(Symbol, (Symbol(""), Symbol(""))), 6)
     assert decode(bytes.fromhex("00 a3 01 61 00 a3 01 62 40")) == (Described(Symbol("a"), Described(Symbol("b"), None)), 9)
+
+
+@pytest.mark.parametrize(
+    ("value", "values"),
+    [
+        (None, 1),
+        ("text", 1),
+        ([], 1),
+        ([1, "a", b"b", [None, []], {}], 8),
+        ({"a": [1, 2], "b" * 300: "c" * 300}, 7),
+        (Described(ULong(0x70), [True]), 4),
+        (Array(UByte, (UByte(1), UByte(2), UByte(3))), 4),
+        ([0] * 300, 301),
+    ],
+)
+def test_the_values_in_a_value_are_counted(value: Value, values: int) -> None:
+    data = b"before" + encode(value) + b"behind"
+    assert few_values(data, 6, values)
+    assert not few_values(data, 6, values - 1)
+
+
+@given(st.binary(max_size=50), st.integers(0, 20))
+def test_counting_bears_any_bytes_that_have_an_end(inside: bytes, values_max: int) -> None:
+    data = b"\xd0" + struct.pack(">II", 4 + len(inside), 1) + inside
+    assert few_values(data, 0, values_max) in {True, False}
