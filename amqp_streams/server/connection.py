@@ -25,6 +25,7 @@ from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Identity
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.frames import FLOW_SIZE_MAX, Echo, EchoFinder
+from amqp_streams.wire.nuls import NulFinder
 
 _NUMBERS: Final = count(1)
 
@@ -54,6 +55,7 @@ class AmqpConnection:
         "expires_ms",
         "formats",
         "mechanism",
+        "nuls",
         "number",
         "user",
         "user_groups",
@@ -67,6 +69,7 @@ class AmqpConnection:
         self._dispatch: Dispatch | None = None
         self._echoes = EchoFinder()
         self.formats = FormatFinder()
+        self.nuls = NulFinder()
         self._other_frames = 0
         self._lost = False
         self._flows: Flows | None = None
@@ -100,6 +103,7 @@ class AmqpConnection:
         assert engine is not None
         assert dispatch is not None
         self._reads += 1
+        self.nuls.feed(data, opened=dispatch.opened)
         if dispatch.producing:
             self.formats.feed(data)
         if not engine.push(data):

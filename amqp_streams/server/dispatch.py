@@ -22,7 +22,7 @@ from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_l
 from amqp_streams.server.links import AnyLink, OutgoingLink, Owner, Service
 from amqp_streams.server.pending import KeptLink, PendingLink
 from amqp_streams.server.producer import ProducerLink
-from amqp_streams.server.termini import answer_termini, attach_request
+from amqp_streams.server.termini import answer_termini, attach_request, require_whole
 from amqp_streams.streams.attach import (
     AttachRequest,
     Consuming,
@@ -207,6 +207,12 @@ class Dispatch:
         self.opened = True
         properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
         self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=properties)
+        try:
+            require_whole(self._owner, "container-id", self.container)
+        except PeerError as error:
+            self._service.warn("connection_failed", peer=self.peer, reason=str(error))
+            self._engine.close(error)
+            return
         try:
             self._owner.account.enter()
         except PeerError as error:

@@ -22,6 +22,7 @@ from amqp_streams.server.unfinished import Unfinished
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
 from amqp_streams.wire.formats import FormatFinder
+from amqp_streams.wire.nuls import NulFinder
 
 if TYPE_CHECKING:
     from amqp_streams.server.confirming import Confirming
@@ -93,6 +94,7 @@ class Owner(Protocol):
     """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own.
 
     `account`: what its user has and may have, over all connections. `formats`: message-formats of the transfers that came.
+    `nuls`: names with a NUL, as the engine cuts them.
     """
 
     user: str | None
@@ -100,6 +102,7 @@ class Owner(Protocol):
     number: int
     account: Account
     formats: FormatFinder
+    nuls: NulFinder
 
     def blocked(self) -> bool:
         """More than enough is on its way to this peer already; `drained` will pump its links again."""

@@ -23,10 +23,13 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
     """What the peer asks for on a link of this connection.
 
     Raises:
-        PeerError: a map in it is beyond a limit or no AMQP, or it wants a transaction coordinator.
+        PeerError: a map in it is beyond a limit or no AMQP, a name has a NUL, or it wants a transaction coordinator.
     """
     consumer = bool(lib.pn_link_is_sender(link))
     source, target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
+    require_whole(owner, "name", text(lib.pn_link_name(link)))
+    require_whole(owner, "source", text(lib.pn_terminus_get_address(source)))
+    require_whole(owner, "target", text(lib.pn_terminus_get_address(target)))
     here, there = (source, target) if consumer else (target, source)
     if lib.pn_terminus_get_type(here) == lib.PN_COORDINATOR:
         raise PeerError(names.NOT_IMPLEMENTED, "this node has no transactions")
@@ -52,6 +55,12 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
         filters=_map(filters, "filter") if consumer else {},
         capabilities=_capabilities(here),
     )
+
+
+def require_whole(owner: Owner, field: str, name: str | None) -> None:
+    """Refuse a name with a NUL: the engine knows it only up to there, which may be the name of something else."""
+    if name is not None and name in owner.nuls.names:
+        raise PeerError(names.INVALID_FIELD, f"{field} has a NUL character, behind {name[:64]!r}: use names without one", {"field": field})
 
 
 def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:

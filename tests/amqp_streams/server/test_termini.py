@@ -241,3 +241,39 @@ def test_proton_sees_its_filter_answered() -> None:
     echoed = filters.get_object()[names.FILTER_DELIVERY_ANNOTATIONS]
     assert isinstance(echoed, proton.Described)
     assert echoed.value == {names.OFFSET: "@earliest", names.TIMESTAMP: 5}
+
+
+@pytest.mark.parametrize("block_bytes", [1, 1 << 18])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "mine\0x", "source": "temps"},
+        {"source": "temps\0x"},
+        {"source": "temps", "target": "back\0"},
+        {"target": "temps\0/$info"},
+    ],
+)
+def test_a_name_with_a_nul_is_refused_and_means_nothing_else(fields: dict[str, Any], block_bytes: int) -> None:
+    """The engine gives names as C strings: the rest of such a name is not there."""
+    peer = ScriptedPeer(InMemoryNode({"temps": 1}, block_bytes=block_bytes))
+    peer.open()
+    (own,) = peer.attach(7, source="temps", name="mine")
+    assert own.fields["source"] is not None
+    attach, detach = peer.attach(0, **fields)
+    assert (attach.fields["source"], attach.fields["target"]) == (None, None)
+    error = detach.fields["error"]
+    assert isinstance(error, Described)
+    assert isinstance(error.value, list)
+    assert error.value[0] == names.INVALID_FIELD
+    assert "NUL" in str(error.value[1])
+    assert peer.take("detach") == [], "the link of the shorter name stays"
+
+
+def test_a_container_id_with_a_nul_ends_the_connection_with_the_reason() -> None:
+    peer = ScriptedPeer(InMemoryNode({"temps": 1}))
+    peer.open(container_id="me\0you")
+    (close,) = peer.take("close")
+    error = close.fields["error"]
+    assert isinstance(error, Described)
+    assert isinstance(error.value, list)
+    assert error.value[0] == names.INVALID_FIELD

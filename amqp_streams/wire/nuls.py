@@ -1,0 +1,92 @@
+"""Names with a NUL in what a peer opens and attaches, found in the bytes of its connection. Pure.
+
+Proton gives names as C strings, which end at a NUL: `one\\0x` would be taken for `one`. What is found is how such a name reads then; a
+message whose content looks like an attach is taken for one, which can only refuse links of the peer that sent it.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from amqp_streams.errors import WireError
+from amqp_streams.wire.decoder import skip
+from amqp_streams.wire.frames import HEADER_SIZE
+
+_FRAME_BYTES_MAX: Final = 64 << 10
+"""Of a frame that is looked into."""
+_NAMES_MAX: Final = 1024
+_SEAM_BYTES: Final = HEADER_SIZE + 3
+"""Up to the constructor of a performative's list, less one."""
+_OPEN: Final = 0x10
+_HEADS: Final = {0xC0: 3, 0xD0: 9}
+"""Bytes in front of the first item of a list."""
+_SOURCE: Final = 5
+_OPENS: Final = re.compile(rb"\x00\x53[\x10\x12](?=[\xc0\xd0])")
+_ATTACHES: Final = re.compile(rb"\x00\x53\x12(?=[\xc0\xd0])")
+
+
+class NulFinder:
+    """Looks at the bytes of one connection. `names`: container-id, names and addresses with a NUL, up to it."""
+
+    __slots__ = ("_kept", "names")
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self.names: Final[set[str]] = set()
+
+    def feed(self, block: memoryview | bytes, *, opened: bool) -> None:
+        """The bytes that came. `opened`: an open came before them."""
+        pattern, kept = _ATTACHES if opened else _OPENS, self._kept
+        if len(kept) > _SEAM_BYTES or (kept and pattern.search(kept + bytes(block[:_SEAM_BYTES]))) or len(block) < _SEAM_BYTES:
+            block = kept + bytes(block)
+        self._kept = self._look(block, pattern)
+
+    def _look(self, block: memoryview | bytes, pattern: re.Pattern[bytes]) -> bytes:
+        """Note what whole frames say; returns the bytes to look at again with the next block."""
+        at = 0
+        while match := pattern.search(block, at):
+            at, begin = match.end(), match.start() - HEADER_SIZE
+            if begin < 0 or block[begin + 4 : begin + 6] != b"\x02\x00":
+                continue
+            end = begin + int.from_bytes(block[begin : begin + 4])
+            if not at < end <= begin + _FRAME_BYTES_MAX:
+                continue
+            if end > len(block):
+                return bytes(block[begin:])
+            for name in _names(bytes(block[begin + HEADER_SIZE : end])):
+                before, nul, _ = name.partition(b"\0")
+                if nul and len(self.names) < _NAMES_MAX:
+                    self.names.add(before.decode("utf-8", "replace"))
+            at = end
+        return bytes(block[-_SEAM_BYTES:])
+
+
+def _names(body: bytes) -> Iterator[bytes]:
+    """The texts of an open or an attach that Proton gives as C strings; fewer where it cannot be read."""
+    try:
+        at = _first(body, 3)
+        yield _text(body, at)
+        if body[2] == _OPEN:
+            return
+        for _ in range(_SOURCE):
+            at = skip(body, at)
+        for _ in ("source", "target"):
+            if body[at] == 0 and body[fields := skip(body, at + 1)] in _HEADS:  # described, with fields
+                yield _text(body, _first(body, fields))
+            at = skip(body, at)
+    except (WireError, IndexError):
+        return
+
+
+def _first(body: bytes, at: int) -> int:
+    """Where the first item of the list at `at` is."""
+    return at + _HEADS[body[at]]
+
+
+def _text(body: bytes, at: int) -> bytes:
+    """A string or a symbol; empty: another value."""
+    if body[at] in (0xA1, 0xA3):
+        return body[at + 2 : at + 2 + body[at + 1]]
+    if body[at] in (0xB1, 0xB3):
+        return body[at + 5 : at + 5 + int.from_bytes(body[at + 1 : at + 5])]
+    return b""
