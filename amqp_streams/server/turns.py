@@ -20,6 +20,8 @@ CONNECTION_BYTES_MAX: Final = 2 << 20
 """Of requests that wait, from one connection; a single larger one is let in."""
 NODE_BYTES_MAX: Final = 64 << 20
 """The same of all connections."""
+SMALL_BYTES: Final = 4 << 10
+"""A request of at most so many bytes is let in if no other of its connection waits: nobody can keep everybody else from asking."""
 
 log = structlog.get_logger("amqp_streams")
 
@@ -65,7 +67,9 @@ class Turns:
     def hold(self, connection: int, size: int) -> bool:
         """Count a request of this connection that waits; False: too much waits already, and it is not counted."""
         held = self._held.get(connection, 0)
-        if (held and held + size > CONNECTION_BYTES_MAX) or (self._held_bytes and self._held_bytes + size > NODE_BYTES_MAX):
+        if held and held + size > CONNECTION_BYTES_MAX:
+            return False
+        if self._held_bytes and self._held_bytes + size > NODE_BYTES_MAX and (held or size > SMALL_BYTES):
             return False
         self._held[connection] = held + size
         self._held_bytes += size

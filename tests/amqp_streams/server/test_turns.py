@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from amqp_streams.server import dispatch
 from amqp_streams.server import turns as turns_module
 from amqp_streams.server.links import Owner
-from amqp_streams.server.turns import CONNECTION_BYTES_MAX, NODE_BYTES_MAX, Turns
+from amqp_streams.server.turns import CONNECTION_BYTES_MAX, NODE_BYTES_MAX, SMALL_BYTES, Turns
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of, terminus
 from amqp_streams.testing_amqp.node import ManualLoop
 from amqp_streams.wire.types import UInt
@@ -104,6 +104,20 @@ def test_requests_that_wait_are_bounded_by_connection_and_for_the_node() -> None
     use = turns.uses()["request_bytes"]
     assert use.limit == NODE_BYTES_MAX
     assert use.limit - CONNECTION_BYTES_MAX < use.used <= use.limit
+
+
+def test_a_small_request_is_let_in_however_much_others_have_waiting() -> None:
+    turns, connection = Turns(ManualLoop().call_soon), 1
+    while turns.hold(connection, CONNECTION_BYTES_MAX):
+        connection += 1
+    while turns.hold(connection, 1000):
+        pass
+    other = connection + 1
+    assert not turns.hold(other, SMALL_BYTES + 1)
+    assert turns.hold(other, SMALL_BYTES)
+    assert not turns.hold(other, 1), "one for each connection"
+    turns.release(other, SMALL_BYTES)
+    assert turns.hold(other, 1)
 
 
 # -- peers that ask for much at once
