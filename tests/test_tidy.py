@@ -131,6 +131,13 @@ def test_nothing_is_told_of_the_machine_it_was_written_on() -> None:
     assert not offending
 
 
+def test_the_changelog_has_each_section_and_each_line_once() -> None:
+    """A rebase of two branches that both change it may keep a section twice."""
+    sections = (ROOT / "CHANGELOG.md").read_text().split("\n## ")[1:]
+    lines = [(section.split("\n")[0], line) for section in sections for line in section.split("\n") if line.startswith(("### ", "- "))]
+    assert [line for line, count in Counter(lines).items() if count > 1] == []
+
+
 def test_nothing_is_left_unfinished() -> None:
     assert not [str(path) for path in tracked(".py", ".sh", ".mjs", ".go", ".java") if _UNFINISHED.search(text(path))]
 
