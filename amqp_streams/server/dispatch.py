@@ -208,7 +208,7 @@ class Dispatch:
         properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
         self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=properties)
         try:
-            require_whole(self._owner, "container-id", self.container)
+            require_whole(self._owner, "the container id", self.container)
         except PeerError as error:
             self._service.warn("connection_failed", peer=self.peer, reason=str(error))
             self._engine.close(error)
