@@ -25,10 +25,27 @@ KEPT_MAX: Final = 5_000
 """Event objects; of more the oldest go."""
 COMPONENT: Final = "knative-gateway"
 MESSAGE_CHARACTERS_MAX: Final = 1024
+_LOSSES: Final = (
+    ("dropped", "EventsDropped", "events were given up and no dead letter sink has them: see status.history"),
+    ("removed", "EventsRemoved", "retention removed events of the log before they were delivered: see status.deliveries"),
+)
+"""Counters of `status.deliveries`. The messages have no numbers: what happens again is counted in one Event object."""
 
 
 def of_change(before: Object, after: Object) -> list[Happening]:
-    """What the owner should hear: Ready became another, or is not for another reason."""
+    """What the owner should hear: Ready became another, or is not for another reason; events were lost to the subscriber."""
+    return [*_of_readiness(before, after), *_of_losses(before, after)]
+
+
+def _of_losses(before: Object, after: Object) -> list[Happening]:
+    return [
+        Happening(after, "Warning", reason, message)
+        for name, reason, message in _LOSSES
+        if number(after, "status", "deliveries", name) > number(before, "status", "deliveries", name)
+    ]
+
+
+def _of_readiness(before: Object, after: Object) -> list[Happening]:
     kind = text(after, "kind")
     old, new = _ready(before), _ready(after)
     if new is None or (old is not None and (old.status, old.reason) == (new.status, new.reason)):

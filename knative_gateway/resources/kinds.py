@@ -209,6 +209,7 @@ _DELIVERIES: Final = tuple(
         ("delivered", "Successful deliveries"),
         ("lag", "Events of the log after its position"),
         ("dropped", "Events that were neither delivered nor dead-lettered"),
+        ("removed", "Events of the log that retention removed before they were delivered"),
     )
 )
 _URL: Final = Column("URL", "string", ".status.address.url")

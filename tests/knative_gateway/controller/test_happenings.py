@@ -1,4 +1,6 @@
-from knative_gateway.controller.happenings import KEPT_MAX, KEPT_MS, event, key_of, old
+from itertools import pairwise
+
+from knative_gateway.controller.happenings import KEPT_MAX, KEPT_MS, event, key_of, of_change, old
 from knative_gateway.controller.plan import Happening
 from knative_gateway.ports import Key
 from knative_gateway.resources.schema import check
@@ -45,6 +47,27 @@ def test_another_reason_another_event() -> None:
     keys = {key_of(each) for each in (HAPPENING, Happening(TRIGGER, "Warning", "Other", HAPPENING.message), HAPPENING)}
     assert len(keys) == 2
     assert all(key.name.startswith("t.") and key.namespace == "n" for key in keys)
+
+
+def test_events_that_were_lost_to_a_subscriber_are_an_event_that_counts() -> None:
+    """`kubectl describe` ends with it, whatever Ready says."""
+    counted = [
+        {**TRIGGER, "status": {"deliveries": {"dropped": dropped, "removed": removed}}} for dropped, removed in ((2, 0), (5, 0), (6, 3))
+    ]
+    changes = [of_change(before, after) for before, after in pairwise([TRIGGER, *counted, counted[-1]])]
+    assert [[each.reason for each in change] for change in changes] == [
+        ["EventsDropped"],
+        ["EventsDropped"],
+        ["EventsDropped", "EventsRemoved"],
+        [],
+    ]
+    assert {each.type for change in changes for each in change} == {"Warning"}
+    assert len({key_of(each).name for change in changes for each in change}) == 2
+
+
+def test_figures_that_begin_again_are_no_loss() -> None:
+    before, after = ({**TRIGGER, "status": {"deliveries": {"dropped": dropped}}} for dropped in (5, 0))
+    assert of_change(before, after) == []
 
 
 def test_an_event_is_kept_for_an_hour() -> None:
