@@ -172,11 +172,11 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
 async def test_it_knows_whether_all_is_served(here: Here) -> None:
     """Not while a log is missing, nor while the data plane has not taken the routes."""
     here.logs.away = True
+    here.plane.works = False  # from the start: routes are taken before logs are there
     await here.send(broker())
     async with here.controller() as controller:
         await controller.settled()
         assert not controller.whole
-        here.plane.works = False
         here.logs.away = False
 
         async def made_() -> bool:
