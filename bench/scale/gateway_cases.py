@@ -56,6 +56,7 @@ async def many_brokers(folder: Path, count: int, rest_s: float = REST_S) -> Foun
         created_s = time.monotonic() - began
         await on.api.wait_ready(READY_S_MAX)
         ready_s = time.monotonic() - began
+        cpu = on.meter.cpu_seconds()
         events_s = await _sent(on, [(name, name) for name in names], count)
         costs = await asyncio.to_thread(on.meter.costs)
     return found(
@@ -64,7 +65,7 @@ async def many_brokers(folder: Path, count: int, rest_s: float = REST_S) -> Foun
         events_s=events_s,
         costs=costs,
         probed=on.probed,
-        notes={"seconds to create them": created_s},
+        notes={"seconds to create them": created_s, **cpu},
     )
 
 
@@ -76,9 +77,12 @@ async def wide_broker(folder: Path, count: int, events: int, rest_s: float = RES
         await on.api.create([broker("wide", config="wide"), trigger("wide", "wide", f"{on.crowd.url}/wide")])
         await on.api.wait_ready(READY_S_MAX)
         ready_s = time.monotonic() - began
+        cpu = on.meter.cpu_seconds()
         events_s = await _sent(on, [("wide", f"e{number}") for number in range(events)], events)
         costs = await asyncio.to_thread(on.meter.costs)
-    return found(f"one Broker of {count} partitions, {events} events", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed)
+    return found(
+        f"one Broker of {count} partitions, {events} events", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes=cpu
+    )
 
 
 async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Found:
@@ -91,6 +95,7 @@ async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Fou
         created_s = time.monotonic() - began
         await on.api.wait_ready(READY_S_MAX)
         ready_s = time.monotonic() - began
+        cpu = on.meter.cpu_seconds()
         events_s = await _sent(on, [("one", name) for name in names], count)
         costs = await asyncio.to_thread(on.meter.costs)
     return found(
@@ -99,7 +104,7 @@ async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Fou
         events_s=events_s,
         costs=costs,
         probed=on.probed,
-        notes={"seconds to create them": created_s},
+        notes={"seconds to create them": created_s, **cpu},
     )
 
 
@@ -118,6 +123,7 @@ async def burst(folder: Path, count: int, rest_s: float = REST_S) -> Found:
         created_s = time.monotonic() - began
         await on.api.wait_ready(READY_S_MAX)
         ready_s = time.monotonic() - began
+        cpu = on.meter.cpu_seconds()
         costs = await asyncio.to_thread(on.meter.costs)
     return found(
         f"a burst of {count} objects",
@@ -125,7 +131,7 @@ async def burst(folder: Path, count: int, rest_s: float = REST_S) -> Found:
         events_s=float("nan"),
         costs=costs,
         probed=on.probed,
-        notes={"seconds to create them": created_s, BESIDE: max(beside), "unrelated objects": len(beside)},
+        notes={"seconds to create them": created_s, BESIDE: max(beside), "unrelated objects": len(beside), **cpu},
     )
 
 

@@ -49,7 +49,16 @@ class Meter:
         """`rest_s`: how long they are watched; 0 leaves that out."""
         self._rest_s: Final = rest_s
         self._pids: Final = dict(pids)
-        self._before: Final = {name: usage(pid).rss_bytes for name, pid in self._pids.items()}
+        began = {name: usage(pid) for name, pid in self._pids.items()}
+        self._before: Final = {name: each.rss_bytes for name, each in began.items()}
+        self._cpu_before: Final = {name: each.cpu_seconds for name, each in began.items()}
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """What each has used since the meter was made, as notes of a case: unlike seconds of a clock, other programs do not change it."""
+        return {
+            f"CPU seconds of the {name} until all was ready": usage(pid).cpu_seconds - self._cpu_before[name]
+            for name, pid in self._pids.items()
+        }
 
     def costs(self) -> dict[str, Cost]:
         """Watch them at rest: nobody should do anything meanwhile."""
