@@ -7,7 +7,8 @@ from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.policy import Quota
 from amqp_streams.server.guard import Login
-from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Sending, filter_of
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sending, filter_of
+from amqp_streams.wire.types import Described, Symbol, UInt, ULong
 
 RATE = 100_000
 SECOND = 1000
@@ -168,6 +169,42 @@ def test_a_reader_that_drains_while_it_waits_is_answered_in_the_end() -> None:
     here.advance(5000)
     assert len(reader.arrived) == 200
     assert reader.link.credit == 0
+
+
+def test_a_drain_is_not_answered_before_everything_was_sent() -> None:
+    """Clients take the answer for the end of the log: at once, while the quota is used up, events would be missing without a word."""
+    here = node(alice=Quota(bytes_out=RATE))
+    link = (loader := pair(here, None)).sender("temps")
+    for _ in range(300):
+        link.send(MESSAGE)
+    loader.node.run()
+    alice = pair(here, "alice")
+    reader = alice.receiver("temps", filters=filter_of("@earliest"))
+    reader.link.drain(1000)
+    here.run()
+    assert 0 < len(reader.arrived) < 300
+    assert reader.link.draining(), "the quota is used up"
+    here.advance(5000)
+    assert (len(reader.arrived), reader.link.draining()) == (300, False)
+
+
+def test_a_drain_without_credit_is_answered_while_the_quota_is_used_up() -> None:
+    here = node(alice=Quota(bytes_out=RATE))
+    link = (loader := pair(here, None)).sender("temps")
+    for _ in range(300):
+        link.send(MESSAGE)
+    loader.node.run()
+    peer = ScriptedPeer(here, login=Login("alice"))
+    peer.open()
+    earliest = {names.OFFSET: Symbol("@earliest")}
+    peer.attach(0, source="temps", filters={Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), earliest)})
+    peer.flow(0, 1000)
+    sent = len(peer.take("transfer"))
+    assert 0 < sent < 300
+    peer.take("flow")
+    peer.flow(0, 0, drain=True, delivery_count=UInt(sent))
+    [flow] = [flow for flow in peer.take("flow") if flow.fields["handle"] == 0]
+    assert (flow.fields["delivery-count"], flow.fields["link-credit"]) == (sent, 0)
 
 
 def test_a_link_that_ends_while_it_waits_harms_nobody() -> None:
