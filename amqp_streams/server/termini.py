@@ -27,9 +27,8 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
     """
     consumer = bool(lib.pn_link_is_sender(link))
     source, target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
-    require_whole(owner, "name", text(lib.pn_link_name(link)))
-    require_whole(owner, "source", text(lib.pn_terminus_get_address(source)))
-    require_whole(owner, "target", text(lib.pn_terminus_get_address(target)))
+    cut = (lib.pn_link_name(link), lib.pn_terminus_get_address(source), lib.pn_terminus_get_address(target))
+    require_whole(owner, "the link name or an address", *(text(each) or "" for each in cut))
     here, there = (source, target) if consumer else (target, source)
     if lib.pn_terminus_get_type(here) == lib.PN_COORDINATOR:
         raise PeerError(names.NOT_IMPLEMENTED, "this node has no transactions")
@@ -57,10 +56,10 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
     )
 
 
-def require_whole(owner: Owner, field: str, name: str | None) -> None:
-    """Refuse a name with a NUL: the engine knows it only up to there, which may be the name of something else."""
-    if name is not None and name in owner.nuls.names:
-        raise PeerError(names.INVALID_FIELD, f"{field} has a NUL character, behind {name[:64]!r}: use names without one", {"field": field})
+def require_whole(owner: Owner, what: str, *cut: str) -> None:
+    """Refuse names with a NUL: the engine knows them only up to there, which may be the name of something else."""
+    if cut in owner.nuls.names:
+        raise PeerError(names.INVALID_FIELD, f"{what} has a NUL character: use names without one")
 
 
 def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:

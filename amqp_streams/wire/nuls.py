@@ -26,13 +26,16 @@ _ATTACHES: Final = re.compile(rb"\x00\x53\x12(?=[\xc0\xd0])")
 
 
 class NulFinder:
-    """Looks at the bytes of one connection. `names`: container-id, names and addresses with a NUL, up to it."""
+    """Looks at the bytes of one connection.
+
+    `names`: of an open with a NUL the container-id, of an attach the name and the addresses of source and target; each up to its NUL.
+    """
 
     __slots__ = ("_kept", "names")
 
     def __init__(self) -> None:
         self._kept = b""
-        self.names: Final[set[str]] = set()
+        self.names: Final[set[tuple[str, ...]]] = set()
 
     def feed(self, block: memoryview | bytes, *, opened: bool) -> None:
         """The bytes that came. `opened`: an open came before them."""
@@ -53,10 +56,9 @@ class NulFinder:
                 continue
             if end > len(block):
                 return bytes(block[begin:])
-            for name in _names(bytes(block[begin + HEADER_SIZE : end])):
-                before, nul, _ = name.partition(b"\0")
-                if nul and len(self.names) < _NAMES_MAX:
-                    self.names.add(before.decode("utf-8", "replace"))
+            texts = list(_names(bytes(block[begin + HEADER_SIZE : end])))
+            if any(b"\0" in each for each in texts) and len(self.names) < _NAMES_MAX:
+                self.names.add(tuple(each.partition(b"\0")[0].decode("utf-8", "replace") for each in texts))
             at = end
         return bytes(block[-_SEAM_BYTES:])
 
@@ -71,8 +73,8 @@ def _names(body: bytes) -> Iterator[bytes]:
         for _ in range(_SOURCE):
             at = skip(body, at)
         for _ in ("source", "target"):
-            if body[at] == 0 and body[fields := skip(body, at + 1)] in _HEADS:  # described, with fields
-                yield _text(body, _first(body, fields))
+            listed = body[at] == 0 and body[fields := skip(body, at + 1)] in _HEADS  # described, with fields
+            yield _text(body, _first(body, fields)) if listed else b""
             at = skip(body, at)
     except (WireError, IndexError):
         return

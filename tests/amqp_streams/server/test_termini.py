@@ -267,6 +267,8 @@ def test_a_name_with_a_nul_is_refused_and_means_nothing_else(fields: dict[str, A
     assert error.value[0] == names.INVALID_FIELD
     assert "NUL" in str(error.value[1])
     assert peer.take("detach") == [], "the link of the shorter name stays"
+    (other,) = peer.attach(8, source="temps")
+    assert other.fields["source"] is not None, "the shorter address can still be used"
 
 
 def test_a_container_id_with_a_nul_ends_the_connection_with_the_reason() -> None:
