@@ -76,7 +76,7 @@ def test_a_log_that_is_misspelt_leads_to_the_one_that_was_meant(node: FakeNode, 
 def test_an_error_is_json_where_json_was_asked_for(node: FakeNode, run: Run) -> None:
     answer = run("info", "tmps", "--json")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert json.loads(answer.stderr) == {"error": "there is no log 'tmps'; did you mean 'temps'?", "condition": None}
+    assert json.loads(answer.stderr) == {"error": "there is no log 'tmps'; did you mean 'temps'?", "condition": "amqp:not-found"}
 
 
 def test_a_node_that_does_not_answer_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ def test_a_groups_members_share_its_partitions_and_the_group_its_place(node: Nod
     node.lines("group", "reset", "bills", "billing", "--to", "earliest", "--partition", "2", "--yes")
     assert len(node.lines(*read)) == 6
     of_one = node.run("group", "reset", "bills", "billing", "--to", "3")
-    assert (of_one.returncode, "name it with --partition, one of 0, 1, 2, 3" in of_one.stderr) == (2, True)
+    assert (of_one.returncode, "name the partition with --partition, one of 0, 1, 2, 3" in of_one.stderr) == (2, True)
     assert node.run("group", "remove", "bills", "billing", "--yes").returncode == 0
     assert node.run("group", "describe", "bills", "billing").returncode == 1
     assert len(node.lines(*read)) == 24
