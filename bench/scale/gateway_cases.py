@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.scale.crowd import Api, Crowd, broker, channel, partitions, trigger
 from bench.scale.probe import Probed, probing
@@ -18,6 +18,9 @@ ARRIVED_S_MAX: Final = 300.0
 SENDING_AT_ONCE: Final = 32
 BESIDE_EVERY_S: Final = 0.5
 """How often an unrelated object is created while a burst goes on."""
+
+
+Batches = tuple[Sequence[dict[str, Any]], ...]
 
 
 @dataclass
@@ -48,64 +51,51 @@ async def running(folder: Path, rest_s: float) -> AsyncIterator[Running]:
 
 async def many_brokers(folder: Path, count: int, rest_s: float = REST_S) -> Found:
     """`count` Brokers with a Trigger each; then an event to every Broker, delivered by its Trigger."""
-    async with running(folder, rest_s) as on:
-        began = time.monotonic()
-        names = [f"b{number}" for number in range(count)]
-        await on.api.create(broker(name) for name in names)
-        await on.api.create(trigger(name, name, f"{on.crowd.url}/{name}") for name in names)
-        created_s = time.monotonic() - began
-        await on.api.wait_ready(READY_S_MAX)
-        ready_s = time.monotonic() - began
-        cpu = on.meter.cpu_seconds()
-        events_s = await _sent(on, [(name, name) for name in names], count)
-        costs = await asyncio.to_thread(on.meter.costs)
-    return found(
-        f"{count} Brokers with a Trigger each",
-        ready_s=ready_s,
-        events_s=events_s,
-        costs=costs,
-        probed=on.probed,
-        notes={"seconds to create them": created_s, **cpu},
-    )
+    names = [f"b{number}" for number in range(count)]
+
+    def objects(url: str) -> Batches:
+        return [broker(name) for name in names], [trigger(name, name, f"{url}/{name}") for name in names]
+
+    return await _delivered(folder, f"{count} Brokers with a Trigger each", objects, [(name, name) for name in names], rest_s)
 
 
 async def wide_broker(folder: Path, count: int, events: int, rest_s: float = REST_S) -> Found:
     """One Broker of `count` partitions with a Trigger, and `events` events."""
-    async with running(folder, rest_s) as on:
-        began = time.monotonic()
-        await on.api.create([partitions("wide", count)])
-        await on.api.create([broker("wide", config="wide"), trigger("wide", "wide", f"{on.crowd.url}/wide")])
-        await on.api.wait_ready(READY_S_MAX)
-        ready_s = time.monotonic() - began
-        cpu = on.meter.cpu_seconds()
-        events_s = await _sent(on, [("wide", f"e{number}") for number in range(events)], events)
-        costs = await asyncio.to_thread(on.meter.costs)
-    return found(
-        f"one Broker of {count} partitions, {events} events", ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes=cpu
-    )
+
+    def objects(url: str) -> Batches:
+        return [partitions("wide", count)], [broker("wide", config="wide"), trigger("wide", "wide", f"{url}/wide")]
+
+    sent = [("wide", f"e{number}") for number in range(events)]
+    return await _delivered(folder, f"one Broker of {count} partitions, {events} events", objects, sent, rest_s)
 
 
 async def many_triggers(folder: Path, count: int, rest_s: float = REST_S) -> Found:
     """One Broker with `count` Triggers, each for a type of its own; then an event of each type."""
+    names = [f"t{number}" for number in range(count)]
+
+    def objects(url: str) -> Batches:
+        return [broker("one")], [trigger(name, "one", f"{url}/{name}", name) for name in names]
+
+    return await _delivered(folder, f"one Broker with {count} Triggers", objects, [("one", name) for name in names], rest_s)
+
+
+async def _delivered(folder: Path, case: str, objects: Callable[[str], Batches], events: list[tuple[str, str]], rest_s: float) -> Found:
+    """Create objects, batch after batch, wait until all are Ready, and have each event delivered once.
+
+    `objects` gets the URL of the subscribers; an event is the name of its Broker and its id.
+    """
     async with running(folder, rest_s) as on:
         began = time.monotonic()
-        names = [f"t{number}" for number in range(count)]
-        await on.api.create([broker("one")])
-        await on.api.create(trigger(name, "one", f"{on.crowd.url}/{name}", name) for name in names)
+        for batch in objects(on.crowd.url):
+            await on.api.create(batch)
         created_s = time.monotonic() - began
         await on.api.wait_ready(READY_S_MAX)
         ready_s = time.monotonic() - began
         cpu = on.meter.cpu_seconds()
-        events_s = await _sent(on, [("one", name) for name in names], count)
+        events_s = await _sent(on, events, len(events))
         costs = await asyncio.to_thread(on.meter.costs)
-    return found(
-        f"one Broker with {count} Triggers",
-        ready_s=ready_s,
-        events_s=events_s,
-        costs=costs,
-        probed=on.probed,
-        notes={"seconds to create them": created_s, **cpu},
-    )
+    notes = {"seconds to create them": created_s, **cpu}
+    return found(case, ready_s=ready_s, events_s=events_s, costs=costs, probed=on.probed, notes=notes)
 
 
 async def burst(folder: Path, count: int, rest_s: float = REST_S) -> Found:
