@@ -26,6 +26,8 @@ from amqp_streams.storage.space import FULL
 FORMAT: Final = 1
 FORMAT_NUMBERED: Final = 2
 """The same with batches and indexes that say how far producers have come; given by the first producer that numbers its events."""
+FORMAT_FORMATS: Final = 3
+"""The same as 2 with batches that say the message-formats of their records; given by the first message whose format is not 0."""
 FORMAT_FILE: Final = "format.json"
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
@@ -67,10 +69,10 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What `format.json` says: the data directory's random id, and whether it may hold what producers numbered."""
+    """What `format.json` says: the data directory's random id, and its format, which is what may be in its files."""
 
     directory_id: int
-    numbered: bool
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +141,10 @@ def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, finding
     except FileNotFoundError:
         if "logs" not in files.listdir(root):
             return None
-    if content is not None and content.get("format") in {FORMAT, FORMAT_NUMBERED}:
-        return Format(int(content["id"], 16), numbered=content["format"] == FORMAT_NUMBERED)
+    if content is not None and content.get("format") in {FORMAT, FORMAT_NUMBERED, FORMAT_FORMATS}:
+        return Format(int(content["id"], 16), content["format"])
     if content is not None:
-        formats = f"{FORMAT} and {FORMAT_NUMBERED}"
+        formats = f"{FORMAT} to {FORMAT_FORMATS}"
         message = f"{path} says format {content.get('format')!r}, this program reads {formats}: use the version that wrote the directory"
         raise StorageError(message)
     if checkpoint is None:
@@ -150,13 +152,13 @@ def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, finding
         raise StorageError(message)
     findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
     if repair:
-        write_format(files, root, checkpoint.directory_id, numbered=True)  # it may have been
-    return Format(checkpoint.directory_id, numbered=True)
+        write_format(files, root, Format(checkpoint.directory_id, FORMAT_FORMATS))  # it may have been
+    return Format(checkpoint.directory_id, FORMAT_FORMATS)
 
 
-def write_format(files: Files, root: Path, directory_id: int, *, numbered: bool) -> None:
+def write_format(files: Files, root: Path, format_: Format) -> None:
     """Mark the directory as one of ours, durably."""
-    content = {"format": FORMAT_NUMBERED if numbered else FORMAT, "id": f"{directory_id:016x}"}
+    content = {"format": format_.number, "id": f"{format_.directory_id:016x}"}
     replace_file(files, root / FORMAT_FILE, seal(content), sync=True)
 
 

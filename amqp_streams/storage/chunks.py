@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.ports import Chunk, Mark
 
 _STEP: Final = 64
 
@@ -18,8 +18,21 @@ def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
     count = count_within(chunk.messages, bytes_max, first)
     if count == len(chunk):
         return chunk
-    last = first + count
-    return Chunk(at, chunk.timestamps[first:last], chunk.header_sizes[first:last], chunk.messages[first:last])
+    return part(chunk, first, first + count)
+
+
+def part(chunk: Chunk, first: int, last: int, marks: Sequence[Mark] = ()) -> Chunk:
+    """The records from index `first` to before `last`. `marks`: what there is to write of their producers."""
+    stamps, headers, messages = chunk.timestamps[first:last], chunk.header_sizes[first:last], chunk.messages[first:last]
+    return Chunk(chunk.base + first, stamps, headers, messages, marks, formats_of(chunk, first, last))
+
+
+def formats_of(chunk: Chunk, first: int, last: int) -> "array[int] | None":
+    """The message-formats of these records; None: they are all 0."""
+    if chunk.formats is None:
+        return None
+    formats = chunk.formats[first:last]
+    return formats if any(formats) else None
 
 
 def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> int:
@@ -45,4 +58,15 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
         timestamps.extend(chunk.timestamps)
     headers = b"".join([chunk.header_sizes for chunk in chunks])
     marks = [mark for chunk in chunks for mark in chunk.marks]
-    return Chunk(chunks[0].base, timestamps, headers, list(chain.from_iterable([chunk.messages for chunk in chunks])), marks)
+    messages = list(chain.from_iterable([chunk.messages for chunk in chunks]))
+    return Chunk(chunks[0].base, timestamps, headers, messages, marks, join_formats([(len(chunk), chunk.formats) for chunk in chunks]))
+
+
+def join_formats(runs: Sequence[tuple[int, "array[int] | None"]]) -> "array[int] | None":
+    """The message-formats of runs that follow each other: of each the count of its records, and their formats."""
+    if all(formats is None for _, formats in runs):
+        return None
+    joined = array("I")
+    for count, formats in runs:
+        joined.extend(array("I", bytes(4 * count)) if formats is None else formats)
+    return joined

@@ -136,7 +136,7 @@ class Committer:
         return direct
 
     def _room(self, partitions: list[PartitionLog]) -> bool:
-        batches = sum([_pending_bytes(partition) + 9 * partition.pending_count + record.HEAD_BYTES for partition in partitions])
+        batches = sum([_pending_bytes(partition) + partition.pending_tables_bytes + record.HEAD_BYTES for partition in partitions])
         before = self._journal.current
         has_room = self._journal.room(journal_record.bytes_needed(len(partitions), batches))
         if self._journal.current is not before:

@@ -53,7 +53,7 @@ class DirectoryStore:
         self._files: Final = opened.files
         self._lock: int | None = opened.lock
         self._directory_id: Final = opened.directory_id
-        self._numbered = opened.numbered
+        self._format = opened.format_
         self._reading: Final = opened.reading
         self._journal: Final = opened.journal
         self._results: Final = Results(loop_call)
@@ -227,9 +227,11 @@ class DirectoryStore:
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""
-        if not self._numbered:
-            opening.allow_numbers(self._files, self._root, self._directory_id)
-            self._numbered = True
+        self._format = opening.raise_format(self._files, self._root, self._format, catalog.FORMAT_NUMBERED)
+
+    def allow_formats(self) -> None:
+        """See `Store.allow_formats`."""
+        self._format = opening.raise_format(self._files, self._root, self._format, catalog.FORMAT_FORMATS)
 
     # -- commits
 

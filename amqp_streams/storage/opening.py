@@ -30,7 +30,7 @@ class Opened:
     journal: Journal
     logs: list[tuple[LogRecord, list[Restored]]]
     states: states.OpenedStates
-    numbered: bool
+    format_: catalog.Format
     findings: list[Finding]
 
 
@@ -58,12 +58,16 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
         raise
 
 
-def allow_numbers(files: Files, root: Path, directory_id: int) -> None:
-    """See `Store.allow_numbers`."""
+def raise_format(files: Files, root: Path, known: catalog.Format, number: int) -> catalog.Format:
+    """Mark the directory as one that programs which do not know this format must not open. Raises StorageError: the disk failed."""
+    if known.number >= number:
+        return known
+    raised = catalog.Format(known.directory_id, number)
     try:
-        catalog.write_format(files, root, directory_id, numbered=True)
+        catalog.write_format(files, root, raised)
     except OSError as error:
         raise storage_error(root, error) from error
+    return raised
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
@@ -76,8 +80,8 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     checkpoint = catalog.read_checkpoint(files, root, findings)
     format_ = catalog.read_format(files, root, checkpoint, findings, repair=True)
     if format_ is None:
-        format_ = catalog.Format(int.from_bytes(os.urandom(8), "little"), numbered=False)
-        catalog.write_format(files, root, format_.directory_id, numbered=False)
+        format_ = catalog.Format(int.from_bytes(os.urandom(8), "little"), catalog.FORMAT)
+        catalog.write_format(files, root, format_)
     directory_id = format_.directory_id
     for folder in (FOLDER, "logs", "trash"):
         files.mkdir(root / folder)
@@ -103,7 +107,7 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
         files.unlink(root / FOLDER / name)  # added when a failure pinned others; what it held is in segments now
     reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
     kept = states.open_states(files, root, directory_id, checkpoint, findings)
-    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, format_.numbered, findings)
+    return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, format_, findings)
 
 
 def _restore_log(

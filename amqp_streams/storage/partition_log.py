@@ -14,7 +14,7 @@ from typing import Final
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import producers, record
 from amqp_streams.storage.catalog import LogRecord
-from amqp_streams.storage.chunks import cut, join
+from amqp_streams.storage.chunks import cut, join, join_formats
 from amqp_streams.storage.ports import Chunk, Mark, Numbers, PartitionFacts
 from amqp_streams.storage.producers import Table
 from amqp_streams.storage.segments import Segment, Segments, Staged
@@ -53,7 +53,9 @@ class PartitionLog:
         self.producers: Table = segments.producers.copy()
         """As far as `end`."""
         self._marks: list[Mark] = []
-        self._pending: list[tuple[int, Sequence[bytes], bytes]] = []
+        self._pending: list[tuple[int, Sequence[bytes], bytes, array[int] | None]] = []
+        self._formatted = False
+        """Some of the pending messages have a message-format that is not 0."""
         self._next = end
         self.last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
         self._visible_ms = self.last_ms
@@ -67,7 +69,19 @@ class PartitionLog:
         pending = self._pending
         return self.pending_count <= record.RECORDS_MAX and (not pending or pending[-1][0] - pending[0][0] <= record.SPAN_MS_MAX)
 
-    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
+    @property
+    def pending_tables_bytes(self) -> int:
+        """What a batch of all that is pending says of its records one by one, at most."""
+        return self.pending_count * (record.RECORD_BYTES_MAX if self._formatted else record.ORDINARY_RECORD_BYTES_MAX)
+
+    def append(
+        self,
+        messages: Sequence[bytes],
+        header_sizes: bytes,
+        now_ms: int,
+        numbers: Numbers | None = None,
+        formats: "array[int] | None" = None,
+    ) -> int:
         """See `Partition.append`."""
         count = len(messages)
         assert count == len(header_sizes) > 0, "each message has one header size"
@@ -80,7 +94,10 @@ class PartitionLog:
         self.pending_bytes += size
         self.pending_count += count
         self.last_ms = max(self.last_ms, now_ms)
-        self._pending.append((self.last_ms, messages, header_sizes))
+        self._pending.append((self.last_ms, messages, header_sizes, formats))
+        if formats is not None:
+            assert len(formats) == count, "each message has one message-format"
+            self._formatted = True
         if numbers is not None:
             assert len(numbers.sequences) == count, "each message has one number"
             self._marks += producers.marks_of(base, numbers)
@@ -90,23 +107,26 @@ class PartitionLog:
     def take(self) -> Chunk:
         """All that is pending, as one run; nothing is pending afterwards."""
         pending, self._pending = self._pending, []
+        formatted, self._formatted = self._formatted, False
         base, marks = self._next - self.pending_count, tuple(self._marks)
         self._marks.clear()
         self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
         if len(pending) == 1:
-            stamp, messages, headers = pending[0]
-            return Chunk(base, array("q", [stamp]) * len(messages), headers, messages, marks)
+            stamp, messages, headers, formats = pending[0]
+            return Chunk(base, array("q", [stamp]) * len(messages), headers, messages, marks, formats)
         stamps, all_messages = array("q"), list[bytes]()
-        for stamp, messages, _ in pending:
+        for stamp, messages, _, _ in pending:
             stamps.extend(array("q", [stamp]) * len(messages))
             all_messages += messages
-        return Chunk(base, stamps, b"".join([headers for _, _, headers in pending]), all_messages, marks)
+        joined = join_formats([(len(messages), formats) for _, messages, _, formats in pending]) if formatted else None
+        return Chunk(base, stamps, b"".join([headers for _, _, headers, _ in pending]), all_messages, marks, joined)
 
     def give_up_pending(self) -> int:
         """Drop what is pending, after a failed commit: its numbers will be given out again. Returns how many records that were."""
         count = self.pending_count
         self._pending.clear()
         self._marks.clear()
+        self._formatted = False
         self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
         self.refusal = None
         self._next = self.end

@@ -58,7 +58,7 @@ class Chunk:
     `base` is the offset number of the first record; record i has number base + i. `messages[i]` is what the producer sent less its
     delivery annotations: header section (its first `header_sizes[i]` bytes, mostly 0) and then everything from the message
     annotations on. `timestamps[i]` is the append time in ms since the epoch, never decreasing within a partition. `marks`, on the way to
-    the disk only: records whose producers number them.
+    the disk only: records whose producers number them. `formats[i]` is the message-format (AMQP 2.7.5); None: they are all 0.
     """
 
     base: int
@@ -66,6 +66,7 @@ class Chunk:
     header_sizes: bytes
     messages: Sequence[bytes]
     marks: Sequence[Mark] = ()
+    formats: "array[int] | None" = None
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -139,12 +140,20 @@ class Partition(Protocol):
     def producers(self) -> Mapping[str, Reached]:
         """Producers that number their events, by id: durable with the events themselves. Whoever stored something last is last."""
 
-    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
+    def append(
+        self,
+        messages: Sequence[bytes],
+        header_sizes: bytes,
+        now_ms: int,
+        numbers: Numbers | None = None,
+        formats: "array[int] | None" = None,
+    ) -> int:
         """Take records into the next commit; returns the number of the first.
 
         `messages` belongs to the store from now on: it is not copied, and must not change any more. At least one.
         A clock that went back does not count: timestamps never decrease. `numbers`, once `Store.allow_numbers` was called: one for each
-        record, higher than those before; they are in `producers` when the records are durable, and never without them.
+        record, higher than those before; they are in `producers` when the records are durable, and never without them. `formats`, once
+        `Store.allow_formats` was called: the message-format of each record, not all 0.
 
         Raises:
             DiskFullError: there is no space; try again when there is.
@@ -231,6 +240,9 @@ class Store(Protocol):
 
         Raises StorageError: the disk failed.
         """
+
+    def allow_formats(self) -> None:
+        """Call before appends with `formats`. Otherwise as `allow_numbers`."""
 
     @property
     def sequence(self) -> int:

@@ -7,7 +7,7 @@ Law: what was encoded is what is decoded, or the CRC says that it is not. All nu
     8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's seed, so that bytes of
                 another partition, or a message that looks like a batch, are never taken for records of this one
     12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered (in data directories of
-                format 2); others 0
+                format 2 and 3), 16 message-formats that are not all 0 (in those of format 3); others 0
     16  8  u64  offset number of the first record
     24  8  i64  timestamp of the first record, ms since the epoch
     32  4  u32  count of records, at least 1
@@ -15,6 +15,7 @@ Law: what was encoded is what is decoded, or the CRC says that it is not. All nu
     40     u32 x count  ms after the first timestamp, never decreasing      (absent with flag 1)
            u32 x count  length of each message                             (one u32 with flag 4)
            u8  x count  length of the header section that it starts with    (absent with flag 2)
+           u32 x count  message-format of each message (AMQP 2.7.5)         (absent without flag 16)
            what it says of producers: `producers.py`; all that is left      (absent without flag 8)
            the messages, back to back
 """
@@ -30,7 +31,7 @@ from typing import Final
 from zlib import crc32
 
 from amqp_streams.storage import producers
-from amqp_streams.storage.chunks import count_within
+from amqp_streams.storage.chunks import count_within, part
 from amqp_streams.storage.ports import Chunk
 
 MAGIC: Final = b"AEB1"
@@ -42,13 +43,17 @@ RECORDS_MAX: Final = 1 << 20
 """Records in a batch: bounds the tables."""
 SPAN_MS_MAX: Final = (1 << 32) - 1
 """Between the first and the last timestamp of a batch: about 49.7 days."""
-LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + 9 * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
+ORDINARY_RECORD_BYTES_MAX: Final = 9
+"""What the tables have of one record whose message-format is 0."""
+RECORD_BYTES_MAX: Final = ORDINARY_RECORD_BYTES_MAX + 4
+LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + RECORD_BYTES_MAX * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
 
 _ONE_TIMESTAMP: Final = 1
 _NO_HEADERS: Final = 2
 _ONE_LENGTH: Final = 4
 _NUMBERED: Final = 8
-_FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH | _NUMBERED
+_FORMATS: Final = 16
+_FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH | _NUMBERED | _FORMATS
 _START: Final = Struct("<4sII")
 _REST: Final = Struct("<IQqII")
 _HEAD: Final = Struct("<4sIIIQqII")
@@ -103,6 +108,10 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
         flags |= _NO_HEADERS
     else:
         tables.append(headers)
+    if chunk.formats is not None:
+        assert len(chunk.formats) == count, "each record has a message-format"
+        flags |= _FORMATS
+        tables.append(_bytes(chunk.formats))
     if chunk.marks:
         flags |= _NUMBERED
         tables.append(producers.encode_entries(producers.entries_of(chunk.marks)))
@@ -126,8 +135,8 @@ def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
             return
         base, cut, end = chunk.base, chunk.base + count, chunk.base + len(chunk)
         marks, later = (producers.within(chunk.marks, base, cut), producers.within(chunk.marks, cut, end)) if chunk.marks else ((), ())
-        yield Chunk(base, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count], marks)
-        chunk = Chunk(cut, chunk.timestamps[count:], chunk.header_sizes[count:], chunk.messages[count:], later)
+        yield part(chunk, 0, count, marks)
+        chunk = part(chunk, count, len(chunk), later)
 
 
 def head_at(buffer: bytes, position: int) -> Head | None:
@@ -179,6 +188,7 @@ class Batch:
     body_at: int
     one_length: int | None
     ends: list[int] = field(default_factory=list)
+    formats: "array[int] | None" = None
 
     def cut(self, at: int, bytes_max: int) -> Chunk:
         """Records from number `at` on, at least one, at most about `bytes_max` bytes."""
@@ -191,7 +201,10 @@ class Batch:
             ends = self.ends
             last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
             messages = list(map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1])))
-        return Chunk(at, self.timestamps[first:last], self.header_sizes[first:last], messages)
+        formats = None if self.formats is None else self.formats[first:last]
+        if formats is not None and not any(formats):
+            formats = None
+        return Chunk(at, self.timestamps[first:last], self.header_sizes[first:last], messages, formats=formats)
 
     def all(self) -> Chunk:
         """Every record."""
@@ -222,18 +235,20 @@ def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
     if head.flags & _ONE_LENGTH:
         one_length = lengths[0]
     headers = bytes(count) if head.flags & _NO_HEADERS else buffer[at : at + count]
-    at += (0 if head.flags & _NO_HEADERS else count) + head.producers_bytes
+    at += 0 if head.flags & _NO_HEADERS else count
+    formats = _array(buffer, at, count) if head.flags & _FORMATS else None
+    at += (4 * count if head.flags & _FORMATS else 0) + head.producers_bytes
     ends = [] if one_length is not None else list(accumulate(lengths, initial=at))
     assert (at + one_length * count if one_length is not None else ends[-1]) == position + head.length, (
         "the lengths add up, as the CRC swears"
     )
-    return Batch(head, buffer, stamps, headers, at, one_length, ends)
+    return Batch(head, buffer, stamps, headers, at, one_length, ends, formats)
 
 
 def _tables_bytes(flags: int, count: int) -> int:
     stamps = 0 if flags & _ONE_TIMESTAMP else 4 * count
     lengths = 4 if flags & _ONE_LENGTH else 4 * count
-    return stamps + lengths + (0 if flags & _NO_HEADERS else count)
+    return stamps + lengths + (0 if flags & _NO_HEADERS else count) + (4 * count if flags & _FORMATS else 0)
 
 
 def _array(buffer: bytes, at: int, count: int) -> "array[int]":

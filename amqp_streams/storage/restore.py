@@ -11,7 +11,7 @@ from typing import Final
 
 from amqp_streams.storage import index as index_file
 from amqp_streams.storage import producers, record, recovery
-from amqp_streams.storage.chunks import cut
+from amqp_streams.storage.chunks import cut, part
 from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.index import Decoded
@@ -233,7 +233,7 @@ class PartitionRestorer:
                 count = min(entry.end, piece.after) - at
                 # What it says of producers stays whole: records of theirs that are not written here are in the segment already.
                 marks = producers.marks_again(at, record.entries_at(data, 0, head))
-                chunk = Chunk(at, chunk.timestamps[:count], chunk.header_sizes[:count], chunk.messages[:count], marks)
+                chunk = part(chunk, 0, count, marks)
                 chunks.append(chunk)
                 at += len(chunk)
         assert at == piece.after, "the plan asked only for what the journal has"

@@ -48,7 +48,14 @@ class MemoryPartition:
         self._last_ms = 0
         self._segments = [_MemorySegment(0)]
 
-    def append(self, messages: Sequence[bytes], header_sizes: bytes, now_ms: int, numbers: Numbers | None = None) -> int:
+    def append(
+        self,
+        messages: Sequence[bytes],
+        header_sizes: bytes,
+        now_ms: int,
+        numbers: Numbers | None = None,
+        formats: "array[int] | None" = None,
+    ) -> int:
         """See `Partition.append`."""
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"
         if error := self.failure or self.refusal:
@@ -58,7 +65,7 @@ class MemoryPartition:
         self._last_ms = max(self._last_ms, now_ms)
         timestamps = array("q", [self._last_ms]) * len(messages)
         marks = producers.marks_of(base, numbers) if numbers else ()
-        self._store._append(self, Chunk(base, timestamps, header_sizes, list(messages), marks))
+        self._store._append(self, Chunk(base, timestamps, header_sizes, list(messages), marks, formats))
         return base
 
     def read(self, at: int, bytes_max: int) -> Chunk | None:
@@ -208,6 +215,9 @@ class MemoryStore:
 
     def allow_numbers(self) -> None:
         """See `Store.allow_numbers`."""
+
+    def allow_formats(self) -> None:
+        """See `Store.allow_formats`."""
 
     def commit(self) -> None:
         """See `Store.commit`."""

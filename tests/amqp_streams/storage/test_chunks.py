@@ -1,6 +1,7 @@
 """Cutting and joining runs loses nothing."""
 
 from array import array
+from dataclasses import replace
 from itertools import accumulate
 
 from hypothesis import given
@@ -25,7 +26,8 @@ def test_as_many_are_counted_as_fit_and_at_least_one(messages: list[bytes], byte
 
 @given(lists, st.integers(0, 500))
 def test_pieces_cut_one_after_the_other_join_to_the_whole(messages: list[bytes], bytes_max: int) -> None:
-    whole, parts = _chunk(messages), list[Chunk]()
+    formats = array("I", [len(message) % 7 for message in messages])
+    whole, parts = replace(_chunk(messages), formats=formats if any(formats) else None), list[Chunk]()
     at = whole.base
     while at < whole.base + len(whole):
         parts.append(cut(whole, at, bytes_max))
@@ -33,6 +35,8 @@ def test_pieces_cut_one_after_the_other_join_to_the_whole(messages: list[bytes],
     again = join(parts)
     assert (again.base, again.timestamps, again.header_sizes) == (whole.base, whole.timestamps, whole.header_sizes)
     assert list(again.messages) == messages
+    assert again.formats == whole.formats
+    assert all(part.formats is None or any(part.formats) for part in parts)
 
 
 def test_a_run_that_fits_is_not_copied() -> None:

@@ -10,6 +10,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -89,6 +90,11 @@ class Model:
         return reached
 
 
+def format_of(message: bytes) -> int:
+    """The message-format that a message gets, in worlds where messages have one."""
+    return crc32(message) if len(message) % 3 == 1 else 0
+
+
 class World:
     """The store, the model, and the fate of both."""
 
@@ -103,6 +109,7 @@ class World:
         if self.rng.random() < 0.5:
             self.settings = self.settings.model_copy(update={"retention_bytes": 1 << 20, "retention_ms": 400_000})
         self.numbered = self.rng.choice([0.0, 0.1, 0.9])
+        self.formatted = self.rng.random() < 0.5
         self.last = 0
         self.countdown = -1
         self.files.fault = self._fault
@@ -173,7 +180,9 @@ class World:
         model = self.models[index]
         base = len(model.visible) + len(model.sent)
         numbers = self._numbers(model, base, len(messages)) if self.rng.random() < self.numbered else None
-        assert base == partition.append(messages, bytes(min(255, len(message)) for message in messages), self.now_ms, numbers)
+        formats = array("I", map(format_of, messages)) if self.formatted else None
+        sizes = bytes(min(255, len(message)) for message in messages)
+        assert base == partition.append(messages, sizes, self.now_ms, numbers, formats if formats and any(formats) else None)
         sequence = self.store.sequence
         model.sent.update({base + place: (message, self.now_ms, sequence) for place, message in enumerate(messages)})
 
@@ -241,6 +250,8 @@ class World:
         expected = model.visible[at : at + len(chunk)]
         assert list(zip(chunk.messages, chunk.timestamps, strict=True)) == expected
         assert list(chunk.header_sizes) == [min(255, len(message)) for message, _ in expected]
+        formats = [format_of(message) if self.formatted else 0 for message, _ in expected]
+        assert list(chunk.formats or ()) == (formats if any(formats) else [])
         return at + len(chunk)
 
     def _compare_producers(self, partition: Partition, model: Model) -> None:
@@ -283,6 +294,8 @@ class World:
             store.create("log", self.settings, incarnation="i")
         if self.numbered:
             store.allow_numbers()
+        if self.formatted:
+            store.allow_formats()
         for model, partition in zip(self.models, store.logs["log"].partitions, strict=True):
             # Segments that were about to be removed may be back; none is gone that retention did not let go.
             assert partition.start <= model.start <= partition.end

@@ -135,7 +135,7 @@ def test_a_lost_index_costs_those_only_who_are_in_no_segment_that_is_left(tmp_pa
 # -- formats
 
 
-def _format(directory: Path) -> int:
+def format_of_directory(directory: Path) -> int:
     content: dict[str, int] = json.loads((directory / "format.json").read_bytes())["content"]
     return content["format"]
 
@@ -144,13 +144,13 @@ def test_a_directory_gets_format_2_with_the_first_numbers_and_keeps_it(tmp_path:
     hand = open_real(tmp_path)
     partition = hand.store.create("log", LogSettings(), incarnation="i").partitions[0]
     hand.write(partition, b"plain")
-    assert _format(tmp_path) == 1
+    assert format_of_directory(tmp_path) == 1
     hand.store.allow_numbers()
-    assert _format(tmp_path) == 2
+    assert format_of_directory(tmp_path) == 2
     put(hand, partition, "p", 5, b"numbered")
     hand.store.close()
     again = open_real(tmp_path)
-    assert (_format(tmp_path), reached(only(again)), read_all(only(again))) == (2, {"p": 5}, [b"plain", b"numbered"])
+    assert (format_of_directory(tmp_path), reached(only(again)), read_all(only(again))) == (2, {"p": 5}, [b"plain", b"numbered"])
     again.store.close()
 
 
@@ -162,7 +162,7 @@ def test_a_directory_without_numbers_stays_as_older_programs_know_it(tmp_path: P
         for _ in range(30):
             hand.write(only(hand), b"x" * 9000)
         hand.store.close()
-    assert _format(tmp_path) == 1
+    assert format_of_directory(tmp_path) == 1
     heads = {path.read_bytes()[:4] for path in tmp_path.glob("logs/log/0/*.idx")}
     assert heads == {b"AEI1"}
     for path in tmp_path.glob("logs/log/0/*.log"):
@@ -173,15 +173,15 @@ def test_a_format_that_was_lost_is_taken_for_the_newer_one(tmp_path: Path) -> No
     open_real(tmp_path).store.close()
     (tmp_path / "format.json").unlink()
     again = open_real(tmp_path)
-    assert _format(tmp_path) == 2
+    assert format_of_directory(tmp_path) == 3
     again.store.close()
 
 
 def test_a_format_of_the_future_is_refused_in_words(tmp_path: Path) -> None:
     open_real(tmp_path).store.close()
-    text = json.dumps({"format": 3, "id": "00"}, sort_keys=True, separators=(",", ":"))
+    text = json.dumps({"format": 4, "id": "00"}, sort_keys=True, separators=(",", ":"))
     (tmp_path / "format.json").write_text(f'{{"crc32":{crc32(text.encode())},"content":{text}}}')
-    with pytest.raises(StorageError, match="says format 3"):
+    with pytest.raises(StorageError, match="says format 4"):
         open_real(tmp_path)
 
 

@@ -1,6 +1,7 @@
 """What is encoded is what is decoded, or it is known for something else."""
 
 from array import array
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -28,12 +29,18 @@ def chunks(draw: st.DrawFn) -> Chunk:
         stamp += steps[place] if steps else 0
         stamps.append(stamp)
     headers = draw(st.one_of(st.just(bytes(len(messages))), st.binary(min_size=len(messages), max_size=len(messages))))
-    return Chunk(draw(st.integers(0, 10**15)), stamps, headers, messages)
+    some = draw(st.lists(st.sampled_from([0, 0, 1, 0x80013700, (1 << 32) - 1]), min_size=len(messages), max_size=len(messages)))
+    formats = array("I", some) if any(some) and draw(st.booleans()) else None
+    return Chunk(draw(st.integers(0, 10**15)), stamps, headers, messages, formats=formats)
 
 
 def _same(one: Chunk, other: Chunk) -> bool:
-    mine = (one.base, one.timestamps, one.header_sizes, list(one.messages))
-    return mine == (other.base, other.timestamps, other.header_sizes, list(other.messages))
+    mine = (one.base, one.timestamps, one.header_sizes, list(one.messages), one.formats)
+    return mine == (other.base, other.timestamps, other.header_sizes, list(other.messages), other.formats)
+
+
+def _formats(chunk: Chunk) -> list[int]:
+    return [0] * len(chunk) if chunk.formats is None else list(chunk.formats)
 
 
 def _decode(data: bytes, position: int = 0) -> record.Batch | None:
@@ -82,6 +89,8 @@ def test_any_part_of_a_batch_can_be_cut_out(chunk: Chunk, data: st.DataObject) -
     assert list(part.messages) == list(chunk.messages[first : first + len(part)])
     assert part.timestamps == chunk.timestamps[first : first + len(part)]
     assert part.header_sizes == chunk.header_sizes[first : first + len(part)]
+    assert _formats(part) == _formats(chunk)[first : first + len(part)]
+    assert part.formats is None or any(part.formats)
     size = sum(map(len, part.messages))
     assert len(part) == 1 or size <= bytes_max or not size
     rest = chunk.messages[first + len(part) :]
@@ -95,10 +104,12 @@ def test_a_batch_of_another_partition_is_not_decoded() -> None:
 
 @given(chunks())
 def test_runs_of_any_size_are_cut_into_batches_that_follow_each_other(chunk: Chunk) -> None:
-    big = Chunk(chunk.base, chunk.timestamps, chunk.header_sizes, [message * 5000 for message in chunk.messages])
+    big = replace(chunk, messages=[message * 5000 for message in chunk.messages])
     parts = list(record.batches(big, sum(map(len, big.messages))))
     assert [message for part in parts for message in part.messages] == big.messages
     assert b"".join(part.header_sizes for part in parts) == big.header_sizes
+    assert [number for part in parts for number in _formats(part)] == _formats(chunk)
+    assert all(part.formats is None or any(part.formats) for part in parts)
     end = big.base
     for part in parts:
         assert part.base == end
@@ -120,7 +131,7 @@ def test_a_run_over_more_than_fifty_days_is_cut_where_the_deltas_would_overflow(
 def test_numbers_that_do_not_agree_make_no_head() -> None:
     data = bytearray(b"".join(record.encode(Chunk(7, array("q", [1, 2]), b"\0\1", [b"a", b"bc"]), SEED)))
     assert record.head_at(bytes(data), 0) is not None
-    for position, value in ((4, 0xFF), (12, 0xF0), (32, 0), (23, 0xFF), (31, 0xFF), (36, 9)):
+    for position, value in ((4, 0xFF), (12, 0xE0), (32, 0), (23, 0xFF), (31, 0xFF), (36, 9)):
         changed = bytearray(data)
         changed[position] = value
         assert record.head_at(bytes(changed), 0) is None
@@ -129,3 +140,10 @@ def test_numbers_that_do_not_agree_make_no_head() -> None:
 def test_timestamps_that_decrease_are_our_own_fault() -> None:
     with pytest.raises(AssertionError):
         record.encode(Chunk(0, array("q", [2, 1]), b"\0\0", [b"a", b"b"]), SEED)
+
+
+@given(chunks())
+def test_message_formats_cost_four_bytes_each_and_nothing_where_all_are_0(chunk: Chunk) -> None:
+    size = sum(map(len, record.encode(chunk, SEED)))
+    without = sum(map(len, record.encode(replace(chunk, formats=None), SEED)))
+    assert size - without == (0 if chunk.formats is None else 4 * len(chunk))
