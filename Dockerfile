@@ -3,7 +3,7 @@ FROM python:3.13-slim-bookworm AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc g++ libc6-dev libffi-dev \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml constraints.txt README.md ./
+COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY amqp_streams amqp_streams
 COPY knative_gateway knative_gateway
 COPY pyspark_amqpstreams pyspark_amqpstreams
