@@ -40,9 +40,16 @@ class ExternalRule(Settings):
     `user` may have `{0}` (all that matched), `{1}` or `{name}` (a group of the pattern).
     """
 
-    name: CertificateName
-    pattern: str = Field(min_length=1, max_length=1000)
-    user: str = Field(min_length=1, max_length=255)
+    name: CertificateName = Field(
+        description="The name in the certificate: `cn`, `dn` (the whole subject as in RFC 4514), or an "
+        "alternative name: `dns`, `email`, `uri`.",
+    )
+    pattern: str = Field(min_length=1, max_length=1000, description="A regular expression that must match the whole name.")
+    user: str = Field(
+        min_length=1,
+        max_length=255,
+        description="The user; `{0}` stands for the whole match, `{1}` or `{name}` for a group of the pattern.",
+    )
 
     @model_validator(mode="after")
     def _the_template_fits_the_pattern(self) -> Self:
@@ -96,23 +103,37 @@ def _one_or_more(value: object) -> object:
 class OAuthSettings(Settings):
     """`[oauth]`: whose tokens are good. Every token needs an expiry, this issuer, and one of these audiences."""
 
-    issuer: str = Field(min_length=1)
-    audience: Annotated[tuple[str, ...], BeforeValidator(_one_or_more)] = Field(min_length=1)
-    keys: Annotated[tuple[Path, ...], BeforeValidator(_one_or_more)] = Field(default=(), description="JWKS or PEM files of public keys")
-    secret_file: Path | None = Field(default=None, description="the shared secret of HS256, HS384, HS512")
+    issuer: str = Field(min_length=1, description="The `iss` of the tokens, exactly.")
+    audience: Annotated[tuple[str, ...], BeforeValidator(_one_or_more)] = Field(
+        min_length=1, description="The `aud` of a token must contain one of these."
+    )
+    keys: Annotated[tuple[Path, ...], BeforeValidator(_one_or_more)] = Field(
+        default=(),
+        description="Files with public keys of the issuer: JWKS, or PEM (keys, certificates). Read again on SIGHUP.",
+    )
+    secret_file: Path | None = Field(
+        default=None,
+        description="File with the secret shared with the issuer, for HS256, HS384 and HS512 only: at least 32 bytes, mode 0600.",
+    )
     algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_one_or_more)] = Field(
-        default=(TokenAlgorithm.RS256, TokenAlgorithm.PS256, TokenAlgorithm.ES256, TokenAlgorithm.EDDSA), min_length=1
+        default=(TokenAlgorithm.RS256, TokenAlgorithm.PS256, TokenAlgorithm.ES256, TokenAlgorithm.EDDSA),
+        min_length=1,
+        description="How tokens may be signed.",
     )
     leeway_ms: Milliseconds = Field(
         default=30_000,
         ge=0,
         le=600_000,
-        description="by how much clocks may differ",
+        description="How far clocks may differ.",
         validation_alias=AliasChoices("leeway", "leeway_ms"),
     )
-    user_claim: str = Field(default="sub", min_length=1)
-    groups_claim: str = Field(default="groups", min_length=1)
-    discovery: str | None = Field(default=None, description="URL of the issuer's metadata, told to clients without a good token")
+    user_claim: str = Field(
+        default="sub", min_length=1, description="The claim that names the user; `a.b` is the claim `b` in `a` if no claim has that name."
+    )
+    groups_claim: str = Field(
+        default="groups", min_length=1, description="The claim that lists the user's groups: a list, or words as in `scope`."
+    )
+    discovery: str | None = Field(default=None, description="URL of the issuer's metadata, which clients without a valid token get.")
 
     @model_validator(mode="after")
     def _keys_fit_the_algorithms(self) -> Self:

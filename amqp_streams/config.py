@@ -53,19 +53,23 @@ TrustedProxy = Annotated[str, AfterValidator(_network)]
 class LogSettings(Settings):
     """What is fixed when a log is created (partitions) and what may change later (retention)."""
 
-    partitions: int = Field(default=1, ge=1, le=PARTITIONS_MAX)
+    partitions: int = Field(default=1, ge=1, le=PARTITIONS_MAX, description="Number of partitions, fixed when the log is created.")
     retention_ms: Milliseconds | None = Field(
         default=None,
         ge=1000,
-        description="events older than this may go; none: kept for ever",
+        description="Events older than this may be deleted. Not set: events are kept for ever.",
         validation_alias=AliasChoices("retention", "retention_ms"),
     )
-    retention_bytes: Bytes | None = Field(default=None, ge=1 << 20, description="per partition; none: no bound")
-    segment_bytes: Bytes = Field(default=128 << 20, ge=64 << 10, le=1 << 31, description="a segment is closed at this size")
+    retention_bytes: Bytes | None = Field(
+        default=None,
+        ge=1 << 20,
+        description="A partition that is larger loses its oldest segments. Not set: no bound.",
+    )
+    segment_bytes: Bytes = Field(default=128 << 20, ge=64 << 10, le=1 << 31, description="A segment is closed at this size.")
     segment_ms: Milliseconds = Field(
         default=24 * 3600 * 1000,
         ge=1000,
-        description="and at this age, so that retention by age can act",
+        description="A segment is closed at this age, so that `retention` can delete it later.",
         validation_alias=AliasChoices("segment_age", "segment_ms"),
     )
 
@@ -117,48 +121,76 @@ class Sync(Settings):
 class Limits(Settings):
     """Everything a peer could make grow, with its bound."""
 
-    connections: int = Field(default=10_000, ge=1)
-    sessions: int = Field(default=64, ge=1, le=65_535, description="per connection (AMQP channel-max + 1)")
-    links: int = Field(default=1024, ge=1, description="per connection")
-    partitions: int = Field(default=10_000, ge=1, description="of all logs together")
-    groups: int = Field(default=1000, ge=1, description="consumer groups of one log")
-    cursors: int = Field(default=10_000, ge=1, description="of all logs together")
-    cursor_positions: int = Field(default=2_000_000, ge=1, description="of all cursors together: each has one for each of its partitions")
-    link_partitions: int = Field(default=4 << 20, ge=1, description="that all consumer links together read")
-    producers: int = Field(default=10_000, ge=1, le=PRODUCERS_MAX, description="idempotent producers known in one partition")
-    group_waiting: int = Field(default=1024, ge=1, description="attaches held pending in one consumer group")
-    frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="max-frame-size offered")
-    message_bytes: Bytes = Field(default=16 << 20, ge=1024, le=256 << 20, description="max-message-size offered on attach")
-    filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="all filters of one source, encoded")
-    unsettled: int = Field(default=8192, ge=1, description="deliveries a consumer link may leave unsettled")
-    credit: int = Field(default=2000, ge=1, le=100_000, description="transfers granted to a producer link")
-    pending_bytes: Bytes = Field(default=64 << 20, ge=1 << 20, description="received, not yet durable; beyond it credit is withheld")
-    connection_pending_bytes: Bytes = Field(default=1 << 20, ge=64 << 10, description="written towards one slow peer")
+    connections: int = Field(
+        default=10_000,
+        ge=1,
+        description="Connections. Beyond it, a new one replaces one that has not logged in, or is closed.",
+    )
+    sessions: int = Field(default=64, ge=1, le=65_535, description="Sessions of one connection (channel-max + 1).")
+    links: int = Field(default=1024, ge=1, description="Links of one connection.")
+    partitions: int = Field(default=10_000, ge=1, description="Partitions of all logs together.")
+    groups: int = Field(default=1000, ge=1, description="Consumer groups of one log.")
+    cursors: int = Field(default=10_000, ge=1, description="Cursors of subscriptions and groups, of all logs together.")
+    cursor_positions: int = Field(
+        default=2_000_000,
+        ge=1,
+        description="Positions of all cursors: one for each partition of each, about 150 bytes of memory.",
+    )
+    link_partitions: int = Field(
+        default=4 << 20, ge=1, description="Partitions that all consumer links read, about 25 bytes of memory each."
+    )
+    producers: int = Field(
+        default=10_000,
+        ge=1,
+        le=PRODUCERS_MAX,
+        description="Idempotent producers that one partition knows. A new one replaces the one that is idle for longest.",
+    )
+    group_waiting: int = Field(default=1024, ge=1, description="Attaches held pending in one consumer group.")
+    frame_bytes: Bytes = Field(default=256 << 10, ge=512, le=1 << 20, description="The largest frame (max-frame-size).")
+    message_bytes: Bytes = Field(
+        default=16 << 20, ge=1024, le=256 << 20, description="The largest message (max-message-size); a larger one ends its link."
+    )
+    filter_bytes: Bytes = Field(default=16 << 10, ge=256, description="All filters of one source, encoded.")
+    unsettled: int = Field(default=8192, ge=1, description="Deliveries that a consumer link may leave unsettled.")
+    credit: int = Field(default=2000, ge=1, le=100_000, description="Transfers granted to a producer link at a time.")
+    pending_bytes: Bytes = Field(
+        default=64 << 20,
+        ge=1 << 20,
+        description="Bytes received and not yet durable; beyond it the node withholds credit. The same bound for "
+        "unfinished messages; beyond it the user that holds most loses the link with its oldest one.",
+    )
+    connection_pending_bytes: Bytes = Field(
+        default=1 << 20, ge=64 << 10, description="Bytes written for one peer that reads slowly; beyond it the peer waits."
+    )
     unauthenticated_ms: Milliseconds = Field(
         default=10_000,
         ge=100,
-        description="from connect to open",
+        description="Time that a peer has from its connect to its open.",
         validation_alias=AliasChoices("unauthenticated", "unauthenticated_ms"),
     )
-    login_failures: int = Field(default=20, ge=1, description="failed logins that an address may have in a row")
-    user_login_failures: int = Field(default=10, ge=1, description="the same for a user; where it has logged in before, for it there")
+    login_failures: int = Field(default=20, ge=1, description="Failed logins in a row that one address may have.")
+    user_login_failures: int = Field(
+        default=10,
+        ge=1,
+        description="Failed logins in a row for one user; where the user has logged in before, for each address.",
+    )
     login_interval_ms: Milliseconds = Field(
         default=6000,
         ge=1,
-        description="one more failed login is allowed every so often",
+        description="After each interval, one more failed login is allowed.",
         validation_alias=AliasChoices("login_interval", "login_interval_ms"),
     )
-    password_checks: int = Field(default=100, ge=1, description="passwords that wait to be checked; half of them of one address")
+    password_checks: int = Field(default=100, ge=1, description="Passwords waiting for a check, half from one address.")
     idle_timeout_ms: Milliseconds = Field(
         default=60_000,
         ge=1000,
-        description="silence after which a peer counts as dead",
+        description="Silence after which the node closes a connection, and a link whose message is unfinished.",
         validation_alias=AliasChoices("idle_timeout", "idle_timeout_ms"),
     )
     drain_ms: Milliseconds = Field(
         default=5000,
         ge=0,
-        description="how long a stopping server waits for its peers",
+        description="How long a stopping node waits for deliveries in flight.",
         validation_alias=AliasChoices("drain", "drain_ms"),
     )
 
@@ -166,29 +198,33 @@ class Limits(Settings):
 class GroupSettings(Settings):
     """Consumer groups and cursors: which groups there may be, and how partitions move between members. Spec: Event Streams 4.5."""
 
-    only: tuple[str, ...] = Field(default=(), description="names of the groups that exist, `*` and `?` allowed; none: made on attach")
+    only: tuple[str, ...] = Field(
+        default=(),
+        description="Names of the groups that may exist; `*` and `?` are allowed. Not set: any. A group is "
+        "created when its first member attaches.",
+    )
     wait_ms: Milliseconds = Field(
         default=30_000,
         ge=0,
-        description="how long an attach is held pending when no partition is free; 0: it is refused at once",
+        description="How long an attach is held pending while no partition is free. 0: it is refused at once.",
         validation_alias=AliasChoices("wait", "wait_ms"),
     )
     pause_ms: Milliseconds = Field(
         default=3000,
         ge=0,
-        description="how long a member has waited before others' links are closed for it, and the least time between two such moves",
+        description="How long a member waits before another member's link is closed for it, and the shortest time between two such moves.",
         validation_alias=AliasChoices("pause", "pause_ms"),
     )
     handover_ms: Milliseconds = Field(
         default=10_000,
         ge=0,
-        description="how long a consumer may take to settle what it has, before its link is closed and the partition moves",
+        description="How long a consumer may take to settle its deliveries before its link is closed and the partition moves.",
         validation_alias=AliasChoices("handover", "handover_ms"),
     )
     cursor_flush_ms: Milliseconds = Field(
         default=200,
         ge=1,
-        description="how often cursors that moved are written to the disk",
+        description="How often cursors that moved are written. After a kill -9, what was settled since then is delivered again.",
         validation_alias=AliasChoices("cursor_flush", "cursor_flush_ms"),
     )
 
@@ -199,7 +235,7 @@ class ProducerSettings(Settings):
     expiry_ms: Milliseconds = Field(
         default=7 * 24 * 3600 * 1000,
         ge=1000,
-        description="one that has no link and stored nothing for so long may be forgotten",
+        description="A producer without a link that stored nothing for this long may be forgotten when the limit of producers is reached.",
         validation_alias=AliasChoices("expiry", "expiry_ms"),
     )
 
@@ -207,10 +243,13 @@ class ProducerSettings(Settings):
 class TlsSettings(Settings):
     """A listener's certificate; with `client_ca`, clients must (or, as `client_certificates` says, may) show one signed by it."""
 
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
-    client_certificates: ClientCertificates = ClientCertificates.REQUIRED
+    certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
+    key: Path = Field(description="Private key of the certificate, PEM, not encrypted.")
+    client_ca: Path | None = Field(default=None, description="Clients must show a certificate signed by one of these, PEM.")
+    client_certificates: ClientCertificates = Field(
+        default=ClientCertificates.REQUIRED,
+        description="`optional`: clients may connect without a certificate. A certificate that does not verify is refused in both cases.",
+    )
 
 
 class AnonymousAccess(StrEnum):
@@ -269,43 +308,65 @@ class LogLevel(StrEnum):
 class NodeSettings(Settings):
     """Everything `amqp-streams serve` needs to know."""
 
-    data_dir: Path
-    listen: tuple[Listener, ...] = (Listener(host="127.0.0.1", port=5672),)
-    admin_listen: Listener | None = None
+    data_dir: Path = Field(description="Directory of the events. Created if it does not exist; locked while the node runs.")
+    listen: tuple[Listener, ...] = Field(
+        default=(Listener(host="127.0.0.1", port=5672),),
+        description="Addresses to listen on; port 0: any free port. `[::]:5672` is IPv6 only: add `0.0.0.0:5672` for IPv4.",
+    )
+    admin_listen: Listener | None = Field(
+        default=None,
+        description="Address of the admin listener: `/healthz`, `/readyz`, `/metrics`, and AMQP over WebSocket at `/` and `/amqp`.",
+    )
     tls: TlsSettings | None = None
-    users_file: Path | None = Field(default=None, validation_alias=AliasChoices("users", "users_file"))
-    anonymous: AnonymousAccess = AnonymousAccess.LOOPBACK
-    plain_without_tls: bool = False
+    users_file: Path | None = Field(
+        default=None,
+        description="Who may connect with a password: a file that `amqp-streams user add` writes, mode 0600.",
+        validation_alias=AliasChoices("users", "users_file"),
+    )
+    anonymous: AnonymousAccess = Field(default=AnonymousAccess.LOOPBACK, description="From where connections without a user are accepted.")
+    plain_without_tls: bool = Field(
+        default=False,
+        description="Accept passwords and tokens on unencrypted connections from other machines.",
+    )
     external: tuple[ExternalRule, ...] = Field(default=(), max_length=EXTERNAL_RULES_MAX)
     oauth: OAuthSettings | None = None
-    container_id: str = Field(default="amqp-streams", min_length=1, max_length=255)
+    container_id: str = Field(default="amqp-streams", min_length=1, max_length=255, description="The AMQP container-id of the node.")
     logs: dict[LogName, LogSettings] = Field(default_factory=dict)
     auto_create_partitions: int = Field(
         default=0,
         ge=0,
         le=PARTITIONS_MAX,
-        description="0: unknown addresses are refused",
+        description="Create unknown logs on first use, with this number of partitions. 0: refuse unknown addresses.",
         validation_alias=AliasChoices("auto_create", "auto_create_partitions"),
     )
-    sync: Sync = Sync()
+    sync: Sync = Field(
+        default=Sync(),
+        description="When an event is on the disk: `always` (before it is accepted), `interval:MS` (a power "
+        "loss takes at most the last "
+        "MS milliseconds, 1 to 60,000), or `never` (when the operating system writes it).",
+    )
     limits: Limits = Limits()
     groups: GroupSettings = GroupSettings()
     producers: ProducerSettings = ProducerSettings()
-    user_groups: dict[GroupName, tuple[UserName, ...]] = Field(default_factory=dict)
+    user_groups: dict[GroupName, tuple[UserName, ...]] = Field(
+        default_factory=dict, description="Users of each group that access rules name as `group:NAME`."
+    )
     access: tuple[AccessRule, ...] = Field(default=(), max_length=ACCESS_RULES_MAX)
     quotas: dict[UserName, Quota] = Field(default_factory=dict)
     redirects: tuple[Redirect, ...] = Field(default=(), validation_alias=AliasChoices("redirect", "redirects"))
     trusted_proxies: tuple[TrustedProxy, ...] = Field(
-        default=(), description="addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed by the admin listener"
+        default=(),
+        description="Addresses and networks of proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` the admin listener trusts.",
     )
     shutdown_delay_ms: Milliseconds = Field(
         default=0,
         ge=0,
-        description="how long a stopping node still takes connections, `/readyz` saying no, so that load balancers turn away first",
+        description="How long a stopping node still accepts connections while `/readyz` answers 503: as "
+        "long as a load balancer needs to notice.",
         validation_alias=AliasChoices("shutdown_delay", "shutdown_delay_ms"),
     )
-    log_format: LogFormat = LogFormat.TEXT
-    log_level: LogLevel = LogLevel.INFO
+    log_format: LogFormat = Field(default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`).")
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="The least severe log line that is written.")
 
     @model_validator(mode="after")
     def _external_rules_need_certificates(self) -> Self:

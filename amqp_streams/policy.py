@@ -81,10 +81,15 @@ class AccessRule(Settings):
     `consumer_groups` narrows `receive` to groups that match; none: any group, and no group.
     """
 
-    users: Annotated[tuple[Who, ...], _Some]
-    logs: Annotated[tuple[LogPattern, ...], _Some]
-    allow: Annotated[tuple[Right, ...], _Some]
-    consumer_groups: Annotated[tuple[UserName, ...], _Some] | None = None
+    users: Annotated[tuple[Who, ...], _Some] = Field(
+        description="Users, `group:NAME`, `anonymous` (connections without a user), or `*` (every user that logged in).",
+    )
+    logs: Annotated[tuple[LogPattern, ...], _Some] = Field(description="Names of logs, or patterns with `*`, `?` and `[...]`.")
+    allow: Annotated[tuple[Right, ...], _Some] = Field(description="The rights that the rule gives.")
+    consumer_groups: Annotated[tuple[UserName, ...], _Some] | None = Field(
+        default=None,
+        description="Narrows `receive` to these consumer groups: names or patterns. Not set: any group, and no group.",
+    )
 
     @model_validator(mode="after")
     def _groups_narrow_reading_only(self) -> Self:
@@ -97,17 +102,24 @@ class AccessRule(Settings):
 class Quota(Settings):
     """One `[quotas.NAME]`: what a user may have at once, over all its connections; what is not set has no bound."""
 
-    connections: int | None = Field(default=None, ge=0)
-    links: int | None = Field(default=None, ge=0)
-    bytes_in: Bytes | None = Field(default=None, ge=1000, description="per second")
-    bytes_out: Bytes | None = Field(default=None, ge=1000, description="per second")
+    connections: int | None = Field(default=None, ge=0, description="Connections at once.")
+    links: int | None = Field(default=None, ge=0, description="Links at once, on all connections together.")
+    bytes_in: Bytes | None = Field(default=None, ge=1000, description="Bytes of events that the user may send in a second.")
+    bytes_out: Bytes | None = Field(default=None, ge=1000, description="Bytes of events that the user may receive in a second.")
 
 
 class Redirect(Settings):
     """One `[[redirect]]`: partitions of the logs that match `log` are served by another container. No `partitions`: all of them."""
 
-    log: LogPattern
-    partitions: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Some] | None = None
-    host: str = Field(min_length=1, max_length=255)
-    port: int = Field(ge=1, le=65_535)
-    container: str | None = Field(default=None, min_length=1, max_length=255)
+    log: LogPattern = Field(description="Name of a log, or a pattern with `*`, `?` and `[...]`.")
+    partitions: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Some] | None = Field(
+        default=None, description="Numbers of the partitions that the other container serves. Not set: all."
+    )
+    host: str = Field(min_length=1, max_length=255, description="Host of the other container.")
+    port: int = Field(ge=1, le=65_535, description="Port of the other container.")
+    container: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=255,
+        description="The container-id of the other container, which clients get.",
+    )

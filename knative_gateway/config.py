@@ -71,29 +71,32 @@ class TokenAlgorithm(StrEnum):
 
 
 class JwtSettings(Settings):
-    """Bearer tokens of an issuer. `keys`: its public keys, JWKS or PEM; `leeway`: seconds that clocks may differ."""
+    """Bearer tokens of an issuer (JWT)."""
 
-    issuer: str = Field(min_length=1, max_length=2048)
-    audience: Texts = Field(min_length=1)
-    keys: Path
-    algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_as_list), Field(min_length=1)] = (
-        TokenAlgorithm.RS256,
-        TokenAlgorithm.PS256,
-        TokenAlgorithm.ES256,
-        TokenAlgorithm.EDDSA,
+    issuer: str = Field(min_length=1, max_length=2048, description="The `iss` of the tokens, exactly.")
+    audience: Texts = Field(min_length=1, description="The `aud` of a token must contain one of these.")
+    keys: Path = Field(description="File with the public keys of the issuer, JWKS or PEM. Read again on SIGHUP.")
+    algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_as_list)] = Field(
+        default=(TokenAlgorithm.RS256, TokenAlgorithm.PS256, TokenAlgorithm.ES256, TokenAlgorithm.EDDSA),
+        min_length=1,
+        description="How tokens may be signed.",
     )
-    user_claim: str = Field(default="sub", min_length=1, max_length=255)
-    groups_claim: str = Field(default="groups", min_length=1, max_length=255)
-    leeway: float = Field(default=30.0, ge=0, le=600)
+    user_claim: str = Field(default="sub", min_length=1, max_length=255, description="The claim that names the user.")
+    groups_claim: str = Field(default="groups", min_length=1, max_length=255, description="The claim that lists the user's groups.")
+    leeway: float = Field(default=30.0, ge=0, le=600, description="How far clocks may differ.")
 
 
 class RuleSettings(Settings):
     """Who may what, where: users or groups (patterns with `*`), `read`, `write` or `send`, namespaces (patterns)."""
 
-    users: Texts = ()
-    groups: Texts = ()
-    allow: Annotated[tuple[Verb, ...], BeforeValidator(_as_list), Field(min_length=1)]
-    namespaces: Annotated[Texts, Field(min_length=1)] = ("*",)
+    users: Texts = Field(default=(), description="Users that the rule is for; `*` stands for any characters.")
+    groups: Texts = Field(default=(), description="Groups that the rule is for; `*` stands for any characters.")
+    allow: Annotated[tuple[Verb, ...], BeforeValidator(_as_list)] = Field(
+        min_length=1, description="What the rule allows: `read` and `write` objects, `send` events."
+    )
+    namespaces: Texts = Field(
+        default=("*",), min_length=1, description="The namespaces in which the rule allows it; `*` stands for any characters."
+    )
 
     @model_validator(mode="after")
     def _somebody(self) -> Self:
@@ -122,59 +125,104 @@ class LogLevel(StrEnum):
 class TlsSettings(Settings):
     """HTTPS instead of HTTP; both are PEM files, read again on SIGHUP."""
 
-    certificate: Path
-    key: Path
+    certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
+    key: Path = Field(description="Private key of the certificate, PEM. Read again on SIGHUP.")
 
 
 class Limits(Settings):
     """Everything has a limit."""
 
-    body: ByteSize = Field(default=ByteSize(1 << 20), ge=1024, le=64 << 20)
-    batch_events: int = Field(default=1000, ge=1, le=100_000)
-    request: Seconds = 30.0
-    idle: Seconds = 75.0
-    connections: int = Field(default=10_000, ge=1, le=1_000_000)
-    pending_events: int = Field(default=20_000, ge=1, le=1_000_000)
-    pending: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
-    append: Seconds = 5.0
-    drain: Seconds = 20.0
+    body: ByteSize = Field(
+        default=ByteSize(1 << 20),
+        ge=1024,
+        le=64 << 20,
+        description="The largest body of a request, and of a subscriber's reply.",
+    )
+    batch_events: int = Field(default=1000, ge=1, le=100_000, description="Events in one batched request.")
+    request: Seconds = Field(default=30.0, description="Time to receive one request.")
+    idle: Seconds = Field(default=75.0, description="How long an idle connection is kept.")
+    connections: int = Field(default=10_000, ge=1, le=1_000_000, description="Connections to the gateway.")
+    pending_events: int = Field(
+        default=20_000,
+        ge=1,
+        le=1_000_000,
+        description="Events received and not yet durable. Beyond it senders get 503.",
+    )
+    pending: ByteSize = Field(
+        default=ByteSize(64 << 20),
+        ge=1 << 20,
+        description="Bytes received and not yet durable. Beyond it senders get 503.",
+    )
+    append: Seconds = Field(default=5.0, description="How long a sender waits until its event is durable; then it gets 503.")
+    drain: Seconds = Field(
+        default=20.0,
+        description="How long deliveries and requests may take to finish at SIGTERM. Five seconds later all "
+        "parts are stopped, "
+        "and after another five the process ends.",
+    )
 
 
 class LogDefaults(Settings):
-    """The log of a new Broker or Channel that says nothing. `retention`: seconds that events are kept; None: the node's default."""
+    """The log of a new Broker or Channel that has no annotations about it."""
 
-    partitions: int = Field(default=4, ge=1, le=1024)
-    retention: float | None = Field(default=None, gt=0, le=RETENTION_MAX_S)
+    partitions: int = Field(default=4, ge=1, le=1024, description="Number of partitions.")
+    retention: float | None = Field(
+        default=None,
+        gt=0,
+        le=RETENTION_MAX_S,
+        description="How long events are kept. Not set: the default of the node.",
+    )
 
 
 class DestinationRules(Settings):
-    """Where events may be pushed to: networks and host names. Nothing allowed: all that is not denied. `deny` replaces the default."""
+    """Where events may be delivered to: networks (`10.0.0.0/8`), addresses, or host names with `*`. `deny` wins over `allow`.
 
-    allow: Texts = ()
-    deny: Texts | None = None
+    The gateway checks the address that it connects to, not only the host name.
+    """
+
+    allow: Texts = Field(default=(), description="Only these. Not set: everything that is not denied.")
+    deny: Texts | None = Field(
+        default=None,
+        description="Never these; replaces the default: link-local, metadata, multicast and broadcast addresses.",
+    )
 
 
 class SubscriberSettings(Settings):
-    """Deliveries. `timeout`: of one request, where its delivery says nothing; `ca`: certificates trusted beside the system's.
+    """Deliveries to subscribers. When `look_ahead`, `held` or `waiting` is reached, reading for that subscriber pauses."""
 
-    `certificate` and `key` are shown to those who ask for one. `connections`: to all subscribers at once, at most; of the limit of open
-    files they get half. `look_ahead`: events of one subscriber and partition that are read and not completed; `held`: their bytes, in all
-    partitions; `waiting`: those that wait for a retry. When one of these is reached, reading stops for that subscriber.
-    `replies`: bytes of the replies of all subscribers that are received at once.
-    """
-
-    timeout: Seconds = 60.0
-    connect_timeout: Seconds = 10.0
-    ca: Path | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    verify: bool = True
-    look_ahead: int = Field(default=512, ge=1, le=10_000)
-    in_flight: int = Field(default=256, ge=1, le=1024)
-    connections: int = Field(default=10_000, ge=1, le=1_000_000)
-    held: ByteSize = Field(default=ByteSize(8 << 20), ge=64 << 10, le=1 << 30)
-    waiting: int = Field(default=1000, ge=1, le=100_000)
-    replies: ByteSize = Field(default=ByteSize(64 << 20), ge=1 << 20)
+    timeout: Seconds = Field(default=60.0, description="Time for one request, if `delivery.timeout` of the object does not say it.")
+    connect_timeout: Seconds = Field(default=10.0, description="Time to connect.")
+    ca: Path | None = Field(default=None, description="Certificates that are trusted beside those of the system, PEM.")
+    certificate: Path | None = Field(default=None, description="Certificate of the gateway for subscribers that ask for one, PEM.")
+    key: Path | None = Field(default=None, description="Private key of `certificate`, PEM.")
+    verify: bool = Field(default=True, description="`false` trusts every certificate: for tests only.")
+    look_ahead: int = Field(
+        default=512,
+        ge=1,
+        le=10_000,
+        description="Events of one subscriber and partition that are read and not completed.",
+    )
+    in_flight: int = Field(default=256, ge=1, le=1024, description="Deliveries in flight to one subscriber.")
+    connections: int = Field(
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="Connections to all subscribers, and at most half of the limit of open files.",
+    )
+    held: ByteSize = Field(
+        default=ByteSize(8 << 20),
+        ge=64 << 10,
+        le=1 << 30,
+        description="Bytes of one subscriber's events that are read and not completed, in all partitions.",
+    )
+    waiting: int = Field(default=1000, ge=1, le=100_000, description="Events of one subscriber that wait for a retry.")
+    replies: ByteSize = Field(
+        default=ByteSize(64 << 20),
+        ge=1 << 20,
+        description="Bytes of all replies that are received at once; beyond it, further replies are not "
+        "read. One subscriber gets at most "
+        "half. One reply may always be received.",
+    )
 
 
 class NamespaceRule(StrEnum):
@@ -185,35 +233,73 @@ class NamespaceRule(StrEnum):
 
 
 class GatewaySettings(Settings):
-    """Everything about a gateway. `services`: `name.namespace` of a cluster's Services to the URLs where they are reached.
-
-    `traces`: the collector that spans of events are sent to, OTLP over HTTP; None: only if OTEL_… variables say so.
-    `shutdown_delay`: how many seconds a stopping gateway still serves while `/readyz` says no.
-    """
+    """Everything that `knative-gateway serve` needs to know."""
 
     listen: Annotated[tuple[Listener, ...], BeforeValidator(_as_list)] = Field(
-        default=(Listener(host="127.0.0.1", port=8080),), min_length=1
+        default=(Listener(host="127.0.0.1", port=8080),),
+        min_length=1,
+        description="Addresses of the API and the ingress; port 0: any free port.",
     )
-    state_dir: Path = Path("knative-gateway-state")
-    amqp: str | None = None
-    amqp_listen: Listener = Listener(host="127.0.0.1", port=0)
-    public_url: str | None = None
+    state_dir: Path = Field(
+        default=Path("knative-gateway-state"), description="Directory of the resources, the positions, and the events of the started node."
+    )
+    amqp: str | None = Field(
+        default=None,
+        description="The event log node to use: `amqp://USER:PASSWORD@HOST:PORT`, `amqps://`, `ws://` or "
+        "`wss://`. Not set: the gateway "
+        "starts a node.",
+    )
+    amqp_listen: Listener = Field(
+        default=Listener(host="127.0.0.1", port=0),
+        description="Address of the started node for AMQP clients; port 0: any free port. Not together with `amqp`.",
+    )
+    public_url: str | None = Field(
+        default=None,
+        description="How senders reach the gateway: the beginning of `status.address.url`, an http or https "
+        "URL. Not set: the address "
+        "that the gateway listens on.",
+    )
     tls: TlsSettings | None = None
-    log_format: LogFormat = LogFormat.TEXT
-    log_level: LogLevel = LogLevel.INFO
-    store: str | None = Field(default=None, repr=False)
-    resources: Path | None = None
-    namespaces: NamespaceRule = NamespaceRule.ON_DEMAND
-    traces: str | None = None
-    tokens: Path | None = None
+    log_format: LogFormat = Field(default=LogFormat.TEXT, description="Log lines for people (`text`) or for programs (`json`).")
+    log_level: LogLevel = Field(default=LogLevel.INFO, description="The least severe log line that is written.")
+    store: str | None = Field(
+        default=None,
+        repr=False,
+        description="Where resources and positions are kept for several gateways: `postgresql://…`. Not set: a file in `state_dir`.",
+    )
+    resources: Path | None = Field(default=None, description="Directory of YAML files that are applied at start.")
+    namespaces: NamespaceRule = Field(
+        default=NamespaceRule.ON_DEMAND,
+        description="What happens to an object in a namespace that does not exist: the namespace is created, or the object is refused.",
+    )
+    traces: str | None = Field(
+        default=None,
+        description="URL of the OpenTelemetry collector for traces of events, OTLP over HTTP. Not set: as `OTEL_…` variables say.",
+    )
+    tokens: Path | None = Field(
+        default=None,
+        description='File of bearer tokens, one on each line: `token,user,uid,"group1,group2"`. Read again on SIGHUP.',
+    )
     jwt: JwtSettings | None = None
     rules: tuple[RuleSettings, ...] = Field(default=(), max_length=1000)
     logs: LogDefaults = LogDefaults()
-    services: Mapping[str, str] = Field(default_factory=dict)
+    services: Mapping[str, str] = Field(
+        default_factory=dict,
+        description='The URL of each Service of a cluster: `"hello.default" = "http://10.0.0.5:8080"`. A '
+        "`ref` to that Service is "
+        "delivered there.",
+    )
     destinations: DestinationRules = DestinationRules()
     subscribers: SubscriberSettings = SubscriberSettings()
     limits: Limits = Limits()
-    shutdown_delay: float = Field(default=0.0, ge=0, le=3600)
+    shutdown_delay: float = Field(
+        default=0.0,
+        ge=0,
+        le=3600,
+        description="How long a stopping gateway still serves while `/readyz` answers 503 and each response "
+        "closes its connection: as long "
+        "as a load balancer needs to notice.",
+    )
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
