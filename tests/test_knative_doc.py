@@ -68,12 +68,12 @@ def test_the_attributes_of_dead_letters_are_told() -> None:
 
 
 def test_the_answers_that_are_tried_again_are_told() -> None:
-    assert f"| none (refused, reset, timeout), {', '.join(map(str, sorted(RETRIED)))}, 5xx | tried again |" in section("Delivery")
+    assert f"| none (refused, reset, timeout), {', '.join(map(str, sorted(RETRIED)))}, 5xx | retried |" in section("Delivery")
 
 
 def test_the_settings_of_a_log_are_told() -> None:
     assert log_settings.PARTITIONS_MAX == 1024
-    assert f"fixed once it is made | {Settings('http://x').partitions} |" in section("Resources")
+    assert f"fixed when it is created | {Settings('http://x').partitions} |" in section("Resources")
     assert "| 10 retries, exponential from 0.2 s |" in section("Resources")
 
 
@@ -82,11 +82,11 @@ def test_the_limits_are_those_of_the_code() -> None:
     table = section("Limits")
     assert f"| a request's body, a reply | {limits.body_bytes >> 20} MiB (" in table
     assert f"| events of a batch | {limits.batch_events:,} |" in table
-    assert f"| seconds until a body is here | {limits.body_s:.0f} |" in table
-    under_way = f"found out, at most {SubscriberSettings().in_flight} (`subscribers.in_flight`; `in-flight-max`: up to {LIMIT_MAX:,})"
-    assert f"| deliveries of one subscriber under way | {under_way} |" in table
+    assert f"| seconds until a body has arrived | {limits.body_s:.0f} |" in table
+    in_flight = f"adaptive, at most {SubscriberSettings().in_flight} (`subscribers.in_flight`; `in-flight-max`: up to {LIMIT_MAX:,})"
+    assert f"| deliveries in flight to one subscriber | {in_flight} |" in table
     assert f"| filters of a Trigger | {FILTER_LIMITS.filters:,}, {FILTER_LIMITS.depth} levels |" in table
-    expression = f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} words and marks, {FILTER_LIMITS.depth} levels"
+    expression = f"{FILTER_LIMITS.characters:,} characters, {FILTER_LIMITS.tokens:,} tokens, {FILTER_LIMITS.depth} levels"
     assert f"| a CloudEvents SQL expression | {expression};" in table
     assert f"| name of a Broker, Trigger, Channel, Subscription | {NAME_CHARACTERS_MAX} characters |" in table
     assert f"| one wait between attempts | {WAIT_MAX_MS // 3_600_000} hours |" in table
