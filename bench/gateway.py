@@ -20,9 +20,9 @@ from typing import Any, Final
 import uvloop
 
 from bench.process import usage
-from knative_gateway import logs
 from knative_gateway.config import GatewaySettings, Limits, Listener, LogLevel
-from knative_gateway.listening import serve_http
+from knative_gateway.http.listening import serve_http
+from knative_gateway.running import logging_setup
 from knative_gateway.server import Addresses, Gateway
 
 PATH: Final = "/broker/default/bench"
@@ -127,7 +127,7 @@ def measure(kind: str, folder: Path, events: int, connections: int, size: int) -
 
 async def serve(kind: str, folder: Path) -> None:
     """What the child does: for ever."""
-    logs.configure(level=LogLevel.WARNING)
+    logging_setup.configure(level=LogLevel.WARNING)
     if kind == "nothing":
         server = await serve_http(_nothing, [Listener(host="127.0.0.1", port=0)], limits=Limits())
         print(json.dumps({"http": server.addresses}), flush=True)

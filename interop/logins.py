@@ -16,7 +16,7 @@ from typing import Final
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from amqp_streams.server.users import UsersFile
+from amqp_streams.server.identity.users import UsersFile
 from examples.node import NodeProcess
 from interop.clients import MissingError, prepare_login
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urljoin, urlsplit, urlunsplit
 
-from knative_gateway.destinations import Destinations
 from knative_gateway.errors import ConfigError
-from knative_gateway.inward import Inward
 from knative_gateway.ports import Key
 from knative_gateway.resources.hosts import is_dns_name
 from knative_gateway.resources.objects import Object, child, entries, group_of, number, text
+from knative_gateway.security.destinations import Destinations
+from knative_gateway.security.inward import Inward
 
 Lookup = Callable[[Key], Object | None]
 CLUSTER_DOMAIN: Final = "cluster.local"

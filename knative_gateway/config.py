@@ -12,7 +12,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
 
-from knative_gateway.access import Verb
+from knative_gateway.security.access import Verb
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from knative_gateway.controller.sources import keys_of
+from knative_gateway.controller.deciding.sources import keys_of
 from knative_gateway.ports import ResourceStore, Route, Routes
 from knative_gateway.resources.objects import at
 

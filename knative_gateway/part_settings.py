@@ -4,11 +4,11 @@ from ssl import SSLContext
 from typing import TYPE_CHECKING
 
 from knative_gateway.config import GatewaySettings
-from knative_gateway.dispatcher.sending import SendSettings, tls_context
+from knative_gateway.dispatcher.posting.sending import SendSettings, tls_context
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.ingress.app import IngressLimits
-from knative_gateway.open_files import raise_open_files
+from knative_gateway.running.open_files import raise_open_files
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces

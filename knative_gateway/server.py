@@ -21,34 +21,34 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from knative_gateway.access import Gate
 from knative_gateway.addressing import ServiceMap
 from knative_gateway.api import Api, ApiSettings, Namespaces, load_directory
-from knative_gateway.appending import AppendLimits
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
-from knative_gateway.controller.plan import Settings
+from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.data_plane import GatewayDataPlane, addressed
-from knative_gateway.destinations import Destinations
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.metrics import DispatcherMetrics
-from knative_gateway.dispatcher.sending import Sender
-from knative_gateway.embedded import EmbeddedNode
+from knative_gateway.dispatcher.posting.sending import Sender
+from knative_gateway.engine.appending import AppendLimits
+from knative_gateway.engine.embedded import EmbeddedNode
+from knative_gateway.engine.event_log import AmqpEventLog
+from knative_gateway.engine.sharing import GroupShares
 from knative_gateway.errors import ConfigError, GatewayError
-from knative_gateway.event_log import AmqpEventLog
+from knative_gateway.http.listening import HttpServer, serve_http
+from knative_gateway.http.web import Web
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.direct import Door, with_door
 from knative_gateway.ingress.inside import Inside
-from knative_gateway.inward import Inward
-from knative_gateway.listening import HttpServer, serve_http
 from knative_gateway.part_settings import dispatch_settings, ingress_limits, send_settings, subscribers_tls
 from knative_gateway.replaying import DispatcherReplays
-from knative_gateway.sharing import GroupShares
-from knative_gateway.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
+from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
+from knative_gateway.running.supervising import Supervisor
+from knative_gateway.security.access import Gate
+from knative_gateway.security.destinations import Destinations
+from knative_gateway.security.inward import Inward
+from knative_gateway.security.tokens import credentials, wall_ms
 from knative_gateway.store.opening import open_store, sqlite_url
-from knative_gateway.supervising import Supervisor
-from knative_gateway.tokens import credentials, wall_ms
-from knative_gateway.web import Web
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces

@@ -16,7 +16,7 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from knative_gateway import __version__
-from knative_gateway.amqp_binding import decode
+from knative_gateway.cloudevents.amqp_binding import decode
 from knative_gateway.errors import ConfigError, GatewayError
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_connector import node
-from spark_connector.offsets import Edge, Offsets
-from spark_connector.planning import beginning, check_order, plan
+from spark_connector.node import requests
+from spark_connector.options.settings import read_options
+from spark_connector.planning.offsets import Edge, Offsets
+from spark_connector.planning.ranges import beginning, check_order, plan
 from spark_connector.reading import face, numbers, partitions_of, rows
-from spark_connector.schema import fitting
-from spark_connector.settings import read_options
+from spark_connector.rows.schema import fitting
 from spark_connector.workers import settle
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class BatchReader(DataSourceReader):
         """The tasks."""
         options = self._options
         assert options.ending is not None
-        available = node.available(options.connection, options.streams)
+        available = requests.available(options.connection, options.streams)
         start = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         ends = beginning(numbers(options, options.ending, available, Edge.LATEST), available)
         begun = {name: one.next for name, one in start.streams.items()}
@@ -44,7 +44,7 @@ class BatchReader(DataSourceReader):
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
         face(options, planned.losses)
         if options.filter is not None:
-            node.check_filter(options.connection, options.streams[0], options.filter)
+            requests.check_filter(options.connection, options.streams[0], options.filter)
         found = partitions_of(options, planned.ranges)
         settle()
         return found

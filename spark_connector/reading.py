@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_connector import node
 from spark_connector.errors import OffsetError, StreamNotFoundError
-from spark_connector.holdings import Available, Held
-from spark_connector.offsets import Edge, Numbers, Positions, Times
-from spark_connector.planning import Loss, OffsetRange, Task, located, loss_error, renewed, replaced, tasks
-from spark_connector.rows import RowMaker
-from spark_connector.runs import Run
-from spark_connector.schema import arrow_schema, fitting
-from spark_connector.settings import ReadOptions, Where
+from spark_connector.node import requests
+from spark_connector.options.settings import ReadOptions, Where
+from spark_connector.planning.holdings import Available, Held
+from spark_connector.planning.offsets import Edge, Numbers, Positions, Times
+from spark_connector.planning.ranges import Loss, OffsetRange, Task, located, loss_error, renewed, replaced, tasks
+from spark_connector.rows.record_batches import RowMaker
+from spark_connector.rows.runs import Run
+from spark_connector.rows.schema import arrow_schema, fitting
 from spark_connector.workers import settle
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _at_times(options: ReadOptions, times: Times, stream: str, held: Mapping[int
         if time_ms is not None:
             wanted.setdefault(time_ms, []).append(index)
     for time_ms, indexes in wanted.items():
-        told = node.offsets_at(options.connection, stream, indexes, time_ms)
+        told = requests.offsets_at(options.connection, stream, indexes, time_ms)
         for index in indexes:
             found[index] = min(told[index], held[index].next)
             if edge is Edge.EARLIEST and options.late_start_fails and found[index] == held[index].next:
@@ -114,7 +114,7 @@ def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
     """The events of a range, less what is lost, which is told."""
     expected = wanted.start
     try:
-        for run in node.read(options.connection, wanted, options.filter):
+        for run in requests.read(options.connection, wanted, options.filter):
             if options.filter is None:
                 for low, high in gaps(run, expected):
                     reason = "retention has removed them since this was planned"
@@ -150,7 +150,7 @@ def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
 
 def _held(options: ReadOptions, wanted: OffsetRange) -> Held | None:
     """What the partition has now; None: the log or the partition does not exist any more."""
-    state = node.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
+    state = requests.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
     return None if state is None or state.incarnation != wanted.incarnation else state.partitions.get(wanted.partition)
 
 

@@ -30,9 +30,9 @@ class AmqpStreamsDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """The columns that the options choose, for a query without `.schema(…)`."""
-        from spark_connector.options import without_catalogue  # noqa: PLC0415
-        from spark_connector.schema import chosen  # noqa: PLC0415
-        from spark_connector.settings import first_look  # noqa: PLC0415
+        from spark_connector.options.settings import first_look  # noqa: PLC0415
+        from spark_connector.options.table import without_catalogue  # noqa: PLC0415
+        from spark_connector.rows.schema import chosen  # noqa: PLC0415
 
         options = without_catalogue(self.options)
         first_look(options)
@@ -52,12 +52,12 @@ class AmqpStreamsDataSource(DataSource):
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """For `write`."""
-        from spark_connector.sink import batch_writer  # noqa: PLC0415
+        from spark_connector.writing.sink import batch_writer  # noqa: PLC0415
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802 (Spark's signature)
         """For `writeStream`."""
-        from spark_connector.sink import stream_writer  # noqa: PLC0415
+        from spark_connector.writing.sink import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema, overwrite=overwrite)

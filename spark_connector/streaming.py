@@ -18,16 +18,16 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from spark_connector import node
-from spark_connector.admission import Limits, advance, held_back, lags
 from spark_connector.errors import StreamNotFoundError
-from spark_connector.holdings import Available
-from spark_connector.offsets import Edge, Offsets, StreamOffsets
-from spark_connector.planning import beginning, plan
+from spark_connector.node import requests
+from spark_connector.options.settings import read_options
+from spark_connector.planning.admission import Limits, advance, held_back, lags
+from spark_connector.planning.holdings import Available
+from spark_connector.planning.offsets import Edge, Offsets, StreamOffsets
+from spark_connector.planning.ranges import beginning, plan
+from spark_connector.planning.watching import Watch
 from spark_connector.reading import face, numbers, partitions_of, rows
-from spark_connector.schema import fitting
-from spark_connector.settings import read_options
-from spark_connector.watching import Watch
+from spark_connector.rows.schema import fitting
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -74,7 +74,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             available = self._frozen or self._watch.fresh()
             missing = [stream for stream in options.streams if stream not in available]
             if missing:
-                raise node.not_found(options.connection, missing[0])
+                raise requests.not_found(options.connection, missing[0])
             self._initial = beginning(numbers(options, options.starting, available, Edge.EARLIEST), available)
         return self._initial.json()
 
@@ -105,11 +105,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch: the same for the same batch, also after a restart."""
         options = self._options
         since, until = Offsets.of(start), Offsets.of(end)
-        available = node.available(options.connection, sorted(until.streams), missing_fail=False)
+        available = requests.available(options.connection, sorted(until.streams), missing_fail=False)
         planned = plan(since, until, available)
         face(options, planned.losses)
         if options.filter is not None and planned.ranges and not self._filter_checked:
-            node.check_filter(options.connection, planned.ranges[0].stream, options.filter)
+            requests.check_filter(options.connection, planned.ranges[0].stream, options.filter)
             self._filter_checked = True
         return partitions_of(options, planned.ranges)
 
@@ -119,7 +119,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _available(self) -> Available:
         """What the logs have. One that is gone fails the query, or is told once and left out until it is back."""
-        found = node.available(self._options.connection, self._options.streams, missing_fail=False)
+        found = requests.available(self._options.connection, self._options.streams, missing_fail=False)
         for stream in self._options.streams:
             if stream in found:
                 self._missed.discard(stream)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from amqp_streams import names
-from amqp_streams.filters.parser import ARGUMENT_COUNTS
+from amqp_streams.filters.language.parser import ARGUMENT_COUNTS
 from amqp_streams.filters.refusal import Limits
 from amqp_streams.wire.types import Symbol
 from tests.amqp_streams.filters.messages import Sample, truth

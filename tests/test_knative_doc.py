@@ -8,8 +8,8 @@ import yaml
 
 from knative_gateway.api import actions
 from knative_gateway.config import SubscriberSettings
-from knative_gateway.controller import log_settings
-from knative_gateway.controller.plan import Settings
+from knative_gateway.controller.deciding import log_settings
+from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.delivery.backoff import RETRY_AFTER_MAX_MS, WAIT_MAX_MS
 from knative_gateway.delivery.congestion import LIMIT_MAX
 from knative_gateway.delivery.dead_letter import (
@@ -28,7 +28,7 @@ from knative_gateway.filters.refusal import LIMITS as FILTER_LIMITS
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.resources import extensions
 from knative_gateway.resources.kinds import BUILT_IN
-from knative_gateway.resources.schemas import DELIVERY, FILTERS
+from knative_gateway.resources.schema.own_kinds import DELIVERY, FILTERS
 from knative_gateway.resources.validation import NAME_CHARACTERS_MAX, check_object
 
 TEXT: Final = (Path(__file__).parent.parent / "docs" / "knative.md").read_text()

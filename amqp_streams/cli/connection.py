@@ -17,8 +17,8 @@ import click
 import uvloop
 from click.core import ParameterSource
 
-from amqp_streams.cli.reading import password_from_stdin
-from amqp_streams.cli.wording import is_missing, missing_group, missing_log
+from amqp_streams.cli.terminal.reading import password_from_stdin
+from amqp_streams.cli.terminal.wording import is_missing, missing_group, missing_log
 from amqp_streams.client import (
     Client,
     ConnectError,
@@ -30,7 +30,7 @@ from amqp_streams.client import (
     TlsOptions,
     connect,
 )
-from amqp_streams.client.address import Address
+from amqp_streams.client.connection.address import Address
 from amqp_streams.errors import AmqpStreamsError, ConfigError
 
 URL_DEFAULT: Final = "amqp://127.0.0.1:5672"

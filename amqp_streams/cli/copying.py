@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
-from amqp_streams.cli.console import say
-from amqp_streams.cli.parameters import now_ms
-from amqp_streams.cli.positions import AtTime, Bounds, Remaining
-from amqp_streams.cli.rendering import Format, Shown, render
-from amqp_streams.cli.writing import Output
+from amqp_streams.cli.terminal.console import say
+from amqp_streams.cli.terminal.parameters import now_ms
+from amqp_streams.cli.terminal.positions import AtTime, Bounds, Remaining
+from amqp_streams.cli.terminal.rendering import Format, Shown, render
+from amqp_streams.cli.terminal.writing import Output
 from amqp_streams.client import ReceivedEvent, TimedOutError
 from amqp_streams.errors import WireError
 

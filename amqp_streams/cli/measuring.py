@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from amqp_streams.cli.connection import Endpoint
-from amqp_streams.cli.console import Advance
 from amqp_streams.cli.statistics import Latencies, Pace, Result
+from amqp_streams.cli.terminal.console import Advance
 from amqp_streams.client import EARLIEST, LATEST, Consumer, Event, Producer, Receipt, SendError
 from amqp_streams.errors import AmqpStreamsError
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from amqp_streams.cli.console import say
+from amqp_streams.cli.terminal.console import say
 from amqp_streams.client import Client, GroupConsumer, Place, ReceivedEvent, TimedOutError
 
 _ASK_S: Final = 0.25

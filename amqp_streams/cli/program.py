@@ -23,17 +23,17 @@ INTERRUPTED: Final = 130
 
 # Each command's module is imported when the command is asked for: `--help` and a shell's completion stay quick.
 _COMMANDS: Final = {
-    "serve": "amqp_streams.cli.serve:serve",
-    "log": "amqp_streams.cli.logs:log",
-    "send": "amqp_streams.cli.send:send",
-    "receive": "amqp_streams.cli.receive:receive",
-    "info": "amqp_streams.cli.info:info",
-    "cursor": "amqp_streams.cli.cursors:cursor",
-    "group": "amqp_streams.cli.groups:group",
-    "verify": "amqp_streams.cli.offline:verify",
-    "dump": "amqp_streams.cli.offline:dump",
-    "user": "amqp_streams.cli.users:user",
-    "bench": "amqp_streams.cli.bench:bench",
+    "serve": "amqp_streams.cli.commands.serve:serve",
+    "log": "amqp_streams.cli.commands.logs:log",
+    "send": "amqp_streams.cli.commands.send:send",
+    "receive": "amqp_streams.cli.commands.receive:receive",
+    "info": "amqp_streams.cli.commands.info:info",
+    "cursor": "amqp_streams.cli.commands.cursors:cursor",
+    "group": "amqp_streams.cli.commands.groups:group",
+    "verify": "amqp_streams.cli.commands.offline:verify",
+    "dump": "amqp_streams.cli.commands.offline:dump",
+    "user": "amqp_streams.cli.commands.users:user",
+    "bench": "amqp_streams.cli.commands.bench:bench",
     "version": "amqp_streams.cli.program:version",
 }
 _SUMMARIES: Final = {
@@ -129,7 +129,7 @@ def version() -> None:
 
 def _complain(error: BaseException, *, as_json: bool) -> None:
     """Say on stderr what went wrong; with --json as one line of JSON."""
-    from amqp_streams.cli.wording import condition, sentence  # noqa: PLC0415  # loads the client
+    from amqp_streams.cli.terminal.wording import condition, sentence  # noqa: PLC0415  # loads the client
 
     words = sentence(error)
     click.echo(json.dumps({"error": words, "condition": condition(error)}) if as_json else f"amqp-streams: {words}", err=True)

@@ -25,8 +25,9 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.client.events import Event
-from amqp_streams.client.extents import LogExtent, PartitionExtent
-from amqp_streams.client.info import LogInfo, LogSummary, PartitionInfo
+from amqp_streams.client.management.extents import LogExtent, PartitionExtent
+from amqp_streams.client.management.info import LogInfo, LogSummary, PartitionInfo
+from amqp_streams.client.management.places import CursorInfo, GroupInfo, Place
 from amqp_streams.client.options import (
     ACCEPTED,
     EARLIEST,
@@ -47,7 +48,6 @@ from amqp_streams.client.options import (
     TlsOptions,
     sql_filter,
 )
-from amqp_streams.client.places import CursorInfo, GroupInfo, Place
 from amqp_streams.client.received import ReceivedEvent
 
 # Whoever wants the client's warnings configures logging; unasked, a library writes nothing.

@@ -11,20 +11,20 @@ from typing import Final, Self, TypeVar
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.address import Address
-from amqp_streams.client.asking import Asker
-from amqp_streams.client.consumer import Consumer
+from amqp_streams.client.connection.address import Address
+from amqp_streams.client.connection.pool import Pool
+from amqp_streams.client.connection.transport import Wire
+from amqp_streams.client.consuming.consumer import Consumer
+from amqp_streams.client.consuming.group import GroupConsumer, GroupSettle
+from amqp_streams.client.consuming.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter, RangeReader, Run, named_filters
 from amqp_streams.client.errors import ConnectionLostError
-from amqp_streams.client.extents import LogExtent, ask_extents, extents_body, read_extents
-from amqp_streams.client.group import GroupConsumer, GroupSettle
-from amqp_streams.client.info import LogInfo
-from amqp_streams.client.management import Management, within
+from amqp_streams.client.management.asking import Asker
+from amqp_streams.client.management.calls import Management, within
+from amqp_streams.client.management.extents import LogExtent, ask_extents, extents_body, read_extents
+from amqp_streams.client.management.info import LogInfo
+from amqp_streams.client.management.requests import read_info
 from amqp_streams.client.options import EARLIEST, LATEST, RetryPolicy, SaslOptions, Settle, StartAt, TlsOptions, start_of
-from amqp_streams.client.pool import Pool
-from amqp_streams.client.producer import Pending, Producer, Receipt
-from amqp_streams.client.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter, RangeReader, Run, named_filters
-from amqp_streams.client.requests import read_info
-from amqp_streams.client.wire import Wire
+from amqp_streams.client.producing.producer import Pending, Producer, Receipt
 
 __all__ = ["Client", "Consumer", "GroupConsumer", "Management", "Pending", "Producer", "RangeReader", "Receipt", "Run", "connect"]
 

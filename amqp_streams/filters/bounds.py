@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from amqp_streams import names
+from amqp_streams.filters.evaluation.sql import FLIPPED, is_annotation
+from amqp_streams.filters.language.syntax import Compare, Comparison, Constant, Holds, Predicate
 from amqp_streams.filters.record import Record
-from amqp_streams.filters.sql import FLIPPED, is_annotation
-from amqp_streams.filters.syntax import Compare, Comparison, Constant, Holds, Predicate
 from amqp_streams.filters.times import moment
 from amqp_streams.wire.offsets import OFFSET_MAX, Earliest, Latest, Position, offset_text
 

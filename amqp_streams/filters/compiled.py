@@ -11,11 +11,11 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.filters.bounds import Bounds
+from amqp_streams.filters.evaluation.sql import Condition
 from amqp_streams.filters.kinds import Compiler, Part, joined, kind_of
 from amqp_streams.filters.needles import Clause
 from amqp_streams.filters.record import Record
 from amqp_streams.filters.refusal import FilterError, Limits
-from amqp_streams.filters.sql import Condition
 from amqp_streams.wire.types import Described, Value
 
 _LIMITS: Final = Limits()

@@ -10,13 +10,13 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.filters.bounds import EVERYTHING, NOTHING, Bounds, bounds_of
+from amqp_streams.filters.evaluation.sql import Condition, condition
+from amqp_streams.filters.language.parser import parse
+from amqp_streams.filters.language.syntax import And, Dialect
 from amqp_streams.filters.matching import property_condition
 from amqp_streams.filters.needles import NOTHING_REQUIRED, Required, either, required
-from amqp_streams.filters.parser import parse
 from amqp_streams.filters.record import Record
 from amqp_streams.filters.refusal import FilterError, Limits
-from amqp_streams.filters.sql import Condition, condition
-from amqp_streams.filters.syntax import And, Dialect
 from amqp_streams.filters.values import FAILED, Truth, conjunction
 from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,

@@ -7,11 +7,11 @@ properties do not define, or define with another type, refuses the filter.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
+from amqp_streams.filters.evaluation.sql import Condition
 from amqp_streams.filters.fields import FIELD_TYPES, POSITIONS, field_name
 from amqp_streams.filters.needles import Required, key_needle, text_needle, value_needle
 from amqp_streams.filters.record import Found, Getter, Record, whole_map, with_default
 from amqp_streams.filters.refusal import FilterError, Limits
-from amqp_streams.filters.sql import Condition
 from amqp_streams.filters.values import FAILED, INTEGERS, KINDS, MISSING, Kind, Truth
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS, NAMES
 from amqp_streams.wire.types import Array, Described, Symbol, Timestamp, Value

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from amqp_streams.filters.functions import function
-from amqp_streams.filters.like import pattern_parts
-from amqp_streams.filters.syntax import (
+from amqp_streams.filters.evaluation.functions import function
+from amqp_streams.filters.language.syntax import (
     And,
     Call,
     Compare,
@@ -30,6 +29,7 @@ from amqp_streams.filters.syntax import (
     Positive,
     Predicate,
 )
+from amqp_streams.filters.like import pattern_parts
 from amqp_streams.filters.times import moment
 from amqp_streams.wire.layout import APPLICATION_PROPERTIES, FOOTER, MESSAGE_ANNOTATIONS, PROPERTIES
 

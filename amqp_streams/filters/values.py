@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from amqp_streams.filters.syntax import Comparison
+from amqp_streams.filters.language.syntax import Comparison
 from amqp_streams.filters.times import moment
 from amqp_streams.wire.types import (
     Array,

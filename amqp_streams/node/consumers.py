@@ -24,13 +24,13 @@ from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Effect, Granted, Leave, Pending, requested_partition
 from amqp_streams.streams.batching import Batching, requested_batching
-from amqp_streams.streams.claims import requested_claim
-from amqp_streams.streams.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
-from amqp_streams.streams.place import Place
-from amqp_streams.streams.reader import Reader
+from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.reader import Reader
+from amqp_streams.streams.consuming.start import resumed_filters, resumed_position, source_filters, start_position
+from amqp_streams.streams.groups.claims import requested_claim
+from amqp_streams.streams.groups.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
 from amqp_streams.streams.redirects import Places as Elsewhere
 from amqp_streams.streams.redirects import require_here
-from amqp_streams.streams.start import resumed_filters, resumed_position, source_filters, start_position
 
 ENDING: Final = "ending/"
 """Keys of states that are this and an incarnation say that its log is being deleted: what is left of it goes at the next start."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.places import Places
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.claims import UNNAMED, Hold
+from amqp_streams.streams.groups.claims import UNNAMED, Hold
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from amqp_streams.config import GroupSettings, Limits
 from amqp_streams.errors import StorageError
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import States, StoredLog
-from amqp_streams.streams.epochs import epoch_change, epochs_prefix, read_epochs
-from amqp_streams.streams.ownership import Change, Claim, Hold, Ownership, Record
+from amqp_streams.streams.groups.epochs import epoch_change, epochs_prefix, read_epochs
+from amqp_streams.streams.groups.ownership import Change, Claim, Hold, Ownership, Record
 from amqp_streams.streams.redirects import Places
 
 ElsewhereOf: TypeAlias = Callable[[StoredLog], Places]

@@ -39,11 +39,11 @@ from amqp_streams.streams.attach import (
     Replying,
     requested_partition,
 )
+from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
 from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
-from amqp_streams.streams.reader import Passed, Picked, Room, Run
 from amqp_streams.streams.redirects import Places as Elsewhere
 from amqp_streams.streams.redirects import Redirects, require_here
 

@@ -13,10 +13,10 @@ from amqp_streams.node.requests import Operations, Steps, listed
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import management
-from amqp_streams.streams.claims import UNNAMED
-from amqp_streams.streams.cursors import Cursor, group_key
+from amqp_streams.streams.consuming.cursors import Cursor, group_key
+from amqp_streams.streams.groups.claims import UNNAMED
+from amqp_streams.streams.groups.ownership import Ownership
 from amqp_streams.streams.management import Answer, Request, RequestError
-from amqp_streams.streams.ownership import Ownership
 from amqp_streams.streams.resets import requested_positions
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, ULong, Value

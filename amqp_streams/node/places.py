@@ -12,9 +12,9 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node.writes import Then, Writes
 from amqp_streams.storage.ports import Partition, States, StoredLog, Use
 from amqp_streams.streams.attach import AttachRequest, Consuming
-from amqp_streams.streams.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
-from amqp_streams.streams.place import Place
-from amqp_streams.streams.reader import Run
+from amqp_streams.streams.consuming.cursors import PREFIX, Cursor, CursorKey, Cursors, group_key, link_key
+from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.reader import Run
 
 _POSITIONS_A_FLUSH: Final = 4096
 """Positions of links that a flush in parts looks at in one part: a link has one for each of its partitions."""

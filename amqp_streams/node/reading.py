@@ -6,8 +6,8 @@ from amqp_streams import names
 from amqp_streams.errors import DiskFullError, PeerError, StorageError
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import Consuming
-from amqp_streams.streams.held import Held
-from amqp_streams.streams.reader import Passed, Picked, Room, Run
+from amqp_streams.streams.consuming.held import Held
+from amqp_streams.streams.consuming.reader import Passed, Picked, Room, Run
 from amqp_streams.wire.offsets import offset_text
 
 

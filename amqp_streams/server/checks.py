@@ -3,9 +3,9 @@
 import time
 
 from amqp_streams.config import NodeSettings
-from amqp_streams.server.tls import server_context
-from amqp_streams.server.tokens import TokenCheck
-from amqp_streams.server.users import UsersFile
+from amqp_streams.server.identity.tokens import TokenCheck
+from amqp_streams.server.identity.users import UsersFile
+from amqp_streams.server.listening.tls import server_context
 
 
 def check_files(settings: NodeSettings) -> None:

@@ -12,15 +12,15 @@ from cproton_ffi import lib
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
-from amqp_streams.server.channel import ByteChannel
-from amqp_streams.server.control import ReplyLink
+from amqp_streams.proton.engine import Engine
 from amqp_streams.server.dispatch import Dispatch
-from amqp_streams.server.engine import Engine
-from amqp_streams.server.flows import Flows
-from amqp_streams.server.guard import Guard, Login
-from amqp_streams.server.links import SESSION_BYTES_MAX, AnyLink, OutgoingLink, Pause, Pumped
+from amqp_streams.server.identity.guard import Guard, Login
+from amqp_streams.server.identity.security import SecurityLayer
+from amqp_streams.server.links.control import ReplyLink
+from amqp_streams.server.links.flows import Flows
+from amqp_streams.server.links.link import SESSION_BYTES_MAX, AnyLink, OutgoingLink, Pause, Pumped
+from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.regular import TICK_S
-from amqp_streams.server.security import SecurityLayer
 from amqp_streams.server.service import EventService
 from amqp_streams.streams.access import Identity
 from amqp_streams.wire.formats import FormatFinder

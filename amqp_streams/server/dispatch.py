@@ -14,15 +14,15 @@ from cproton_ffi import lib
 
 from amqp_streams import __version__, names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.server import transfers
-from amqp_streams.server.batched import BatchedLink
-from amqp_streams.server.consumer import ConsumerLink
-from amqp_streams.server.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
-from amqp_streams.server.engine import Engine, Pointer, condition_text, refuse_link, text
-from amqp_streams.server.links import AnyLink, OutgoingLink, Owner, Service
-from amqp_streams.server.pending import KeptLink, PendingLink
-from amqp_streams.server.producer import ProducerLink
-from amqp_streams.server.termini import answer_termini, attach_request, require_whole
+from amqp_streams.proton import transfers
+from amqp_streams.proton.engine import Engine, Pointer, condition_text, refuse_link, text
+from amqp_streams.server.links.batched import BatchedLink
+from amqp_streams.server.links.consumer import ConsumerLink
+from amqp_streams.server.links.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
+from amqp_streams.server.links.link import AnyLink, OutgoingLink, Owner, Service
+from amqp_streams.server.links.pending import KeptLink, PendingLink
+from amqp_streams.server.links.producer import ProducerLink
+from amqp_streams.server.links.termini import answer_termini, attach_request, require_whole
 from amqp_streams.streams.attach import (
     AttachRequest,
     Consuming,

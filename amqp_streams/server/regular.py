@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
-from amqp_streams.server.watching import StoreWatch, hindrance
+from amqp_streams.server.observing.watching import StoreWatch, hindrance
+from amqp_streams.storage.plans.retention import SteadyClock
 from amqp_streams.storage.ports import RETAINED_A_CALL, Store
-from amqp_streams.storage.retention import SteadyClock
 
 TICK_S: Final = 0.5
 RETENTION_EVERY_TICKS: Final = 10

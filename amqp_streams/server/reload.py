@@ -15,14 +15,14 @@ from amqp_streams import names
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, PeerError
 from amqp_streams.node import revoked
-from amqp_streams.server.guard import Guard
+from amqp_streams.server.identity.guard import Guard
+from amqp_streams.server.identity.users import UsersFile
+from amqp_streams.server.listening.sockets import is_loopback
+from amqp_streams.server.listening.tls import TlsContext
 from amqp_streams.server.service import EventService
-from amqp_streams.server.sockets import is_loopback
-from amqp_streams.server.tls import TlsContext
-from amqp_streams.server.users import UsersFile
 from amqp_streams.streams.access import Access
 from amqp_streams.streams.redirects import Redirects
-from amqp_streams.wire.mechanisms import ScramAlgorithm
+from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 
 AT_ONCE: Final = ("access", "anonymous", "external", "oauth", "plain_without_tls", "quotas", "redirects", "user_groups")
 """Settings that take effect when they are read again; the others need a restart."""

@@ -18,15 +18,18 @@ import uvloop
 from amqp_streams import names
 from amqp_streams.config import NodeSettings
 from amqp_streams.errors import ConfigError, PeerError
-from amqp_streams.server.admin import AdminServer, Phase, serve_admin
-from amqp_streams.server.channel import ByteChannel, Connection
+from amqp_streams.proton.engine import require_engine
 from amqp_streams.server.connection import AmqpConnection
-from amqp_streams.server.descriptors import connections_possible, raise_descriptors
-from amqp_streams.server.engine import require_engine
-from amqp_streams.server.guard import Guard
-from amqp_streams.server.listener import Listeners, listen
-from amqp_streams.server.metrics import Metrics
-from amqp_streams.server.password_checks import RUNNING_MAX
+from amqp_streams.server.identity.guard import Guard
+from amqp_streams.server.identity.password_checks import RUNNING_MAX
+from amqp_streams.server.identity.users import UsersFile
+from amqp_streams.server.listening.admin import AdminServer, Phase, serve_admin
+from amqp_streams.server.listening.channel import ByteChannel, Connection
+from amqp_streams.server.listening.descriptors import connections_possible, raise_descriptors
+from amqp_streams.server.listening.listener import Listeners, listen
+from amqp_streams.server.listening.sockets import Admission
+from amqp_streams.server.listening.tls import TlsContext
+from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.server.reload import (
     Reread,
     reload_certificates,
@@ -37,9 +40,6 @@ from amqp_streams.server.reload import (
     warn_if_open,
 )
 from amqp_streams.server.service import EventService
-from amqp_streams.server.sockets import Admission
-from amqp_streams.server.tls import TlsContext
-from amqp_streams.server.users import UsersFile
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.ports import Store
 

@@ -19,20 +19,20 @@ import structlog
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
-from amqp_streams.server.audit import Audit
-from amqp_streams.server.channel import ByteChannel
-from amqp_streams.server.confirming import Confirming
-from amqp_streams.server.consumer import ConsumerLink
-from amqp_streams.server.effects import Effects
-from amqp_streams.server.engine import Pointer
-from amqp_streams.server.links import AnyLink, Pause, Pumped
-from amqp_streams.server.picture import picture
-from amqp_streams.server.producer import ProducerLink
-from amqp_streams.server.quotas import Quotas
+from amqp_streams.proton.engine import Pointer
+from amqp_streams.server.limits.quotas import Quotas
+from amqp_streams.server.links.confirming import Confirming
+from amqp_streams.server.links.consumer import ConsumerLink
+from amqp_streams.server.links.effects import Effects
+from amqp_streams.server.links.link import AnyLink, Pause, Pumped
+from amqp_streams.server.links.producer import ProducerLink
+from amqp_streams.server.links.turns import Turns
+from amqp_streams.server.links.unfinished import Unfinished
+from amqp_streams.server.listening.channel import ByteChannel
+from amqp_streams.server.observing.audit import Audit
+from amqp_streams.server.observing.picture import picture
+from amqp_streams.server.observing.status import NodeStatus
 from amqp_streams.server.regular import Regular
-from amqp_streams.server.status import NodeStatus
-from amqp_streams.server.turns import Turns
-from amqp_streams.server.unfinished import Unfinished
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.streams.intake import Receipt

@@ -18,10 +18,10 @@ from pydantic import ValidationError
 from amqp_streams.config import LOG_NAME, LogSettings
 from amqp_streams.errors import DirectoryLockedError, StorageError
 from amqp_streams.quantities import BYTES_MAX, MILLISECONDS_MAX
-from amqp_streams.storage import record
-from amqp_streams.storage.files import Files, read_file, replace_file
+from amqp_streams.storage.disk.files import Files, read_file, replace_file
+from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity
-from amqp_streams.storage.space import FULL
+from amqp_streams.storage.formats import record
 
 FORMAT: Final = 1
 FORMAT_NUMBERED: Final = 2

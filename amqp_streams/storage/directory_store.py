@@ -18,17 +18,10 @@ from amqp_streams.config import LogSettings, Sync, log_name
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
-from amqp_streams.storage.commits import Committer
-from amqp_streams.storage.files import Files, OpenFile, RealFiles
-from amqp_streams.storage.findings import Finding
-from amqp_streams.storage.flushing import Flusher, Outstanding, Tuning
-from amqp_streams.storage.partition_log import PartitionLog
-from amqp_streams.storage.ports import RETAINED_A_CALL, STATE_KEYS_MAX, CommitDone, Partition, StoredLog, StoreFacts, Use
-from amqp_streams.storage.restore import Restored
-from amqp_streams.storage.retaining import retain
-from amqp_streams.storage.retention import AHEAD_MS
-from amqp_streams.storage.segments import Segment, Segments, segment_path
-from amqp_streams.storage.work import (
+from amqp_streams.storage.commits.commits import Committer
+from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
+from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles
+from amqp_streams.storage.disk.work import (
     Call,
     Executor,
     InlineExecutor,
@@ -39,6 +32,13 @@ from amqp_streams.storage.work import (
     ThreadExecutor,
     Work,
 )
+from amqp_streams.storage.findings import Finding
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+from amqp_streams.storage.partitions.segments import Segment, Segments, segment_path
+from amqp_streams.storage.plans.retention import AHEAD_MS
+from amqp_streams.storage.ports import RETAINED_A_CALL, STATE_KEYS_MAX, CommitDone, Partition, StoredLog, StoreFacts, Use
+from amqp_streams.storage.restore import Restored
+from amqp_streams.storage.retaining import retain
 
 
 class DirectoryStore:

@@ -10,18 +10,20 @@ from pathlib import Path
 from time import time
 
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, StorageError
-from amqp_streams.storage import catalog, journal_record, producers, record, recovery, states
-from amqp_streams.storage import index as index_file
+from amqp_streams.storage import catalog, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
-from amqp_streams.storage.chunks import cut
-from amqp_streams.storage.files import Files, OpenFile, RealFiles, read_file
+from amqp_streams.storage.commits.journal import Entry, read_all
+from amqp_streams.storage.disk.files import Files, OpenFile, RealFiles, read_file
 from amqp_streams.storage.findings import Finding, Severity
-from amqp_streams.storage.journal import Entry, read_all
+from amqp_streams.storage.formats import index as index_file
+from amqp_streams.storage.formats import journal_record, producers, record
+from amqp_streams.storage.formats.chunks import cut
+from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.partitions.segments import segment_path
+from amqp_streams.storage.plans import recovery
+from amqp_streams.storage.plans.recovery import Scan
+from amqp_streams.storage.plans.retention import AHEAD_MS
 from amqp_streams.storage.ports import Chunk
-from amqp_streams.storage.producers import Table
-from amqp_streams.storage.recovery import Scan
-from amqp_streams.storage.retention import AHEAD_MS
-from amqp_streams.storage.segments import segment_path
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes of segments checked so far, and the bytes of all."""

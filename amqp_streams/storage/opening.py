@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import catalog, journal_record, states
+from amqp_streams.storage import catalog, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
-from amqp_streams.storage.files import Files, OpenFile
+from amqp_streams.storage.commits.flushing import Tuning
+from amqp_streams.storage.commits.journal import FOLDER, Found, Journal, Slot, prepare, read_all
+from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.findings import Finding, Severity
-from amqp_streams.storage.flushing import Tuning
-from amqp_streams.storage.journal import FOLDER, Found, Journal, Slot, prepare, read_all
-from amqp_streams.storage.reading import Reading
+from amqp_streams.storage.formats import journal_record
+from amqp_streams.storage.partitions.reading import Reading
 from amqp_streams.storage.restore import PartitionRestorer, Restored
 
 

@@ -9,17 +9,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from amqp_streams.storage import index as index_file
-from amqp_streams.storage import producers, record, recovery
-from amqp_streams.storage.chunks import cut, part
-from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
+from amqp_streams.storage.commits.journal import Entry
+from amqp_streams.storage.disk.files import Files, OpenFile, read_file, replace_file
 from amqp_streams.storage.findings import Finding, Severity
-from amqp_streams.storage.index import Decoded
-from amqp_streams.storage.journal import Entry
+from amqp_streams.storage.formats import index as index_file
+from amqp_streams.storage.formats import producers, record
+from amqp_streams.storage.formats.chunks import cut, part
+from amqp_streams.storage.formats.index import Decoded
+from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.partitions.segments import Segment, segment_path
+from amqp_streams.storage.plans import recovery
+from amqp_streams.storage.plans.recovery import Keep, Replay, Scan, Stretch
 from amqp_streams.storage.ports import Chunk
-from amqp_streams.storage.producers import Table
-from amqp_streams.storage.recovery import Keep, Replay, Scan, Stretch
-from amqp_streams.storage.segments import Segment, segment_path
 
 _COPY_BYTES: Final = 4 << 20
 _NAME_DIGITS: Final = 16

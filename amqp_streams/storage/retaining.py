@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from amqp_streams.storage.flushing import Flusher
-from amqp_streams.storage.partition_log import PartitionLog
-from amqp_streams.storage.retention import AHEAD_MS, expired
+from amqp_streams.storage.commits.flushing import Flusher
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+from amqp_streams.storage.plans.retention import AHEAD_MS, expired
 
 
 def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]:

@@ -14,13 +14,13 @@ from typing import Final
 
 from amqp_streams.config import Sync, SyncMode
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import state_record
 from amqp_streams.storage.catalog import Checkpoint
-from amqp_streams.storage.files import Files, OpenFile, read_file, replace_file
+from amqp_streams.storage.commits.flushing import Outstanding
+from amqp_streams.storage.disk.files import Files, OpenFile, read_file, replace_file
+from amqp_streams.storage.disk.work import Call, Executor, Task, Work
 from amqp_streams.storage.findings import Finding, Severity
-from amqp_streams.storage.flushing import Outstanding
-from amqp_streams.storage.state_record import Changes
-from amqp_streams.storage.work import Call, Executor, Task, Work
+from amqp_streams.storage.formats import state_record
+from amqp_streams.storage.formats.state_record import Changes
 
 FILE: Final = "states"
 DAMAGED_FILE: Final = "states.damaged"

@@ -11,9 +11,9 @@ from amqp_streams.errors import PeerError
 from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import EVERYTHING, Identity, Permissions
 from amqp_streams.streams.batching import Batching
+from amqp_streams.streams.consuming.place import Place
+from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.streams.numbering import Numbered
-from amqp_streams.streams.place import Place
-from amqp_streams.streams.reader import Reader
 from amqp_streams.streams.redirects import NOWHERE, Places
 from amqp_streams.streams.routing import RoundRobin, partition_index
 from amqp_streams.wire.types import Symbol, UInt, ULong, Value

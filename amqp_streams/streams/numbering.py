@@ -12,8 +12,8 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.storage.formats.producers import victims
 from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, CommitDone, Numbers, Partition, StoredLog
-from amqp_streams.storage.producers import victims
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.wire.types import Value
 

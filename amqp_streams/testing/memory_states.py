@@ -6,7 +6,7 @@ They outlive a restart when they are handed to the next `MemoryStore(states=…)
 from collections.abc import Callable, Mapping, Sequence
 
 from amqp_streams.errors import StorageError
-from amqp_streams.storage.state_record import checked
+from amqp_streams.storage.formats.state_record import checked
 
 
 class MemoryStates:

@@ -8,10 +8,10 @@ from typing import Final
 
 from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import producers
-from amqp_streams.storage.chunks import cut
+from amqp_streams.storage.formats import producers
+from amqp_streams.storage.formats.chunks import cut
+from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, expired, must_roll, notice
 from amqp_streams.storage.ports import Chunk, CommitDone, Numbers, Partition, PartitionFacts, StoredLog, StoreFacts
-from amqp_streams.storage.retention import ClosedSegment, aging_from, expired, must_roll, notice
 from amqp_streams.testing.memory_states import MemoryStates
 
 

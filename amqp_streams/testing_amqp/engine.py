@@ -8,7 +8,7 @@ from typing import Any, Final
 import proton
 
 from amqp_streams import names
-from amqp_streams.server.guard import Login
+from amqp_streams.server.identity.guard import Login
 from amqp_streams.testing_amqp.node import InMemoryNode
 
 _OUTCOMES: Final = {

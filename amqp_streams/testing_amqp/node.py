@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from amqp_streams import names
 from amqp_streams.config import Limits, LogSettings, NodeSettings
-from amqp_streams.server.channel import DRAINED_WHEN_ABOVE
 from amqp_streams.server.connection import AmqpConnection
-from amqp_streams.server.consumer import ConsumerLink
-from amqp_streams.server.guard import Guard, KeyStore, Login, PasswordCheck
+from amqp_streams.server.identity.guard import Guard, KeyStore, Login, PasswordCheck
+from amqp_streams.server.links.consumer import ConsumerLink
+from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import CommitDone, StoredLog
 from amqp_streams.streams.management import Request

@@ -3,7 +3,7 @@
 from itertools import count
 from typing import Any, Final
 
-from amqp_streams.server.guard import Login, PasswordCheck
+from amqp_streams.server.identity.guard import Login, PasswordCheck
 from amqp_streams.testing_amqp.node import InMemoryNode
 from amqp_streams.wire.frames import Performative, frame, performative, read_frame, read_performative
 from amqp_streams.wire.types import Array, Described, UInt, ULong, Value

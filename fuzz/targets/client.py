@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
-from amqp_streams.client.happenings import Closed, Happening, Opened
-from amqp_streams.client.mechanisms import Credentials
-from amqp_streams.client.protocol import ConnectionProtocol
+from amqp_streams.client.connection.happenings import Closed, Happening, Opened
+from amqp_streams.client.connection.mechanisms import Credentials
+from amqp_streams.client.connection.protocol import ConnectionProtocol
 from amqp_streams.testing_amqp.script import AMQP_HEADER, frame_of, terminus
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.frames import frame

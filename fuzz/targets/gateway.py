@@ -7,12 +7,12 @@ from typing import Final
 
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
-from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.cloudevents.attributes import text_of
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import events_from_http, from_http
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.sending import lines
+from knative_gateway.dispatcher.posting.sending import lines
 from knative_gateway.errors import GatewayError
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ingress.requests import Request

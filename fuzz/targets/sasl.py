@@ -16,13 +16,13 @@ from argon2 import PasswordHasher
 from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings, TokenAlgorithm
 from amqp_streams.config import AnonymousAccess, TlsSettings
 from amqp_streams.errors import AmqpStreamsError
-from amqp_streams.server.users import UsersFile
+from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.testing_amqp import InMemoryNode
 from amqp_streams.wire.codec import decode
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.frames import frame, read_frames
-from amqp_streams.wire.mechanisms import ScramAlgorithm
-from amqp_streams.wire.scram import ScramClient
+from amqp_streams.wire.security.mechanisms import ScramAlgorithm
+from amqp_streams.wire.security.scram import ScramClient
 from amqp_streams.wire.types import Array, Described, Symbol, UByte, ULong, Value
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from amqp_streams.client import blocking
-from amqp_streams.server.users import UsersFile
+from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.frames import frame
 from amqp_streams.wire.types import Described, Symbol, ULong

@@ -13,9 +13,10 @@ from typing import Final, Protocol
 
 from knative_gateway.api.objects import Objects
 from knative_gateway.ports import Checkpoints
-from knative_gateway.resources import admission, extensions, patching
+from knative_gateway.resources import admission, extensions
 from knative_gateway.resources.kinds import EVENTING, MESSAGING, Kind
 from knative_gateway.resources.objects import Object, uid_of
+from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import StatusError, bad_request
 
 GROUP_VERSION: Final = "gateway.knative.dev/v1"
@@ -82,7 +83,7 @@ class Actions:
         """
         if action in {PAUSE, RESUME}:
             change = {"metadata": {"annotations": {extensions.PAUSED: "true" if action == PAUSE else None}}}
-            written = await self._objects.change(request, lambda old: admission.patch(request, old, patching.MERGE, change))
+            written = await self._objects.change(request, lambda old: admission.patch(request, old, json_patches.MERGE, change))
             return written.object
         if not isinstance(options, Mapping | None):
             raise bad_request("the body must be an object")

@@ -9,11 +9,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from knative_gateway.access import Access, Gate, Verb
 from knative_gateway.api import reading, reviews
 from knative_gateway.api.actions import Actions, Replays
 from knative_gateway.api.definitions import Definitions
-from knative_gateway.api.documents import document
+from knative_gateway.api.describing.documents import document
 from knative_gateway.api.handlers import ApiSettings, Handlers, answer, not_allowed, nowhere
 from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects
 from knative_gateway.api.targets import target
@@ -21,7 +20,8 @@ from knative_gateway.errors import ForbiddenError, UnauthenticatedError, Unavail
 from knative_gateway.ports import Checkpoints, ResourceStore
 from knative_gateway.resources.objects import timestamp
 from knative_gateway.resources.refusals import StatusError, bad_request
-from knative_gateway.supervising import Supervisor
+from knative_gateway.running.supervising import Supervisor
+from knative_gateway.security.access import Access, Gate, Verb
 
 RETRY_AFTER_S: Final = 1
 

@@ -10,7 +10,7 @@ from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import ResourceStore
 from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, OURS, definition
 from knative_gateway.resources.objects import Object, name_of, put
-from knative_gateway.supervising import Supervisor
+from knative_gateway.running.supervising import Supervisor
 
 DEFINITION: Final = "CustomResourceDefinition"
 _AGAIN_S: Final = 1.0

@@ -10,7 +10,6 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from knative_gateway.access import Access
 from knative_gateway.api import reading
 from knative_gateway.api.actions import DELIVERIES, POSTED, Actions, applies
 from knative_gateway.api.listing import list_document, object_document, page, selector
@@ -19,11 +18,13 @@ from knative_gateway.api.objects import Namespaces, Objects, Written
 from knative_gateway.api.targets import STATUS, Target
 from knative_gateway.api.watching import events, watch_of
 from knative_gateway.ports import ResourceStore
-from knative_gateway.resources import admission, patching
+from knative_gateway.resources import admission
 from knative_gateway.resources.defaults import Defaults
 from knative_gateway.resources.kinds import Kind
 from knative_gateway.resources.objects import Object, name_of, namespace_of, text, uid_of
+from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import Because, Cause, StatusError, invalid
+from knative_gateway.security.access import Access
 
 BODY_BYTES_MAX: Final = 3 << 20
 WARNING_CHARACTERS_MAX: Final = 256
@@ -146,7 +147,7 @@ class Handlers:
         meant = self._meant(request, target, kind, access)
         dry_run = reading.dry_run(request)
         body = await self._body(request)
-        if type_ == patching.APPLY:
+        if type_ == json_patches.APPLY:
             if not request.query_params.get("fieldManager"):
                 raise invalid("meta.k8s.io", "PatchOptions", "", [Cause(Because.REQUIRED, "fieldManager", "is required for apply patch")])
             force = request.query_params.get("force", "").lower() in {"1", "true"}

@@ -15,7 +15,7 @@ from knative_gateway.errors import ConflictError
 from knative_gateway.ports import Key, ResourceStore
 from knative_gateway.resources import admission
 from knative_gateway.resources.admission import Admitted, Request
-from knative_gateway.resources.bounds import OBJECT_BYTES_MAX
+from knative_gateway.resources.documents.bounds import OBJECT_BYTES_MAX
 from knative_gateway.resources.kinds import BUILT_IN, CORE, EXTENSIONS, Kind, established
 from knative_gateway.resources.objects import Object, child, entries, name_of, namespace_of, text, timestamp
 from knative_gateway.resources.references import foreign

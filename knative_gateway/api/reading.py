@@ -7,16 +7,16 @@ from typing import Final
 from starlette.requests import Request
 
 from knative_gateway.api.protobuf import MEDIA_TYPE, ProtobufError, read_protobuf
-from knative_gateway.manifests import ManifestError, read_json, read_yaml
-from knative_gateway.resources import patching
 from knative_gateway.resources.admission import FieldValidation
+from knative_gateway.resources.documents.manifests import ManifestError, read_json, read_yaml
+from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import StatusError, bad_request, unsupported_media
 
 YAML_BYTES_MAX: Final = 1 << 20
 """Reading it takes long."""
 YAML_BYTES_INLINE: Final = 16 << 10
 MANAGER_CHARACTERS_MAX: Final = 128
-_YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", patching.APPLY})
+_YAML: Final = frozenset({"application/yaml", "application/x-yaml", "text/yaml", json_patches.APPLY})
 
 
 def media_type(request: Request) -> str:

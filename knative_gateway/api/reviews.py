@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from knative_gateway.access import Gate, Identity, Verb
 from knative_gateway.errors import ForbiddenError
 from knative_gateway.resources.objects import Object, child, text
 from knative_gateway.resources.refusals import bad_request
+from knative_gateway.security.access import Gate, Identity, Verb
 
 PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 RULES_PATH: Final = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"

@@ -11,8 +11,8 @@ from typing import Final
 
 from knative_gateway.api.app import Api
 from knative_gateway.errors import ConfigError
-from knative_gateway.manifests import ManifestError, objects, read_yaml
 from knative_gateway.resources.admission import Request
+from knative_gateway.resources.documents.manifests import ManifestError, objects, read_yaml
 from knative_gateway.resources.objects import Object, name_of, namespace_of, text
 from knative_gateway.resources.refusals import StatusError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from knative_gateway.errors import ConfigError
-from knative_gateway.manifests import ManifestError, objects, read_yaml
+from knative_gateway.resources.documents.manifests import ManifestError, objects, read_yaml
 from knative_gateway.resources.objects import Object
 
 STDIN: Final = "-"

@@ -7,7 +7,7 @@ import click
 
 from knative_gateway.cli.options import server_options
 from knative_gateway.errors import ConfigError
-from knative_gateway.manifests import written_yaml
+from knative_gateway.resources.documents.manifests import written_yaml
 
 NAME = "knative-gateway"
 

@@ -9,7 +9,7 @@ from knative_gateway.cli.client import APPLY, MANAGER, TABLE, Client, RefusedErr
 from knative_gateway.cli.files import read_files
 from knative_gateway.cli.options import asks_gateway, namespace_option
 from knative_gateway.errors import GatewayError
-from knative_gateway.manifests import written_yaml
+from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.objects import Object, entries, name_of, namespace_of, text
 
 FAILED: Final = 1

@@ -78,8 +78,9 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
     given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
     settings = gateway_settings(given, os.environ, config)
     # Imported when it is known to be needed: it loads the whole server.
-    from knative_gateway import logs, server  # noqa: PLC0415
+    from knative_gateway import server  # noqa: PLC0415
+    from knative_gateway.running import logging_setup  # noqa: PLC0415
 
-    logs.configure(settings.log_format, settings.log_level)
+    logging_setup.configure(settings.log_format, settings.log_level)
     with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
         return server.run(settings, ready=ready, reread=partial(gateway_settings, given, os.environ, config))

@@ -1,7 +1,7 @@
 """The control plane: `Controller` keeps the objects of the store and the data plane in agreement."""
 
 from knative_gateway.controller.controller import Controller, Counters, Times
-from knative_gateway.controller.plan import Figures, LogNeed, Settings
-from knative_gateway.controller.reconcile import Reconciler
+from knative_gateway.controller.deciding.plan import Figures, LogNeed, Settings
+from knative_gateway.controller.deciding.reconcile import Reconciler
 
 __all__ = ["Controller", "Counters", "Figures", "LogNeed", "Reconciler", "Settings", "Times"]

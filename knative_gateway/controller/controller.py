@@ -17,19 +17,19 @@ from uuid import uuid4
 import structlog
 
 from knative_gateway.controller import happenings
+from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, Happening, Settings, Write
+from knative_gateway.controller.deciding.reconcile import Reconciler
+from knative_gateway.controller.deciding.relations import MEMBERS, SOURCES
+from knative_gateway.controller.deciding.sources import log_of, names_of
 from knative_gateway.controller.garbage import Belongings
 from knative_gateway.controller.log_keeping import LogKeeper
 from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.controller.pace import Pace
-from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, Settings, Write
-from knative_gateway.controller.reconcile import Reconciler
-from knative_gateway.controller.relations import MEMBERS, SOURCES
-from knative_gateway.controller.sources import log_of, names_of
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Change, Checkpoints, DataPlane, EventLog, Key, ResourceStore, Routes
 from knative_gateway.resources.kinds import GATEWAY, LOG
 from knative_gateway.resources.objects import Object, name_of, uid_of
-from knative_gateway.supervising import Supervisor
+from knative_gateway.running.supervising import Supervisor
 
 SLICE: Final = 50
 """Results that are computed before others run: a few milliseconds."""

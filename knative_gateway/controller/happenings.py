@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Final
 
-from knative_gateway.controller.plan import Happening
+from knative_gateway.controller.deciding.plan import Happening
 from knative_gateway.ports import Key
 from knative_gateway.resources.conditions import READY, UNKNOWN, Condition, is_ready
 from knative_gateway.resources.objects import (

@@ -10,14 +10,14 @@ from typing import Final
 
 import structlog
 
+from knative_gateway.controller.deciding.plan import LogNeed
+from knative_gateway.controller.deciding.sources import keys_of, path_of
 from knative_gateway.controller.mirror import version_of
-from knative_gateway.controller.plan import LogNeed
-from knative_gateway.controller.sources import keys_of, path_of
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import EventLog, Key, ResourceStore
 from knative_gateway.resources.kinds import GATEWAY, LOG
 from knative_gateway.resources.objects import Object, text, uid_of
-from knative_gateway.supervising import Supervisor
+from knative_gateway.running.supervising import Supervisor
 
 AT_ONCE: Final = 8
 """Requests to the node that wait for an answer."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.amqp_binding import IDENTITY_MAX, KEY_ATTRIBUTE, decode, identity, passed_on
+from knative_gateway.cloudevents.amqp_binding import IDENTITY_MAX, KEY_ATTRIBUTE, decode, identity, passed_on
 from knative_gateway.cloudevents.attributes import text_of
 from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import HttpMessage, to_http

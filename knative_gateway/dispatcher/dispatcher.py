@@ -17,20 +17,20 @@ import structlog
 
 from knative_gateway.delivery import End
 from knative_gateway.dispatcher import history, positions
-from knative_gateway.dispatcher.connecting import Connections
-from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.places import INCARNATION, after_offsets, after_time, asked_for, ends_of
-from knative_gateway.dispatcher.recording import Outside
-from knative_gateway.dispatcher.redriving import places_in, stored_at
-from knative_gateway.dispatcher.sending import Sender
+from knative_gateway.dispatcher.posting.connecting import Connections
+from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.track import Track
+from knative_gateway.dispatcher.subscribers.courier import Courier
+from knative_gateway.dispatcher.subscribers.recording import Outside
+from knative_gateway.dispatcher.subscribers.redriving import places_in, stored_at
+from knative_gateway.dispatcher.subscribers.track import Track
 from knative_gateway.dispatcher.worker import RouteWorker, keep
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import Checkpoints, EventLog, Range, Route, Routes
-from knative_gateway.supervising import Supervisor
+from knative_gateway.running.supervising import Supervisor
 
 _AGAIN_S: Final = 1.0
 """After positions could not be kept."""

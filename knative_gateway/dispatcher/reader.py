@@ -13,7 +13,7 @@ import structlog
 
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.track import STEPS_AT_ONCE, Track
+from knative_gateway.dispatcher.subscribers.track import STEPS_AT_ONCE, Track
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterWorkError, Index
 from knative_gateway.ports import EventLog, Stored

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from amqp_streams.client.raw import Described, Symbol, WireError
 from amqp_streams.client.raw import decode as decode_value
-from knative_gateway.amqp_binding import PREFIXES
+from knative_gateway.cloudevents.amqp_binding import PREFIXES
 from knative_gateway.cloudevents.attributes import INTEGER_MAX, INTEGER_MIN, check_value, text_of
 from knative_gateway.cloudevents.event import Value
 from knative_gateway.cloudevents.http import HEADER_BYTES_MAX

@@ -11,14 +11,14 @@ from typing import Final
 import structlog
 
 from knative_gateway.dispatcher import history, places, positions
-from knative_gateway.dispatcher.courier import Courier
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
 from knative_gateway.dispatcher.places import Begin
 from knative_gateway.dispatcher.reader import PartitionReader
-from knative_gateway.dispatcher.recording import Outside
-from knative_gateway.dispatcher.traced import courier_class
-from knative_gateway.dispatcher.track import Track
+from knative_gateway.dispatcher.subscribers.courier import Courier
+from knative_gateway.dispatcher.subscribers.recording import Outside
+from knative_gateway.dispatcher.subscribers.traced import courier_class
+from knative_gateway.dispatcher.subscribers.track import Track
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterError, Index
 from knative_gateway.ports import Checkpoints, Range, Route, Subscriber

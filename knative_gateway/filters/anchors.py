@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from knative_gateway.filters.attributes import DERIVED
-from knative_gateway.filters.casts import as_boolean, as_integer, as_string
-from knative_gateway.filters.parser import parse
+from knative_gateway.filters.cesql.casts import as_boolean, as_integer, as_string
+from knative_gateway.filters.cesql.parser import parse
+from knative_gateway.filters.cesql.syntax import Attribute, Compare, Constant, In, Logic, Node
 from knative_gateway.filters.refusal import Failed
-from knative_gateway.filters.syntax import Attribute, Compare, Constant, In, Logic, Node
 from knative_gateway.filters.validation import ATTRIBUTES, EXPRESSIONS
 
 

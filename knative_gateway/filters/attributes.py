@@ -7,7 +7,7 @@ where all are text, or over AMQP. 0.3's `schemaurl` and `dataschema` are one; `d
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from knative_gateway.filters.casts import canonical
+from knative_gateway.filters.cesql.casts import canonical
 
 Attributes: TypeAlias = Mapping[str, object]
 Lookup: TypeAlias = Callable[[Attributes], str | None]

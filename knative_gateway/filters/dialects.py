@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from knative_gateway.filters.attributes import Attributes, lookup
-from knative_gateway.filters.cesql import compile_expression
+from knative_gateway.filters.cesql.expression import compile_expression
 from knative_gateway.filters.refusal import FilterError
 from knative_gateway.filters.validation import ATTRIBUTES, validate
 from knative_gateway.filters.work import Work

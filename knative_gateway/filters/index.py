@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 from knative_gateway.filters.anchors import Anchor, anchors
 from knative_gateway.filters.attributes import Attributes
-from knative_gateway.filters.casts import canonical
+from knative_gateway.filters.cesql.casts import canonical
 from knative_gateway.filters.dialects import Filters, Test, compile_filters
 from knative_gateway.filters.work import Work
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from knative_gateway.filters.cesql import compile_expression, missing_functions
+from knative_gateway.filters.cesql.expression import compile_expression, missing_functions
 from knative_gateway.filters.refusal import LIMITS, Limits, ParseError
 
 ATTRIBUTES: Final = "attributes"

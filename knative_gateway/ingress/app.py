@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.cloudevents.attributes import text_of
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import events_from_http

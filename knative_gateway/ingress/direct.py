@@ -9,10 +9,11 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from knative_gateway.amqp_binding import encode
-from knative_gateway.appending import Told
+from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.cloudevents.http import from_http
+from knative_gateway.engine.appending import Told
 from knative_gateway.errors import GatewayError, InvalidEventError, UnsupportedMediaError
+from knative_gateway.http.listening import Protocol as HttpProtocol
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
 from knative_gateway.ingress.app import BROKER, Ingress
@@ -20,7 +21,6 @@ from knative_gateway.ingress.figures import RouteFigures
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ingress.requests import Request
 from knative_gateway.ingress.transcoding import Head, head
-from knative_gateway.listening import Protocol as HttpProtocol
 from knative_gateway.ports import Route
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -6,7 +6,7 @@ from typing import Final
 from knative_gateway.errors import ForbiddenError
 from knative_gateway.ingress.answers import Answer, Header, refusal
 from knative_gateway.ingress.app import Ingress
-from knative_gateway.inward import Inward
+from knative_gateway.security.inward import Inward
 
 
 class Inside:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from amqp_streams.client.raw import encode, key_section
-from knative_gateway.amqp_binding import KEY_ATTRIBUTE, attribute_key, content_type_section, properties_section
+from knative_gateway.cloudevents.amqp_binding import KEY_ATTRIBUTE, attribute_key, content_type_section, properties_section
 from knative_gateway.cloudevents.attributes import check_name, check_value
 from knative_gateway.cloudevents.event import SPEC_VERSIONS
 from knative_gateway.cloudevents.media import announces_event

@@ -9,34 +9,35 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from knative_gateway.resources import applying, patching, schemas
-from knative_gateway.resources.applying import Manager
-from knative_gateway.resources.bounds import OBJECT_VALUES_MAX, Budget, TooMuchError
 from knative_gateway.resources.defaults import SUBSCRIBERS, Defaults, filled
+from knative_gateway.resources.documents.bounds import OBJECT_VALUES_MAX, Budget, TooMuchError
 from knative_gateway.resources.kinds import CORE, Kind
 from knative_gateway.resources.objects import Object, at, child, drop, name_of, number, put, same, text, timestamp, uid_of
+from knative_gateway.resources.patches import applying, json_patches
+from knative_gateway.resources.patches.applying import Manager
+from knative_gateway.resources.patches.strategic import strategic_patch
 from knative_gateway.resources.refusals import StatusError, bad_request, conflict, invalid, outdated, unsupported_media
-from knative_gateway.resources.schema import Checked, check
-from knative_gateway.resources.strategic import strategic_patch
+from knative_gateway.resources.schema import own_kinds
+from knative_gateway.resources.schema.checking import Checked, check
 from knative_gateway.resources.validation import check_object
 
 STATUS: Final = "status"
 _SUBSCRIBABLE: Final = ("Channel", "InMemoryChannel")
 SUFFIX_CHARACTERS: Final = 5
 """Of a uid, behind a generateName."""
-METADATA: Final = schemas.record(
+METADATA: Final = own_kinds.record(
     {
-        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), schemas.string()),
-        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), schemas.string()),
-        **dict.fromkeys(("labels", "annotations"), schemas.table(schemas.string())),
-        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), schemas.INT64),
-        "ownerReferences": {**schemas.array(schemas.ANYTHING), **schemas.merged_by("uid")},
-        "managedFields": schemas.array(schemas.ANYTHING),
-        "finalizers": {**schemas.array(schemas.string()), **schemas.merged_by()},
+        **dict.fromkeys(("name", "generateName", "namespace", "uid", "resourceVersion", "selfLink"), own_kinds.string()),
+        **dict.fromkeys(("creationTimestamp", "deletionTimestamp"), own_kinds.string()),
+        **dict.fromkeys(("labels", "annotations"), own_kinds.table(own_kinds.string())),
+        **dict.fromkeys(("generation", "deletionGracePeriodSeconds"), own_kinds.INT64),
+        "ownerReferences": {**own_kinds.array(own_kinds.ANYTHING), **own_kinds.merged_by("uid")},
+        "managedFields": own_kinds.array(own_kinds.ANYTHING),
+        "finalizers": {**own_kinds.array(own_kinds.string()), **own_kinds.merged_by()},
     }
 )
 _OF_SERVER: Final = ("uid", "creationTimestamp", "generation", "resourceVersion")
-_ACCEPTED: Final = (patching.JSON, patching.MERGE, patching.APPLY)
+_ACCEPTED: Final = (json_patches.JSON, json_patches.MERGE, json_patches.APPLY)
 
 
 class FieldValidation(StrEnum):
@@ -98,11 +99,11 @@ def patch(request: Request, old: Object, media_type: str, body: object) -> Admit
     Raises:
         StatusError: it is refused; 415 for other patches.
     """
-    if media_type == patching.MERGE:
-        patched = patching.merge_patch(old, body)
-    elif media_type == patching.JSON:
-        patched = patching.json_patch(old, body)
-    elif media_type == patching.STRATEGIC and request.kind.group == CORE:
+    if media_type == json_patches.MERGE:
+        patched = json_patches.merge_patch(old, body)
+    elif media_type == json_patches.JSON:
+        patched = json_patches.json_patch(old, body)
+    elif media_type == json_patches.STRATEGIC and request.kind.group == CORE:
         patched = strategic_patch(old, body)
     else:
         raise unsupported_media(

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from knative_gateway.resources import schemas
 from knative_gateway.resources.objects import Object, child, entries, number, text
-from knative_gateway.resources.schema import KEEP_UNKNOWN
+from knative_gateway.resources.schema import own_kinds
+from knative_gateway.resources.schema.checking import KEEP_UNKNOWN
 
 EVENTING: Final = "eventing.knative.dev"
 MESSAGING: Final = "messaging.knative.dev"
@@ -273,7 +273,7 @@ _DEFINITION_KIND: Final = Kind(
     "v1",
     "CustomResourceDefinition",
     "customresourcedefinitions",
-    schemas.DEFINITION,
+    own_kinds.DEFINITION,
     short_names=("crd", "crds"),
     categories=("api-extensions",),
     namespaced=False,
@@ -288,20 +288,20 @@ _TRIGGER_COLUMNS: Final = (
     *_DELIVERIES,
 )
 OURS: Final = (
-    _knative(EVENTING, "Broker", schemas.BROKER, (_URL, *_READY, _CLASS), labels=_ADDRESSABLE),
-    _knative(EVENTING, "Trigger", schemas.TRIGGER, _TRIGGER_COLUMNS),
-    _knative(MESSAGING, "Channel", schemas.CHANNEL, (_URL, *_READY), "ch", labels=_SUBSCRIBABLE),
-    _knative(MESSAGING, "InMemoryChannel", schemas.IN_MEMORY_CHANNEL, (_URL, *_READY), "imc", labels=_SUBSCRIBABLE),
-    _knative(MESSAGING, "Subscription", schemas.SUBSCRIPTION, (*_READY, *_DELIVERIES), "sub"),
+    _knative(EVENTING, "Broker", own_kinds.BROKER, (_URL, *_READY, _CLASS), labels=_ADDRESSABLE),
+    _knative(EVENTING, "Trigger", own_kinds.TRIGGER, _TRIGGER_COLUMNS),
+    _knative(MESSAGING, "Channel", own_kinds.CHANNEL, (_URL, *_READY), "ch", labels=_SUBSCRIBABLE),
+    _knative(MESSAGING, "InMemoryChannel", own_kinds.IN_MEMORY_CHANNEL, (_URL, *_READY), "imc", labels=_SUBSCRIBABLE),
+    _knative(MESSAGING, "Subscription", own_kinds.SUBSCRIPTION, (*_READY, *_DELIVERIES), "sub"),
 )
 """Knative's kinds."""
 BUILT_IN: Final = Registry(
     [
         *OURS,
-        _core("Namespace", schemas.NAMESPACE, (Column("Status", "string", ".status.phase"), AGE), "ns", namespaced=False, status=True),
-        _core("ConfigMap", schemas.CONFIG_MAP, (Column("Data", "integer", "count(.data)"), AGE), "cm"),
-        _core("Service", schemas.SERVICE, _SERVICE_COLUMNS, "svc", status=True),
-        _core("Event", schemas.EVENT, _EVENT_COLUMNS, "ev"),
+        _core("Namespace", own_kinds.NAMESPACE, (Column("Status", "string", ".status.phase"), AGE), "ns", namespaced=False, status=True),
+        _core("ConfigMap", own_kinds.CONFIG_MAP, (Column("Data", "integer", "count(.data)"), AGE), "cm"),
+        _core("Service", own_kinds.SERVICE, _SERVICE_COLUMNS, "svc", status=True),
+        _core("Event", own_kinds.EVENT, _EVENT_COLUMNS, "ev"),
         _DEFINITION_KIND,
     ]
 )

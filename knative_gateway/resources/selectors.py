@@ -10,7 +10,7 @@ from typing import Final
 
 from knative_gateway.resources.objects import Object, at
 from knative_gateway.resources.refusals import bad_request
-from knative_gateway.resources.schema import is_known
+from knative_gateway.resources.schema.checking import is_known
 
 SELECTOR_CHARACTERS_MAX: Final = 16_384
 

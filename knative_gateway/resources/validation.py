@@ -16,7 +16,7 @@ from knative_gateway.resources.hosts import is_dns_name
 from knative_gateway.resources.kinds import EXTENSIONS, Kind
 from knative_gateway.resources.objects import Object, annotation, at, child, entries, name_of, same, text
 from knative_gateway.resources.refusals import Because, Cause
-from knative_gateway.resources.schema import below
+from knative_gateway.resources.schema.checking import below
 
 NAME_CHARACTERS_MAX: Final = 180
 """Of our kinds: with kind and namespace before it, it is a log's name of at most 255."""

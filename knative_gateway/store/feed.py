@@ -18,10 +18,10 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from knative_gateway.errors import GoneError, UnavailableError
 from knative_gateway.ports import Change, Key
+from knative_gateway.running.supervising import Supervisor
 from knative_gateway.store.database import Database
 from knative_gateway.store.documents import read
 from knative_gateway.store.tables import CHANGES, COUNTERS
-from knative_gateway.supervising import Supervisor
 
 NOTICES: Final = "knative_gateway"
 """The channel on which PostgreSQL tells of writes."""

@@ -12,11 +12,11 @@ from typing import Final
 from sqlalchemy.engine import URL
 
 from knative_gateway.errors import ConfigError
+from knative_gateway.running.supervising import Supervisor
 from knative_gateway.store.checkpoints import SqlCheckpoints
 from knative_gateway.store.database import Database
 from knative_gateway.store.feed import POLL_S, Feed
 from knative_gateway.store.resources import CHANGES_MAX, SqlResources
-from knative_gateway.supervising import Supervisor
 
 FILE_NAME: Final = "gateway.db"
 """In the state directory."""

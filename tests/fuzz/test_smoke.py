@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 import structlog
 
-from amqp_streams.client import links, protocol
-from amqp_streams.filters import functions, kinds, matching
-from amqp_streams.server import control, dispatch, guard, tokens
+from amqp_streams.client.connection import links, protocol
+from amqp_streams.filters import kinds, matching
+from amqp_streams.filters.evaluation import functions
+from amqp_streams.server import dispatch
+from amqp_streams.server.identity import guard, tokens
+from amqp_streams.server.links import control
 from amqp_streams.streams import management
-from amqp_streams.wire import decoder, frames, sasl, scram, sections
+from amqp_streams.wire import decoder, frames, sections
+from amqp_streams.wire.security import sasl, scram
 from fuzz import campaign
 from fuzz.__main__ import main
 from fuzz.campaign import Campaign

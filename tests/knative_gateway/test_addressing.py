@@ -3,11 +3,11 @@
 import pytest
 
 from knative_gateway.addressing import Addressing, ServiceMap, Unresolved, is_absolute, without_credentials
-from knative_gateway.destinations import Destinations
 from knative_gateway.errors import ConfigError
-from knative_gateway.inward import Inward
 from knative_gateway.ports import Key
 from knative_gateway.resources.objects import Object
+from knative_gateway.security.destinations import Destinations
+from knative_gateway.security.inward import Inward
 
 OBJECTS: dict[Key, Object] = {
     Key("", "Service", "n", "s"): {"spec": {}},

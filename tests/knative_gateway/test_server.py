@@ -15,12 +15,12 @@ import pytest
 
 from amqp_streams.client import EARLIEST, connect
 from knative_gateway import server
-from knative_gateway.amqp_binding import decode
+from knative_gateway.cloudevents.amqp_binding import decode
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
 from knative_gateway.errors import ConfigError
+from knative_gateway.running.stopping import cancelled
 from knative_gateway.server import Addresses, Gateway, serve
-from knative_gateway.stopping import cancelled
 from tests.knative_gateway.asking import BINARY, BROKER
 
 BROKERS = "/apis/eventing.knative.dev/v1/namespaces/default/brokers"

@@ -11,7 +11,7 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Leave, Pending
-from amqp_streams.streams.reader import Run
+from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.testing import MemoryStore
 from tests.simulation.ledger import Ledger, Link
 from tests.simulation.schedule import Schedule

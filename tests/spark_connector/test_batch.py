@@ -12,11 +12,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
-from spark_connector import links, register
+from spark_connector import register
 from spark_connector.batch import BatchReader
 from spark_connector.errors import DataLossError, OffsetError, OptionError, SchemaError, StreamNotFoundError
-from spark_connector.schema import chosen
-from spark_connector.settings import read_options
+from spark_connector.node import connections
+from spark_connector.options.settings import read_options
+from spark_connector.rows.schema import chosen
 from tests.spark_connector import logs
 
 Rows = list[dict[str, object]]
@@ -26,7 +27,7 @@ Rows = list[dict[str, object]]
 def client(node: NodeProcess) -> Iterator[Client]:
     with connect(node.url) as open_:
         yield open_
-    links.drop(read_options({"endpoint": node.url, "stream": "any"}, streaming=False).connection)
+    connections.drop(read_options({"endpoint": node.url, "stream": "any"}, streaming=False).connection)
 
 
 def reader(node: NodeProcess, log: str, **options: object) -> BatchReader:

@@ -12,15 +12,16 @@ from hypothesis import strategies as st
 from pyspark.sql.datasource import InputPartition
 
 from amqp_streams.client import Event
-from spark_connector import node, reading
+from spark_connector import reading
 from spark_connector.errors import DataLossError, NodeError, OffsetError, StreamNotFoundError
-from spark_connector.holdings import Held, LogState
-from spark_connector.offsets import Edge
-from spark_connector.planning import OffsetRange
+from spark_connector.node import requests
+from spark_connector.options.settings import ReadOptions, read_options
+from spark_connector.planning.holdings import Held, LogState
+from spark_connector.planning.offsets import Edge
+from spark_connector.planning.ranges import OffsetRange
 from spark_connector.reading import RangesPartition, gaps, numbers, rows
-from spark_connector.runs import Run
-from spark_connector.schema import chosen
-from spark_connector.settings import ReadOptions, read_options
+from spark_connector.rows.runs import Run
+from spark_connector.rows.schema import chosen
 
 WANTED = OffsetRange("temps", 3, 10, 20, "i")
 
@@ -42,8 +43,8 @@ def served(monkeypatch: pytest.MonkeyPatch, *found: Run | Exception, earliest: i
                 raise one
             yield one
 
-    monkeypatch.setattr(node, "read", read)
-    monkeypatch.setattr(node, "available", lambda *_, **__: {"temps": LogState("i", {3: Held(earliest, 100)})})
+    monkeypatch.setattr(requests, "read", read)
+    monkeypatch.setattr(requests, "available", lambda *_, **__: {"temps": LogState("i", {3: Held(earliest, 100)})})
 
 
 def read(given: ReadOptions, *wanted: OffsetRange) -> list[int]:
@@ -132,7 +133,7 @@ def test_times_are_sought_once_for_all_partitions_that_share_them(monkeypatch: p
         asked.append((partitions, time_ms))
         return dict.fromkeys(partitions, 7 if time_ms == 500 else 50)
 
-    monkeypatch.setattr(node, "offsets_at", sought)
+    monkeypatch.setattr(requests, "offsets_at", sought)
     available = {"temps": LogState("i", {0: Held(5, 20), 1: Held(5, 20), 2: Held(0, 0), 3: Held(5, 20)})}
     given = options(startingTimestamp="500", startingOffsetsByTimestamp='{"temps": {"3": 900}}')
     assert numbers(given, given.starting, available, Edge.EARLIEST) == {"temps": {0: 7, 1: 7, 2: 0, 3: 20}}
@@ -142,7 +143,7 @@ def test_times_are_sought_once_for_all_partitions_that_share_them(monkeypatch: p
 
 
 def test_a_time_after_the_last_event_fails_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node, "offsets_at", lambda *_: {0: 20})
+    monkeypatch.setattr(requests, "offsets_at", lambda *_: {0: 20})
     given = options(startingTimestamp="500", startingOffsetsByTimestampStrategy="error")
     with pytest.raises(OffsetError, match=r"no event at or after 500 ms since 1970 UTC .stream 'temps', partition 0"):
         numbers(given, given.starting, {"temps": LogState("i", {0: Held(5, 20)})}, Edge.EARLIEST)

@@ -16,8 +16,8 @@ from amqp_streams.client import EARLIEST
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
 from spark_connector import register
-from spark_connector.chunks import ROWS_MAX
 from spark_connector.source import AmqpStreamsDataSource
+from spark_connector.writing.chunks import ROWS_MAX
 from tests.spark_connector.logs import made
 
 

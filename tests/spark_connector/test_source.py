@@ -5,7 +5,7 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 
 from spark_connector.batch import BatchReader
 from spark_connector.errors import OptionError
-from spark_connector.schema import chosen
+from spark_connector.rows.schema import chosen
 from spark_connector.source import AmqpStreamsDataSource
 from spark_connector.streaming import StreamReader
 

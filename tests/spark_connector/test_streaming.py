@@ -14,13 +14,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
-from spark_connector import links, register
-from spark_connector import node as asked
+from spark_connector import register
 from spark_connector.errors import DataLossError, NodeError, StreamNotFoundError
-from spark_connector.holdings import Available
-from spark_connector.offsets import Offsets
-from spark_connector.schema import chosen
-from spark_connector.settings import read_options
+from spark_connector.node import connections
+from spark_connector.node import requests as asked
+from spark_connector.options.settings import read_options
+from spark_connector.planning.holdings import Available
+from spark_connector.planning.offsets import Offsets
+from spark_connector.rows.schema import chosen
 from spark_connector.streaming import StreamReader
 from tests.spark_connector import logs
 
@@ -29,7 +30,7 @@ from tests.spark_connector import logs
 def client(node: NodeProcess) -> Iterator[Client]:
     with connect(node.url) as open_:
         yield open_
-    links.drop(read_options({"endpoint": node.url, "stream": "any"}, streaming=False).connection)
+    connections.drop(read_options({"endpoint": node.url, "stream": "any"}, streaming=False).connection)
 
 
 class Query:
@@ -268,7 +269,7 @@ def test_a_node_that_restarts_between_batches_is_only_a_pause(start_node: Callab
     running.kill()
     running.launch()
     assert query.batch() is None
-    links.drop(query.reader._options.connection)
+    connections.drop(query.reader._options.connection)
 
 
 # -- through Spark

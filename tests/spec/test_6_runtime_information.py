@@ -4,7 +4,7 @@ import proton
 import pytest
 
 from amqp_streams import names
-from amqp_streams.server.control import INFO_INTERVAL_MS
+from amqp_streams.server.links.control import INFO_INTERVAL_MS
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer
 from amqp_streams.wire.codec import decode
 from amqp_streams.wire.types import Described, ULong

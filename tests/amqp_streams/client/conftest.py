@@ -7,11 +7,12 @@ from typing import Any, cast
 import pytest
 import uvloop
 
-from amqp_streams.client import RetryPolicy, wire
-from amqp_streams.client.address import Address
+from amqp_streams.client import RetryPolicy
+from amqp_streams.client.connection import transport
+from amqp_streams.client.connection.address import Address
+from amqp_streams.client.connection.stream import Listener, Stream
 from amqp_streams.client.errors import ConnectError
 from amqp_streams.client.options import TlsOptions
-from amqp_streams.client.stream import Listener, Stream
 from tests.amqp_streams.client.peer import Node, Peer
 
 
@@ -100,5 +101,5 @@ class MemoryNode(Node):
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> MemoryNode:
     memory = MemoryNode()
-    monkeypatch.setattr(wire, "open_stream", cast("Any", memory.open_stream))
+    monkeypatch.setattr(transport, "open_stream", cast("Any", memory.open_stream))
     return memory

@@ -6,8 +6,8 @@ import proton
 
 from amqp_streams import names
 from tests.amqp_streams.client.conftest import MemoryNode
-from tests.amqp_streams.client.test_consumer import info, record
-from tests.amqp_streams.client.test_producer import settle_loop
+from tests.amqp_streams.client.consuming.test_consumer import info, record
+from tests.amqp_streams.client.producing.test_producer import settle_loop
 
 LOG = "log"
 FORCED = proton.Condition(names.LINK_DETACH_FORCED, "rebalance")

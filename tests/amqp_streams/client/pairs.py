@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from amqp_streams.client.happenings import Attached, Happening, Opened
-from amqp_streams.client.outbox import Entry
-from amqp_streams.client.protocol import ConnectionProtocol
-from amqp_streams.client.sasl import Credentials
+from amqp_streams.client.connection.happenings import Attached, Happening, Opened
+from amqp_streams.client.connection.protocol import ConnectionProtocol
+from amqp_streams.client.connection.sasl import Credentials
+from amqp_streams.client.producing.outbox import Entry
 from tests.amqp_streams.client.peer import Node, Peer
 
 

@@ -17,7 +17,7 @@ from amqp_streams.client import (
     connect,
 )
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
-from tests.amqp_streams.client.test_producer import settle_loop
+from tests.amqp_streams.client.producing.test_producer import settle_loop
 
 URL = "amqp://node"
 

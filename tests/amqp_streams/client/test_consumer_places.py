@@ -19,8 +19,8 @@ from amqp_streams.wire.annotations import section
 from amqp_streams.wire.codec import Array, Symbol
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
-from tests.amqp_streams.client.test_consumer import URL, asked, info, numbers, record, records
-from tests.amqp_streams.client.test_producer import settle_loop
+from tests.amqp_streams.client.consuming.test_consumer import URL, asked, info, numbers, record, records
+from tests.amqp_streams.client.producing.test_producer import settle_loop
 
 ASSIGNED = {"event-streams-partition": proton.symbol("3"), "event-streams-epoch": proton.ulong(7)}
 STOLEN = proton.Condition("amqp:link:stolen", "a greater epoch")

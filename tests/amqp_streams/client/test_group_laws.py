@@ -7,7 +7,8 @@ import proton
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amqp_streams.client import GroupConsumer, ReceivedEvent, connect, wire
+from amqp_streams.client import GroupConsumer, ReceivedEvent, connect
+from amqp_streams.client.connection import transport
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.coordinator import FORCED, LOG, Coordinator
 
@@ -102,7 +103,7 @@ class Story:
 
 async def live(steps: list[tuple[str, int, int]]) -> None:
     node = MemoryNode()
-    with patch.object(wire, "open_stream", node.open_stream):
+    with patch.object(transport, "open_stream", node.open_stream):
         story = Story(node)
         told = story.told
         async with connect("amqp://node", retry=AT_ONCE) as client:

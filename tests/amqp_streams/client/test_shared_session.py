@@ -6,8 +6,8 @@ import proton
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from amqp_streams.client.connection.happenings import Attached, Detached
 from amqp_streams.client.errors import LinkError, SessionError
-from amqp_streams.client.happenings import Attached, Detached
 from amqp_streams.client.options import ACCEPTED
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.pairs import Pair, message, receiver

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from amqp_streams.filters.parser import parse
+from amqp_streams.filters.evaluation.sql import condition
+from amqp_streams.filters.language.parser import parse
+from amqp_streams.filters.language.syntax import Dialect
 from amqp_streams.filters.record import Record
 from amqp_streams.filters.refusal import Limits
-from amqp_streams.filters.sql import condition
-from amqp_streams.filters.syntax import Dialect
 from amqp_streams.filters.values import FAILED, Truth
 from amqp_streams.wire.encoder import encode
 from amqp_streams.wire.types import Value

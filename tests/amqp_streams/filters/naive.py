@@ -4,9 +4,9 @@
 
 import re
 
-from amqp_streams.filters.arithmetic import calculate, negative, positive
-from amqp_streams.filters.functions import function
-from amqp_streams.filters.syntax import (
+from amqp_streams.filters.evaluation.arithmetic import calculate, negative, positive
+from amqp_streams.filters.evaluation.functions import function
+from amqp_streams.filters.language.syntax import (
     And,
     Call,
     Compare,

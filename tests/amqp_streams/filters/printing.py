@@ -5,7 +5,7 @@
 import math
 from decimal import Decimal
 
-from amqp_streams.filters.syntax import (
+from amqp_streams.filters.language.syntax import (
     And,
     Call,
     Compare,

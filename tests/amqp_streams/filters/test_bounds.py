@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.filters.bounds import EVERYTHING, NOTHING, Bounds, bounds_of
-from amqp_streams.filters.parser import parse
-from amqp_streams.filters.sql import condition
-from amqp_streams.filters.syntax import Dialect
+from amqp_streams.filters.evaluation.sql import condition
+from amqp_streams.filters.language.parser import parse
+from amqp_streams.filters.language.syntax import Dialect
 from amqp_streams.filters.values import FAILED
 from amqp_streams.wire.offsets import Earliest, Latest
 from tests.amqp_streams.filters.messages import LATEST, LIMITS, Sample

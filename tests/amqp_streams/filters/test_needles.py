@@ -2,9 +2,9 @@
 
 from hypothesis import given, settings
 
+from amqp_streams.filters.language.parser import parse
+from amqp_streams.filters.language.syntax import Dialect
 from amqp_streams.filters.needles import Required, either, required, text_needle
-from amqp_streams.filters.parser import parse
-from amqp_streams.filters.syntax import Dialect
 from tests.amqp_streams.filters import naive
 from tests.amqp_streams.filters.messages import LIMITS
 from tests.amqp_streams.filters.trees import telling_predicates, telling_samples

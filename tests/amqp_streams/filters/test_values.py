@@ -5,8 +5,8 @@ from itertools import product
 
 import pytest
 
-from amqp_streams.filters.sql import condition
-from amqp_streams.filters.syntax import And, Constant, Dialect, Holds, Not, Or
+from amqp_streams.filters.evaluation.sql import condition
+from amqp_streams.filters.language.syntax import And, Constant, Dialect, Holds, Not, Or
 from amqp_streams.filters.values import FAILED, TESTS, compare, conjunction, decimal, disjunction, negation
 from amqp_streams.wire.types import Float, Int, Symbol, Timestamp, UByte
 from tests.amqp_streams.filters.messages import Sample, application, truth

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from amqp_streams.filters.syntax import (
+from amqp_streams.filters.language.syntax import (
     And,
     Call,
     Compare,

@@ -9,8 +9,8 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.storage.ports import CommitDone, Partition
 from amqp_streams.streams.attach import AttachRequest, Consuming, Denied, Effect, Granted, Pending
+from amqp_streams.streams.consuming.reader import Passed, Run
 from amqp_streams.streams.management import Request
-from amqp_streams.streams.reader import Passed, Run
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, Value
 

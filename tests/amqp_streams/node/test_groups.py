@@ -4,7 +4,7 @@ from amqp_streams.config import GroupSettings, Limits, LogSettings
 from amqp_streams.node.groups import Groups
 from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import StoredLog
-from amqp_streams.streams.ownership import Assigned, Change, Claim, HoldState
+from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, HoldState
 from amqp_streams.streams.redirects import NOWHERE
 from amqp_streams.testing import MemoryStore
 from tests.amqp_streams.node.bench import Bench, attach, member

@@ -18,9 +18,9 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
 from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Grant, Granted, Leave, Pending
-from amqp_streams.streams.cursors import Cursor, CursorKey, group_key, link_key
+from amqp_streams.streams.consuming.cursors import Cursor, CursorKey, group_key, link_key
+from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.management import Request
-from amqp_streams.streams.reader import Run
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, ULong, Value
 

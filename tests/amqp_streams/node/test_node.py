@@ -11,8 +11,8 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import CorruptionError, DiskFullError, PeerError, StorageError
 from amqp_streams.node import LogCounters, Node, skipped_text, storage_refusal
 from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informing, Managing, Producing, Relaying, Replying
+from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.management import Request, answer_message, parse_request
-from amqp_streams.streams.reader import Run
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Described, Symbol, ULong, Value

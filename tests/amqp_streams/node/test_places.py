@@ -11,7 +11,7 @@ from amqp_streams.config import Limits, LogSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.policy import Redirect
 from amqp_streams.streams.attach import AttachRequest, Closed, Consuming, Denied, Granted, Leave, Pending
-from amqp_streams.streams.reader import Run
+from amqp_streams.streams.consuming.reader import Run
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.testing.memory_states import MemoryStates
 from amqp_streams.wire.types import Symbol, Value

@@ -9,8 +9,8 @@ import pytest
 import uvloop
 
 from amqp_streams.config import Limits, Listener
-from amqp_streams.server.channel import ConnectionFactory
-from amqp_streams.server.listener import Listeners, listen
+from amqp_streams.server.listening.channel import ConnectionFactory
+from amqp_streams.server.listening.listener import Listeners, listen
 from tests.amqp_streams.server.peers import LOCAL, Authority, Connect, Echoes, Listen, Peer
 
 

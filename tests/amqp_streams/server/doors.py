@@ -12,8 +12,8 @@ from amqp_streams.authentication import ClientCertificates
 from amqp_streams.client import Client, RetryPolicy, SaslOptions, TlsOptions, connect
 from amqp_streams.config import Listener, LogSettings, NodeSettings, TlsSettings
 from amqp_streams.server.connection import AmqpConnection
+from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.run import Server
-from amqp_streams.server.users import UsersFile
 from amqp_streams.testing import MemoryStore
 from tests.amqp_streams.server.issuer import KeyFolder, jwk
 from tests.amqp_streams.server.peers import Authority

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from amqp_streams.config import Listener, TlsSettings
-from amqp_streams.server.channel import ByteChannel
-from amqp_streams.server.listener import Listeners
+from amqp_streams.server.listening.channel import ByteChannel
+from amqp_streams.server.listening.listener import Listeners
 
 LOCAL = Listener(host="127.0.0.1", port=0)
 

@@ -13,7 +13,7 @@ import pytest
 
 from amqp_streams import names
 from amqp_streams.policy import AccessRule
-from amqp_streams.server.guard import Login
+from amqp_streams.server.identity.guard import Login
 from amqp_streams.streams import attach, management
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 

@@ -6,14 +6,14 @@ import pytest
 from amqp_streams import __version__, names
 from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
-from amqp_streams.server import consumer
 from amqp_streams.server.connection import AmqpConnection
-from amqp_streams.server.links import Pause
+from amqp_streams.server.links import consumer
+from amqp_streams.server.links.link import Pause
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols
 from amqp_streams.testing_amqp import node as testing_node
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.frames import SASL, frame, read_frame
-from amqp_streams.wire.sasl import AMQP_HEADER, SASL_HEADER
+from amqp_streams.wire.security.sasl import AMQP_HEADER, SASL_HEADER
 from amqp_streams.wire.types import Described, Symbol, UByte, UInt, ULong, UShort, Value
 
 PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)

@@ -14,7 +14,7 @@ from amqp_streams.server.dispatch import HANDLES_PER_LINK
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, frame_of, terminus
 from amqp_streams.wire.codec import encode, encode_list
 from amqp_streams.wire.frames import Performative, frame, read_frame, read_performative
-from amqp_streams.wire.sasl import AMQP_HEADER, SASL_HEADER
+from amqp_streams.wire.security.sasl import AMQP_HEADER, SASL_HEADER
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 
 EVENT = b"\x00\x53\x75\xa0\x05event"

@@ -5,8 +5,8 @@ import contextlib
 from typing import Any
 
 from amqp_streams.config import Limits, Listener
-from amqp_streams.server.channel import DRAINED_WHEN_ABOVE
-from amqp_streams.server.tls import TlsContext
+from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE
+from amqp_streams.server.listening.tls import TlsContext
 from tests.amqp_streams.server.peers import Authority, Connect, Echoes, Listen, closed_without_a_word, hang_up
 
 BOTH_LOOPS = True

@@ -18,9 +18,9 @@ from proton.utils import BlockingConnection
 from amqp_streams.authentication import ClientCertificates
 from amqp_streams.client import AuthenticationError, ConnectError, connect
 from amqp_streams.config import NodeSettings
-from amqp_streams.server.logs import LogFormat, LogLevel, configure
+from amqp_streams.server.observing.logging_setup import LogFormat, LogLevel, configure
 from amqp_streams.server.reload import reload_settings
-from amqp_streams.wire.mechanisms import ScramAlgorithm
+from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 from tests.amqp_streams.server.doors import CHEAP, PASSWORD, Doors
 from tests.amqp_streams.server.issuer import token
 from tests.amqp_streams.server.peers import Authority
@@ -31,7 +31,7 @@ WAYS = pytest.mark.parametrize("way", ["amqp", "amqps", "wss"])
 
 @pytest.fixture
 def doors(tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> Doors:
-    monkeypatch.setattr("amqp_streams.server.users.PasswordHasher", lambda: CHEAP)
+    monkeypatch.setattr("amqp_streams.server.identity.users.PasswordHasher", lambda: CHEAP)
     return Doors(tmp_path, authority)
 
 

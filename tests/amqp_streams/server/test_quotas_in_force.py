@@ -6,7 +6,7 @@ import pytest
 from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.policy import Quota
-from amqp_streams.server.guard import Login
+from amqp_streams.server.identity.guard import Login
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sending, filter_of
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong
 

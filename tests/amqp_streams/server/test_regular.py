@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from amqp_streams.config import LogSettings
 from amqp_streams.server.regular import RETENTION_EVERY_TICKS, Regular
-from amqp_streams.storage.retention import HOLD_MS
+from amqp_streams.storage.plans.retention import HOLD_MS
 from amqp_streams.testing import ManualClock, MemoryStore
 
 DAY_MS = 24 * 3600 * 1000

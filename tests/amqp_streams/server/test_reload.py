@@ -13,7 +13,8 @@ from amqp_streams import names
 from amqp_streams.config import AnonymousAccess, Limits, Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect, Right
-from amqp_streams.server.guard import Guard, Login
+from amqp_streams.server.identity.guard import Guard, Login
+from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.reload import (
     Reloaded,
     differences,
@@ -23,7 +24,6 @@ from amqp_streams.server.reload import (
     reload_users,
     warn_if_open,
 )
-from amqp_streams.server.users import UsersFile
 from amqp_streams.streams.access import Access, Identity
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
 from amqp_streams.wire.types import Symbol

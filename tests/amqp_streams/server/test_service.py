@@ -15,7 +15,7 @@ from amqp_streams.server import service
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.service import PUMPS_A_TURN, EventService
 from amqp_streams.storage.ports import CommitDone
-from amqp_streams.streams.reader import Reader
+from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of
 
@@ -262,7 +262,7 @@ def test_a_filter_that_is_slow_ends_its_links_turn(monkeypatch: pytest.MonkeyPat
     node.append("temps", *[b"x"] * 5000)
     pair = EnginePair(node)
     times = itertools.count(step=1.0)
-    monkeypatch.setattr("amqp_streams.server.consumer.perf_counter", lambda: next(times))
+    monkeypatch.setattr("amqp_streams.server.links.consumer.perf_counter", lambda: next(times))
     stretches: list[int] = []
     taken = Reader.take
 

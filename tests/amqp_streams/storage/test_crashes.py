@@ -17,9 +17,9 @@ import pytest
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.storage import DirectoryStore, Severity
-from amqp_streams.storage.files import Files
+from amqp_streams.storage.disk.files import Files
+from amqp_streams.storage.disk.work import Executor, LoopCall, Results, Task, run
 from amqp_streams.storage.ports import CommitDone, Numbers, Partition
-from amqp_streams.storage.work import Executor, LoopCall, Results, Task, run
 from amqp_streams.testing import FaultyFiles, ManualLoop
 from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL
 

@@ -9,8 +9,9 @@ import pytest
 
 from amqp_streams.config import LogSettings, Sync
 from amqp_streams.errors import CorruptionError, DirectoryLockedError, DiskFullError, StorageError
-from amqp_streams.storage import DirectoryStore, record
-from amqp_streams.storage.files import RealFiles
+from amqp_streams.storage import DirectoryStore
+from amqp_streams.storage.disk.files import RealFiles
+from amqp_streams.storage.formats import record
 from amqp_streams.storage.ports import Chunk, Partition
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import NOW, ROOT, SMALL, Hand, open_inline, open_real, read_all

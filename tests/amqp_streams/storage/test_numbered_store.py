@@ -10,7 +10,8 @@ import pytest
 
 from amqp_streams.config import LogSettings, Sync
 from amqp_streams.errors import DiskFullError, StorageError
-from amqp_streams.storage import DirectoryStore, Severity, catalog, record
+from amqp_streams.storage import DirectoryStore, Severity, catalog
+from amqp_streams.storage.formats import record
 from amqp_streams.storage.inspect import Verified, dump_producers, verify
 from amqp_streams.storage.ports import Numbers, Partition
 from amqp_streams.testing import FaultyFiles, ManualLoop

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from amqp_streams.config import LogSettings, Sync
 from amqp_streams.errors import StorageError
-from amqp_streams.storage import DirectoryStore, Severity, state_record
+from amqp_streams.storage import DirectoryStore, Severity
+from amqp_streams.storage.formats import state_record
 from amqp_streams.storage.states import DAMAGED_FILE, FILE
 from amqp_streams.testing import FaultyFiles
 from tests.amqp_streams.storage.conftest import ROOT, Hand, open_inline, open_real

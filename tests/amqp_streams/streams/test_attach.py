@@ -18,7 +18,7 @@ from amqp_streams.streams.attach import (
     named_partition,
     requested_partition,
 )
-from amqp_streams.streams.reader import Reader
+from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.wire.types import Symbol, Value
 
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from amqp_streams import names
 from amqp_streams.config import GroupSettings
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.streams.ownership import Assigned, Change, Claim, Evicted, Hold, HoldState, Leaving, Ownership, Record, Refused
+from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, Evicted, Hold, HoldState, Leaving, Ownership, Record, Refused
 
 Place = tuple[str, int]
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from amqp_streams.config import GroupSettings
 from amqp_streams.errors import PeerError
-from amqp_streams.streams.ownership import Assigned, Change, Claim, Hold, HoldState, Leaving, Ownership, Refused
+from amqp_streams.streams.groups.ownership import Assigned, Change, Claim, Hold, HoldState, Leaving, Ownership, Refused
 
 PAUSE = 600
 STEP = 200

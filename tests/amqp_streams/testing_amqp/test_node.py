@@ -3,7 +3,7 @@
 import pytest
 
 from amqp_streams.config import Limits
-from amqp_streams.server.channel import DRAINED_WHEN_ABOVE
+from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ManualLoop, MemoryChannel, filter_of
 

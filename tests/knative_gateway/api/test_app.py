@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from knative_gateway.access import Gate, Identity, Rule, Verb
 from knative_gateway.api import Api
 from knative_gateway.errors import UnavailableError
+from knative_gateway.security.access import Gate, Identity, Rule, Verb
 from knative_gateway.store import Store
 from tests.knative_gateway.api.client import TRIGGERS, Answer, call, trigger
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from knative_gateway.access import Gate, Identity, Rule, Verb
 from knative_gateway.api import Api, reviews
 from knative_gateway.api.reviews import PATH, review
 from knative_gateway.resources.objects import entries
 from knative_gateway.resources.refusals import StatusError
+from knative_gateway.security.access import Gate, Identity, Rule, Verb
 from tests.knative_gateway.api.client import call
 
 

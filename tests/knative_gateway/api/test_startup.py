@@ -6,7 +6,7 @@ import pytest
 
 from knative_gateway.api import Api, load_directory
 from knative_gateway.errors import ConfigError
-from knative_gateway.manifests import written_yaml
+from knative_gateway.resources.documents.manifests import written_yaml
 from tests.knative_gateway.api.client import MERGE, TRIGGERS, call, config_map, definition, trigger
 
 

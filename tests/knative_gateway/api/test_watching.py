@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from knative_gateway.access import Gate, Identity
 from knative_gateway.api import Api, handlers
 from knative_gateway.api import watching as watches
 from knative_gateway.api.negotiation import Form
+from knative_gateway.security.access import Gate, Identity
 from knative_gateway.store import Store, open_store, sqlite_url
 from tests.knative_gateway.api.client import MERGE, TABLE, TRIGGERS, call, config_map, trigger, watching
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from knative_gateway.controller.controller import Controller, Times
-from knative_gateway.controller.plan import Settings
+from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.ports import Key, Route, Routes
 from knative_gateway.resources.conditions import READY, status_of
 from knative_gateway.resources.objects import Object

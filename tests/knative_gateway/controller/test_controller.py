@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from knative_gateway.controller import reconcile
-from knative_gateway.controller.sources import source
+from knative_gateway.controller.deciding import reconcile
+from knative_gateway.controller.deciding.sources import source
 from knative_gateway.ports import Failure, Key
 from knative_gateway.resources.objects import Object, at, entries, put, text
 from tests.knative_gateway.controller.rig import Here, Plane, here_at, soon

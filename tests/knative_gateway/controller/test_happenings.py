@@ -1,9 +1,9 @@
 from itertools import pairwise
 
+from knative_gateway.controller.deciding.plan import Happening
 from knative_gateway.controller.happenings import KEPT_MAX, KEPT_MS, event, key_of, of_change, old
-from knative_gateway.controller.plan import Happening
 from knative_gateway.ports import Key
-from knative_gateway.resources.schema import check
+from knative_gateway.resources.schema.checking import check
 from tests.knative_gateway.controller.world import NOW_MS
 from tests.knative_gateway.resources.made import kind
 

@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, Happening, LogNeed, Settings
+from knative_gateway.controller.deciding.reconcile import Reconciler
 from knative_gateway.controller.happenings import of_change
-from knative_gateway.controller.plan import NO_ROUTES, Figures, Happening, LogNeed, Settings
-from knative_gateway.controller.reconcile import Reconciler
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Key, Route, Routes, Subscriber
-from knative_gateway.resources import admission, patching
+from knative_gateway.resources import admission
 from knative_gateway.resources.admission import Request
 from knative_gateway.resources.kinds import BUILT_IN
 from knative_gateway.resources.objects import Object, at, entries, key_of, text
+from knative_gateway.resources.patches import json_patches
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 BASE = "http://gateway:8080"
@@ -107,7 +108,7 @@ class World:
         """A merge patch."""
         kind = next(each for each in BUILT_IN.kinds if (each.group, each.kind) == (key.group, key.kind))
         request = Request(kind, key.namespace, key.name, self.now_ms)
-        self.objects[key] = admission.patch(request, self.objects[key], patching.MERGE, change).object
+        self.objects[key] = admission.patch(request, self.objects[key], json_patches.MERGE, change).object
 
     def delete(self, key: Key) -> None:
         """It is gone."""

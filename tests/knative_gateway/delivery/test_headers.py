@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway import amqp_binding
+from knative_gateway.cloudevents import amqp_binding
 from knative_gateway.delivery.headers import (
     FORWARDED_BYTES_MAX,
     FORWARDED_MAX,
@@ -14,7 +14,7 @@ from knative_gateway.delivery.headers import (
     stored_with_reply,
     trace_headers,
 )
-from knative_gateway.dispatcher.sending import lines
+from knative_gateway.dispatcher.posting.sending import lines
 from tests.knative_gateway.delivery.made import event
 
 TRACE, SPAN, CHILD = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "b7ad6b7169203331"

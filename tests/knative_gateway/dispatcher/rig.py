@@ -7,10 +7,10 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.dispatcher.dispatcher import Dispatcher
-from knative_gateway.dispatcher.sending import Sender
+from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.ports import Checkpoints, Delivery, EventLog, Failure, Range, Route, Routes, Subscriber
 from tests.knative_gateway.memory_log import MemoryEventLog

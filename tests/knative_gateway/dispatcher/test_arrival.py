@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import Event
-from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.cloudevents.attributes import text_of
 from knative_gateway.cloudevents.event import CloudEvent, Value
 from knative_gateway.cloudevents.http import events_from_http, from_http
 from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.sending import lines
+from knative_gateway.dispatcher.posting.sending import lines
 from knative_gateway.errors import GatewayError
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ports import Delivery, Stored

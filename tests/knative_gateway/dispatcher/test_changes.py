@@ -288,8 +288,8 @@ async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -
 
 
 async def test_a_fault_of_ours_holds_up_nobody(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knative_gateway.dispatcher.courier._FAULT_WAIT_S", 0.001)
-    monkeypatch.setattr("knative_gateway.dispatcher.flight.secrets", None)
+    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.courier._FAULT_WAIT_S", 0.001)
+    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.flight.secrets", None)
     await rig.serve(subscriber("u", server.url()))
     traced = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     await rig.send(event(0, "t", None, **traced), event(1))

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from knative_gateway.access import Gate, Rule
-from knative_gateway.amqp_binding import decode, encode
+from knative_gateway.cloudevents.amqp_binding import decode, encode
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import to_binary, to_structured
 from knative_gateway.delivery import Answer
@@ -20,8 +19,9 @@ from knative_gateway.delivery.ttl import TTL
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.inside import Inside
-from knative_gateway.inward import Inward
 from knative_gateway.ports import BackoffPolicy, Delivery, Route, Routes
+from knative_gateway.security.access import Gate, Rule
+from knative_gateway.security.inward import Inward
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 
@@ -420,7 +420,7 @@ async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
     assert all("denied" in failure.reason for failure in rig.checkpoints.failures["u"])
 
 
-@pytest.mark.parametrize("seam", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.seams.delivery_headers"])
+@pytest.mark.parametrize("seam", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.subscribers.seams.delivery_headers"])
 async def test_a_fault_of_ours_is_an_attempt_that_failed(
     rig: Rig, server: SubscriberServer, seam: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

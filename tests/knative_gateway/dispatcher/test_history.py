@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from amqp_streams.client import Event
-from knative_gateway.amqp_binding import encode
+from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.delivery import Attempt
 from knative_gateway.dispatcher.arrival import Arrival

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.track import Track
+from knative_gateway.dispatcher.subscribers.track import Track
 from knative_gateway.filters import dialects
 from knative_gateway.ports import Delivery, Failure, Order, Stored
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
@@ -282,7 +282,7 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
 
 async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many they are; and those that do not answer leave the readers to the others."""
-    monkeypatch.setattr("knative_gateway.dispatcher.track.QUIET_S", 0.05)
+    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.track.QUIET_S", 0.05)
     settings = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.02, readers_max=2)
     gate, stuck = Gate(), Gate()
     servers = SubscriberServer(gate), SubscriberServer(stuck), SubscriberServer()

@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from knative_gateway.dispatcher import recording
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.subscribers import recording
 from knative_gateway.ports import Delivery, Order, Routes
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer

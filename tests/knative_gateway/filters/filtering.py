@@ -6,7 +6,7 @@ from typing import cast
 from hypothesis import strategies as st
 
 from knative_gateway.filters.attributes import lookup
-from knative_gateway.filters.cesql import compile_expression
+from knative_gateway.filters.cesql.expression import compile_expression
 
 Filter = Mapping[str, object]
 

@@ -2,9 +2,9 @@
 
 from hypothesis import strategies as st
 
-from knative_gateway.filters.lexer import KEYWORDS
-from knative_gateway.filters.parser import INTEGER_MAX, INTEGER_MIN
-from knative_gateway.filters.syntax import (
+from knative_gateway.filters.cesql.lexer import KEYWORDS
+from knative_gateway.filters.cesql.parser import INTEGER_MAX, INTEGER_MIN
+from knative_gateway.filters.cesql.syntax import (
     Arithmetic,
     Attribute,
     Call,

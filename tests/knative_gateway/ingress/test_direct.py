@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from knative_gateway.amqp_binding import decode, passed_on
+from knative_gateway.cloudevents.amqp_binding import decode, passed_on
 from knative_gateway.config import Limits, Listener
 from knative_gateway.errors import OverloadedError, TooLargeError, UnavailableError
+from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ingress.direct import Door, rendered, with_door
-from knative_gateway.listening import HttpServer, serve_http
 from knative_gateway.ports import Route
 from tests.knative_gateway.asking import BINARY, BROKER, CHANNEL, EVENT, routes
 from tests.knative_gateway.memory_log import MemoryEventLog

@@ -2,11 +2,11 @@
 
 import pytest
 
-from knative_gateway.access import Gate, Identity, Rule, Verb
-from knative_gateway.amqp_binding import decode
+from knative_gateway.cloudevents.amqp_binding import decode
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.inside import Inside
-from knative_gateway.inward import Inward, user_of
+from knative_gateway.security.access import Gate, Identity, Rule, Verb
+from knative_gateway.security.inward import Inward, user_of
 from tests.knative_gateway.asking import BINARY, BROKER, CHANNEL, ask, routes
 from tests.knative_gateway.memory_log import MemoryEventLog
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.wire.sections import group_key
-from knative_gateway import amqp_binding
-from knative_gateway.amqp_binding import decode, encode, passed_on
-from knative_gateway.cloudevents import http
+from knative_gateway.cloudevents import amqp_binding, http
+from knative_gateway.cloudevents.amqp_binding import decode, encode, passed_on
 from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.cloudevents.http import from_http, to_binary
 from knative_gateway.errors import InvalidEventError, UnsupportedMediaError

@@ -3,7 +3,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knative_gateway.ports import Key
-from knative_gateway.resources import patching
 from knative_gateway.resources.admission import (
     Admitted,
     FieldValidation,
@@ -17,6 +16,7 @@ from knative_gateway.resources.admission import (
     unchanged,
 )
 from knative_gateway.resources.objects import Object, at, child, drop, key_of, put
+from knative_gateway.resources.patches import json_patches
 from knative_gateway.resources.refusals import StatusError
 from tests.knative_gateway.resources.made import NOW, NOW_MS, SUBSCRIPTION, TRIGGER, kind, made
 from tests.knative_gateway.resources.test_objects import JSON
@@ -142,21 +142,21 @@ def test_finalizers_are_not_kept() -> None:
 def test_a_subscription_s_channel_cannot_be_patched() -> None:
     old = stored(SUBSCRIPTION, "Subscription")
     with pytest.raises(StatusError, match=r"spec\.channel: Invalid value: field is immutable"):
-        patch(request("Subscription"), old, patching.MERGE, {"spec": {"channel": {"name": "other"}}})
+        patch(request("Subscription"), old, json_patches.MERGE, {"spec": {"channel": {"name": "other"}}})
 
 
 def test_patches_of_three_kinds_are_taken() -> None:
     old = stored()
-    merged = patch(request(), old, patching.MERGE, {"spec": {"delivery": {"retry": 3}}})
-    listed = patch(request(), old, patching.JSON, [{"op": "add", "path": "/spec/delivery", "value": {"retry": 3}}])
+    merged = patch(request(), old, json_patches.MERGE, {"spec": {"delivery": {"retry": 3}}})
+    listed = patch(request(), old, json_patches.JSON, [{"op": "add", "path": "/spec/delivery", "value": {"retry": 3}}])
     assert merged == listed
     assert generation(merged) == 2
     config_map = stored({**made("ConfigMap"), "data": {"a": "1"}}, "ConfigMap")
-    strategic = patch(request("ConfigMap"), config_map, patching.STRATEGIC, {"data": {"a": None, "b": "2"}})
+    strategic = patch(request("ConfigMap"), config_map, json_patches.STRATEGIC, {"data": {"a": None, "b": "2"}})
     assert strategic.object["data"] == {"b": "2"}
 
 
-@pytest.mark.parametrize("media_type", [patching.STRATEGIC, "application/json", ""])
+@pytest.mark.parametrize("media_type", [json_patches.STRATEGIC, "application/json", ""])
 def test_another_patch_is_of_no_supported_type(media_type: str) -> None:
     with pytest.raises(StatusError, match="accepted media types include") as refused:
         patch(request(), stored(), media_type, {})
@@ -165,9 +165,9 @@ def test_another_patch_is_of_no_supported_type(media_type: str) -> None:
 
 def test_a_patch_that_changes_nothing_is_seen_as_such() -> None:
     old = stored()
-    assert unchanged(old, patch(request(), old, patching.MERGE, {}).object)
-    assert unchanged(old, patch(request(), old, patching.MERGE, {"spec": {"broker": "b"}}).object)
-    assert not unchanged(old, patch(request(), old, patching.MERGE, {"metadata": {"labels": {"a": "b"}}}).object)
+    assert unchanged(old, patch(request(), old, json_patches.MERGE, {}).object)
+    assert unchanged(old, patch(request(), old, json_patches.MERGE, {"spec": {"broker": "b"}}).object)
+    assert not unchanged(old, patch(request(), old, json_patches.MERGE, {"metadata": {"labels": {"a": "b"}}}).object)
 
 
 def test_an_apply_makes_and_changes_an_object() -> None:

@@ -1,6 +1,6 @@
 from knative_gateway.resources.kinds import BUILT_IN, OURS, declared_by, definition
 from knative_gateway.resources.objects import child, entries
-from knative_gateway.resources.schema import check
+from knative_gateway.resources.schema.checking import check
 from tests.knative_gateway.resources.made import NOW, kind
 
 SERVING = {

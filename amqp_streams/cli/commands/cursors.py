@@ -1,0 +1,143 @@
+"""`amqp-streams cursor …`: the places that a node keeps for subscriptions and groups; list them, move them, remove them."""
+
+from typing import Final
+
+import click
+
+from amqp_streams.cli.commands.places import (
+    AS_JSON,
+    PARTITION,
+    TO,
+    YES,
+    check_partition,
+    cursor_json,
+    lag,
+    move_confirmed,
+    print_places,
+    target,
+)
+from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
+from amqp_streams.cli.terminal.console import confirmed, print_json, print_table, say
+from amqp_streams.cli.terminal.rendering import iso_time
+from amqp_streams.client import CursorInfo, Management, ManagementError
+
+_FAILED: Final = 1
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
+
+
+@click.group(cls=NodeGroup, short_help="List, move and remove the places that a node keeps for subscriptions.")
+def cursor() -> None:
+    """List, move and remove the places that a node keeps: of subscriptions ('receive --durable NAME') and of consumer groups.
+
+    A CURSOR is an id as 'cursor list' shows it, or the NAME of a subscription where only one has it.
+
+    \b
+    Examples:
+      amqp-streams cursor list temps
+      amqp-streams cursor reset temps nightly-report --to -1h
+      amqp-streams cursor remove temps nightly-report
+    """
+
+
+@cursor.command("list")
+@click.argument("address", required=False)
+@AS_JSON
+@client_options
+def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
+    """List the kept places of the log at ADDRESS, or of all logs. LAG counts the events that are still to come.
+
+    \b
+    Examples:
+      amqp-streams cursor list
+      amqp-streams cursor list temps --json | jq '.cursors[] | {name, lag}'
+    """
+    node, log = endpoint.at(address) if address is not None else (endpoint, None)
+    found = managed(node, lambda management: management.list_cursors(log), log=log)
+    if as_json:
+        print_json({"cursors": [cursor_json(one) for one in found]})
+        return
+    rows = [
+        (one.log, one.id, one.link, one.container, one.group, one.user, one.active, lag(one.places), iso_time(one.updated_ms))
+        for one in found
+    ]
+    print_table(("LOG", "CURSOR", "NAME", "CONTAINER", "GROUP", "USER", "ACTIVE", "LAG", "UPDATED"), rows)
+
+
+@cursor.command()
+@click.argument("address")
+@click.argument("cursor")
+@TO
+@PARTITION
+@YES
+@AS_JSON
+@client_options
+def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
+    """Move CURSOR of the log at ADDRESS. Refused while a consumer uses it. Shows the current position and asks for confirmation.
+
+    \b
+    Examples:
+      amqp-streams cursor reset temps nightly-report --to earliest
+      amqp-streams cursor reset temps nightly-report --to 42 --partition 0
+      amqp-streams cursor reset temps 9de4ecb2f2f467d789edf6cb --to 2026-11-21T06:30
+    """
+    start = target(to)
+    node, log = endpoint.at(address)
+
+    found = managed(node, lambda management: _found(management, log, cursor), log=log)
+    check_partition(start, partition, found.places)
+    if not yes and not move_confirmed(f"{cursor} of {log}", to, partition, found.places):
+        say("nothing was moved")
+        return _FAILED
+    one = managed(node, lambda management: management.reset_cursor(log, found.id, start, partition=partition), log=log)
+    if as_json:
+        print_json(cursor_json(one))
+    else:
+        print_places(one.places)
+    return 0
+
+
+@cursor.command()
+@click.argument("address")
+@click.argument("cursor")
+@YES
+@client_options
+def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
+    """Forget CURSOR of the log at ADDRESS: whoever comes with its name begins anew. Refused while somebody reads on from it.
+
+    \b
+    Examples:
+      amqp-streams cursor remove temps nightly-report
+      amqp-streams cursor remove temps 9de4ecb2f2f467d789edf6cb --yes
+    """
+    node, log = endpoint.at(address)
+    if not yes and not confirmed(f"Forget how far {cursor} has read {log}?"):
+        say("nothing is removed")
+        return _FAILED
+
+    async def forgotten(management: Management) -> None:
+        await management.delete_cursor(log, (await _found(management, log, cursor)).id)
+
+    managed(node, forgotten, log=log)
+    say(f"{cursor} is removed")
+    return 0
+
+
+async def _found(management: Management, log: str, word: str) -> CursorInfo:
+    """The cursor that is meant.
+
+    Raises:
+        ManagementError: no cursor is, or more than one.
+    """
+    cursors = await management.list_cursors(log)
+    by_id = next((one for one in cursors if one.id == word), None)
+    if by_id is not None:
+        return by_id
+    named = [one for one in cursors if one.link == word]
+    if not named:
+        raise ManagementError(_NOT_FOUND, f"log {log!r} has no cursor {word!r}: see 'amqp-streams cursor list {log}'")
+    if len(named) > 1:
+        raise ManagementError(
+            _CONFLICT, f"{len(named)} containers have a subscription {word!r}: say which, {', '.join(one.id for one in named)}"
+        )
+    return named[0]

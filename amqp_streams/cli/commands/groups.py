@@ -1,0 +1,136 @@
+"""`amqp-streams group …`: consumer groups; list them, look at one, move its place, remove it."""
+
+from typing import Final
+
+import click
+
+from amqp_streams.cli.commands.places import (
+    AS_JSON,
+    PARTITION,
+    TO,
+    YES,
+    check_partition,
+    group_json,
+    lag,
+    move_confirmed,
+    print_places,
+    target,
+)
+from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed
+from amqp_streams.cli.terminal.console import confirmed, print_json, print_table, say
+from amqp_streams.cli.terminal.rendering import iso_time
+from amqp_streams.client import GroupInfo
+
+_FAILED: Final = 1
+
+
+@click.group(cls=NodeGroup, short_help="List, describe, move and remove consumer groups.")
+def group() -> None:
+    """List, describe, move and remove consumer groups. A group is there as soon as its first member has come ('receive --group NAME').
+
+    \b
+    Examples:
+      amqp-streams group list temps
+      amqp-streams group describe temps billing
+      amqp-streams group reset temps billing --to -1h
+      amqp-streams group remove temps billing
+    """
+
+
+@group.command("list")
+@click.argument("address", required=False)
+@AS_JSON
+@client_options
+def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
+    """List the consumer groups of the log at ADDRESS, or of all logs. LAG counts the events that are still to come.
+
+    \b
+    Examples:
+      amqp-streams group list
+      amqp-streams group list temps --json | jq '.groups[] | {group, lag}'
+    """
+    node, log = endpoint.at(address) if address is not None else (endpoint, None)
+    found = managed(node, lambda management: management.list_groups(log), log=log)
+    if as_json:
+        print_json({"groups": [group_json(one) for one in found]})
+        return
+    rows = [(one.log, one.name, len(one.members), one.waiting, lag(one.places), iso_time(one.updated_ms)) for one in found]
+    print_table(("LOG", "GROUP", "MEMBERS", "WAITING", "LAG", "UPDATED"), rows)
+
+
+@group.command()
+@click.argument("address")
+@click.argument("group")
+@AS_JSON
+@client_options
+def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> None:
+    """Show how far GROUP has read each partition of the log at ADDRESS, and who owns it.
+
+    \b
+    Examples:
+      amqp-streams group describe temps billing
+      amqp-streams group describe temps billing --json | jq '.partitions[].owner'
+    """
+    node, log = endpoint.at(address)
+    _show(managed(node, lambda management: management.describe_group(log, group), log=log, group=group), as_json=as_json)
+
+
+@group.command()
+@click.argument("address")
+@click.argument("group")
+@TO
+@PARTITION
+@YES
+@AS_JSON
+@client_options
+def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool, as_json: bool, endpoint: Endpoint) -> int:
+    """Move the position of GROUP in the log at ADDRESS. Refused while the group has members. Shows the current
+    position and asks for confirmation.
+
+    \b
+    Examples:
+      amqp-streams group reset temps billing --to earliest
+      amqp-streams group reset temps billing --to 42 --partition 0
+      amqp-streams group reset temps billing --to 2026-11-21T06:30 --yes
+    """
+    start = target(to)
+    node, log = endpoint.at(address)
+    places = managed(node, lambda management: management.describe_group(log, group), log=log, group=group).places
+    check_partition(start, partition, places)
+    if not yes and not move_confirmed(f"the group {group} of {log}", to, partition, places):
+        say("nothing was moved")
+        return _FAILED
+    _show(managed(node, lambda management: management.reset_group(log, group, start, partition=partition), log=log), as_json=as_json)
+    return 0
+
+
+@group.command()
+@click.argument("address")
+@click.argument("group")
+@YES
+@client_options
+def remove(address: str, group: str, *, yes: bool, endpoint: Endpoint) -> int:
+    """Forget how far GROUP has read the log at ADDRESS, and its epochs. Refused while it has members.
+
+    \b
+    Examples:
+      amqp-streams group remove temps billing
+      amqp-streams group remove temps billing --yes
+    """
+    node, log = endpoint.at(address)
+    if not yes and not confirmed(f"Forget how far the group {group} has read {log}, and its epochs?"):
+        say("nothing is removed")
+        return _FAILED
+    managed(node, lambda management: management.delete_group(log, group), log=log, group=group)
+    say(f"{group} is removed")
+    return 0
+
+
+def _show(one: GroupInfo, *, as_json: bool) -> None:
+    if as_json:
+        print_json(group_json(one))
+        return
+    waiting = f", {one.waiting} attaches waiting" if one.waiting else ""
+    behind = lag(one.places)
+    click.echo(f"{one.name} of {one.log}: {len(one.members)} members{waiting}; {'-' if behind is None else f'{behind:,}'} events to come")
+    print_places(one.places)

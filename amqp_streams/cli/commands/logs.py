@@ -1,0 +1,212 @@
+"""`amqp-streams log …`: make, list, describe, change and delete logs, over the node's `$management`."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from amqp_streams.cli.commands.info import show
+from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
+from amqp_streams.cli.terminal.console import confirmed, human_bytes, human_duration, print_json, print_table, say
+from amqp_streams.cli.terminal.parameters import DURATION, DURATION_OR_NONE, NAME, SIZE, SIZE_OR_NONE, Bound
+from amqp_streams.cli.terminal.rendering import plain
+from amqp_streams.client import LogExtent, LogSummary
+from amqp_streams.config import PARTITIONS_MAX
+
+_FAILED: Final = 1
+_ASKED_MAX: Final = 1024
+"""Partitions of the logs in one request for their figures: the node answers a request in one turn of its loop."""
+
+
+@click.group(cls=NodeGroup, short_help="Create, list, describe, update and delete event logs.")
+def log() -> None:
+    """Create, list, describe, update and delete event logs.
+
+    \b
+    Examples:
+      amqp-streams log create temps --partitions 4 --retention 7d
+      amqp-streams log list
+      amqp-streams log describe temps
+      amqp-streams log update temps --retention-bytes 10GiB
+      amqp-streams log delete temps
+    """
+
+
+@log.command()
+@click.argument("name", type=NAME)
+@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=1, show_default=True, help="How many; fixed for ever.")
+@click.option("--retention", type=DURATION, metavar="DURATION", help="Events older than this may go, such as 7d.  [default: kept for ever]")
+@click.option(
+    "--retention-bytes", type=SIZE, metavar="SIZE", help="The oldest go beyond this, such as 10GiB a partition.  [default: no bound]"
+)
+@click.option("--segment-bytes", type=SIZE, metavar="SIZE", help="A segment is closed at this size.  [default: 128MiB]")
+@click.option("--segment-age", type=DURATION, metavar="DURATION", help="And at this age.  [default: 1d]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@client_options
+def create(
+    name: str,
+    *,
+    partitions: int,
+    retention: int | None,
+    retention_bytes: int | None,
+    segment_bytes: int | None,
+    segment_age: int | None,
+    as_json: bool,
+    endpoint: Endpoint,
+) -> None:
+    """Make the log NAME.
+
+    \b
+    Examples:
+      amqp-streams log create temps
+      amqp-streams log create temps --partitions 4 --retention 7d --retention-bytes 10GiB
+    """
+    made = managed(
+        endpoint,
+        lambda management: management.create_log(
+            name,
+            partitions=partitions,
+            retention_ms=retention,
+            retention_bytes=retention_bytes,
+            segment_bytes=segment_bytes,
+            segment_ms=segment_age,
+        ),
+    )
+    show(made, as_json=as_json)
+
+
+@log.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@client_options
+def list_(*, as_json: bool, endpoint: Endpoint) -> None:
+    """List all logs, with how many events and bytes they hold and how long events are kept.
+
+    \b
+    Examples:
+      amqp-streams log list
+      amqp-streams log list --json | jq -r '.logs[].name'
+    """
+    logs, extents = run(_listed(endpoint))
+    if as_json:
+        print_json({"logs": [_summary_json(one, extents.get(one.name)) for one in logs]})
+    else:
+        rows = [(one.name, one.partitions, *_figures(extents.get(one.name)), _kept(one)) for one in logs]
+        print_table(("LOG", "PARTITIONS", "EVENTS", "BYTES", "KEPT"), rows)
+
+
+async def _listed(endpoint: Endpoint) -> tuple[list[LogSummary], dict[str, LogExtent]]:
+    """All logs, and where their partitions begin and end: asked for a bounded number of partitions at a time."""
+    async with opened(endpoint) as client:
+        logs = await client.management.list_logs()
+        extents: dict[str, LogExtent] = {}
+        for part in _parts(logs):
+            extents |= await client.extents([one.name for one in part], missing_ok=True)
+        return logs, extents
+
+
+def _parts(logs: Sequence[LogSummary]) -> list[list[LogSummary]]:
+    """The logs in parts of at most `_ASKED_MAX` logs and partitions, or of one log."""
+    parts: list[list[LogSummary]] = []
+    room = 0
+    for one in logs:
+        if one.partitions > room or not parts:
+            parts.append([])
+            room = _ASKED_MAX
+        parts[-1].append(one)
+        room -= max(one.partitions, 1)
+    return parts
+
+
+def _figures(extent: LogExtent | None) -> tuple[int | None, str | None]:
+    """Events and bytes; None for a log that was deleted meanwhile."""
+    return (None, None) if extent is None else (_events(extent), human_bytes(sum(one.bytes for one in extent.partitions)))
+
+
+def _events(extent: LogExtent) -> int:
+    return sum(one.next - one.earliest for one in extent.partitions)
+
+
+def _kept(one: LogSummary) -> str:
+    """How long, and how many bytes of a partition, are kept."""
+    ms, size = one.details.get("retention-ms"), one.details.get("retention-bytes")
+    age = human_duration(ms) if isinstance(ms, int) else "for ever"
+    return f"{age}, {human_bytes(size)} a partition" if isinstance(size, int) else age
+
+
+def _summary_json(one: LogSummary, extent: LogExtent | None) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "partitions": one.partitions,
+        "events": None if extent is None else _events(extent),
+        "bytes": None if extent is None else sum(each.bytes for each in extent.partitions),
+        "retention_ms": plain(one.details.get("retention-ms")),
+        "retention_bytes": plain(one.details.get("retention-bytes")),
+    }
+
+
+@log.command()
+@click.argument("name", type=NAME)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@client_options
+def describe(name: str, *, as_json: bool, endpoint: Endpoint) -> None:
+    """Show settings and figures of the log NAME.
+
+    \b
+    Examples:
+      amqp-streams log describe temps
+      amqp-streams log describe temps --json | jq .retention_ms
+    """
+    show(managed(endpoint, lambda management: management.describe_log(name), log=name), as_json=as_json)
+
+
+@log.command()
+@click.argument("name", type=NAME)
+@click.option("--retention", type=DURATION_OR_NONE, metavar="DURATION|none", help="Events older than this may go.")
+@click.option("--retention-bytes", type=SIZE_OR_NONE, metavar="SIZE|none", help="The oldest go beyond this, a partition.")
+@click.option("--segment-bytes", type=SIZE, metavar="SIZE", help="A segment is closed at this size.")
+@click.option("--segment-age", type=DURATION, metavar="DURATION", help="And at this age.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@client_options
+def update(
+    name: str,
+    *,
+    retention: Bound | None,
+    retention_bytes: Bound | None,
+    segment_bytes: int | None,
+    segment_age: int | None,
+    as_json: bool,
+    endpoint: Endpoint,
+) -> None:
+    """Change settings of the log NAME; what is not given stays. The number of partitions is fixed.
+
+    \b
+    Examples:
+      amqp-streams log update temps --retention 30d
+      amqp-streams log update temps --retention none --retention-bytes 50GiB
+    """
+    changes = {key: bound.value for key, bound in (("retention-ms", retention), ("retention-bytes", retention_bytes)) if bound is not None}
+    changes |= {key: value for key, value in (("segment-bytes", segment_bytes), ("segment-ms", segment_age)) if value is not None}
+    if not changes:
+        message = "nothing to change: give --retention, --retention-bytes, --segment-bytes or --segment-age"
+        raise click.UsageError(message)
+    show(managed(endpoint, lambda management: management.update_log(name, changes), log=name), as_json=as_json)
+
+
+@log.command()
+@click.argument("name", type=NAME)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@client_options
+def delete(name: str, *, yes: bool, endpoint: Endpoint) -> int:
+    """Delete the log NAME and all its events.
+
+    \b
+    Examples:
+      amqp-streams log delete temps
+      amqp-streams log delete temps --yes
+    """
+    if not yes and not confirmed(f"Delete the log {name} and all its events?"):
+        say("nothing is deleted")
+        return _FAILED
+    managed(endpoint, lambda management: management.delete_log(name), log=name)
+    say(f"{name} is deleted")
+    return 0

@@ -1,0 +1,219 @@
+"""`amqp-streams verify` and `dump`: a data directory read without the server. Nothing in it is changed."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from amqp_streams.cli.terminal.console import human_bytes, print_json, progress, say
+from amqp_streams.cli.terminal.parameters import NAME, misuse, now_ms
+from amqp_streams.cli.terminal.positions import AtOffset, AtTime, parse_place
+from amqp_streams.cli.terminal.rendering import Format, Shown, iso_time, render
+from amqp_streams.client import ReceivedEvent
+from amqp_streams.errors import CorruptionError, WireError
+from amqp_streams.storage import inspect
+from amqp_streams.wire.offsets import offset_text
+
+_FAILED: Final = 1
+_FLUSH_BYTES: Final = 64 << 10
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_FORCE = click.option("--force", is_flag=True, help="Look although a node has it open; what is being written may look torn.")
+
+
+@click.command(short_help="Check a data directory without the server.")
+@click.argument("directory", type=_DIRECTORY)
+@_FORCE
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def verify(directory: Path, *, force: bool, as_json: bool) -> int:
+    """Check everything in the data directory DIRECTORY: checksums, order, indexes. Ends 1 when there is damage.
+
+    A 'note' is as expected after a crash, a 'warning' is made good by the next start, 'damage' is accepted events lost or unreadable.
+
+    \b
+    Examples:
+      amqp-streams verify data
+      amqp-streams verify data --json | jq '.findings[]'
+    """
+    counts = inspect.Verified()
+    with progress("checking", 1.0) as advance:
+
+        def checked(done: int, total: int) -> None:
+            advance(done / total if total else 1.0, note=human_bytes(done))
+
+        findings = list(inspect.verify(directory, force=force, progress=checked, counts=counts))
+    if as_json:
+        print_json({"ok": not counts.damages} | asdict(counts) | {"findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            click.echo(str(finding))
+        verdict = f"{counts.damages} damaged places" if counts.damages else "no damage"
+        click.echo(
+            f"{verdict}; {counts.warnings} warnings, {counts.notes} notes; {counts.logs} logs, {counts.partitions} partitions, "
+            f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}, {counts.states:,} states, "
+            f"{counts.producers:,} producers"
+        )
+    return _FAILED if counts.damages else 0
+
+
+@click.command(short_help="Show the stored records of a log without the server.")
+@click.argument("directory", type=_DIRECTORY)
+@click.argument("log", type=NAME, required=False)
+@click.option("--states", is_flag=True, help="Show what is kept beside the logs, cursors and epochs, and no log.")
+@click.option("--producers", is_flag=True, help="Show the idempotent producers of the log and how far they have come, and no record.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all, one after the other]")
+@click.option("--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]")
+@click.option("--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
+@_FORCE
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON line for each record, as 'receive --format json' does.")
+def dump(
+    directory: Path,
+    log: str | None,
+    *,
+    states: bool,
+    producers: bool,
+    partition: int | None,
+    start: str | None,
+    records_max: int | None,
+    force: bool,
+    as_json: bool,
+) -> int:
+    """Show the records of LOG in the data directory DIRECTORY, a line each.
+
+    Records that cannot be read are told on stderr, those after them are shown, and the end is 1.
+
+    \b
+    Examples:
+      amqp-streams dump data temps --max 10
+      amqp-streams dump data temps --partition 0 --from 42 --json | jq .body
+      amqp-streams dump data temps --from 2026-11-21T06:30
+      amqp-streams dump data temps --producers
+      amqp-streams dump data --states
+    """
+    if states == (log is not None):
+        message = "give the name of a log, or --states"
+        raise click.UsageError(message)
+    if log is None:
+        return _dump_states(directory, force=force, as_json=as_json)
+    if producers:
+        return _dump_producers(directory, log, partition, force=force, as_json=as_json)
+    first, after_ms = 0, None
+    if start is not None and start != "earliest":
+        try:
+            place = parse_place(start, now_ms())
+        except ValueError as error:
+            raise misuse("--from", error) from error
+        match place:
+            case AtOffset(number):
+                first = number
+            case AtTime(ms):
+                after_ms = ms - 1
+    walk = Walk(directory, log, after_ms=after_ms, left=records_max, force=force)
+    form = Format.JSON if as_json else Format.TEXT
+    lines = bytearray()
+    for record in walk.records(first, partition):
+        lines += render(shown(record), form)
+        if len(lines) >= _FLUSH_BYTES:
+            sys.stdout.buffer.write(lines)
+            lines.clear()
+    sys.stdout.buffer.write(lines)
+    return _FAILED if walk.damaged else 0
+
+
+def _dump_states(directory: Path, *, force: bool, as_json: bool) -> int:
+    for key, value in inspect.dump_states(directory, force=force).items():
+        if as_json:
+            click.echo(json.dumps({"key": key, "value": value.decode(errors="replace"), "hex": value.hex()}, ensure_ascii=False))
+        else:
+            click.echo(f"{json.dumps(key)}  {json.dumps(value.decode()) if _is_text(value) else value.hex()}")
+    return 0
+
+
+def _dump_producers(directory: Path, log: str, partition: int | None, *, force: bool, as_json: bool) -> int:
+    try:
+        for index, table in inspect.dump_producers(directory, log, partition=partition, force=force):
+            for producer, (sequence, at_ms) in table.items():
+                if as_json:
+                    told = {"partition": index, "producer": producer, "sequence": sequence, "at_ms": at_ms}
+                    click.echo(json.dumps(told, ensure_ascii=False))
+                else:
+                    click.echo(f"{index}  {json.dumps(producer)}  {sequence}  {iso_time(at_ms)}")
+    except KeyError as error:
+        raise unknown(directory, log, partition if error.args[0] == partition else None) from error
+    return 0
+
+
+@dataclass(slots=True)
+class Walk:
+    """A way through the records of a log that goes on after what cannot be read."""
+
+    directory: Path
+    log: str
+    after_ms: int | None = None
+    left: int | None = None
+    force: bool = False
+    damaged: bool = False
+
+    def records(self, start: int, partition: int | None) -> Iterator[inspect.DumpedRecord]:
+        """Records from number `start` on, of one partition or of all in turn; damage is said and stepped over."""
+        index = 0 if partition is None else partition
+        while self.left != 0:
+            try:
+                yield from self._partition(start, index)
+            except KeyError as error:
+                if partition is None and index > 0 and error.args[0] == index:
+                    return
+                raise unknown(self.directory, self.log, index if error.args[0] == index else None) from error
+            if partition is not None:
+                return
+            index += 1
+
+    def _partition(self, start: int, index: int) -> Iterator[inspect.DumpedRecord]:
+        at: int | None = start
+        while at is not None:
+            found = inspect.dump(
+                self.directory, self.log, partition=index, start=at, after_ms=self.after_ms, count=self.left, force=self.force
+            )
+            at = None
+            try:
+                for record in found:
+                    self.left = None if self.left is None else self.left - 1
+                    yield record
+            except CorruptionError as error:
+                say(f"amqp-streams: {error}")
+                self.damaged = True
+                at = error.after
+
+
+def unknown(directory: Path, log: str, partition: int | None) -> click.UsageError:
+    """What to say of a log, or a partition of it, that is not there."""
+    what = f"no log {log!r}" if partition is None else f"no partition {partition} of {log!r}"
+    return click.UsageError(f"there is {what} in {directory}; its logs are {', '.join(inspect.log_names(directory)) or 'none'}")
+
+
+def shown(record: inspect.DumpedRecord) -> Shown:
+    """A record as it is printed; a message that cannot be taken apart is shown whole."""
+    event = ReceivedEvent(record.message)
+    place = (str(record.partition), offset_text(record.number), record.timestamp_ms)
+    try:
+        return Shown(
+            *place,
+            key=event.key,
+            subject=event.subject,
+            content_type=event.content_type,
+            properties=event.properties,
+            annotations=event.annotations,
+            body=event.body,
+        )
+    except WireError:
+        return Shown(*place, body=record.message)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        return value.decode().isprintable()
+    except UnicodeDecodeError:
+        return False

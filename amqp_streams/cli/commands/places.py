@@ -1,0 +1,109 @@
+"""Places that a node keeps, of subscriptions and of groups: what `cursor` and `group` have in common."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from amqp_streams.cli.terminal.console import confirmed, print_table, say
+from amqp_streams.cli.terminal.parameters import misuse, now_ms
+from amqp_streams.cli.terminal.positions import parse_start
+from amqp_streams.cli.terminal.rendering import iso_time
+from amqp_streams.client import EARLIEST, AfterOffset, CursorInfo, GroupInfo, Place, Start
+from amqp_streams.client.management.places import lag_of
+
+PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
+_SHOWN_MAX: Final = 8
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+YES = click.option("--yes", is_flag=True, help="Do not ask.")
+TO = click.option("--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time.")
+PARTITION = click.option("--partition", help="Only in this partition; an offset needs it where there are several.  [default: all]")
+
+
+def target(to: str) -> Start:
+    """Where a place is to go, as `receive --from` writes it.
+
+    Raises:
+        click.UsageError: it is none of these.
+    """
+    try:
+        return parse_start(to, now_ms())
+    except ValueError as error:
+        raise misuse("--to", error) from error
+
+
+def check_partition(start: Start, partition: str | None, places: Sequence[Place]) -> None:
+    """Refuse an offset that is not for one partition.
+
+    Raises:
+        click.UsageError: there are several, and none is named.
+    """
+    if isinstance(start, AfterOffset) and start != EARLIEST and partition is None and len(places) > 1:
+        message = (
+            f"an offset belongs to one partition: name the partition with --partition, one of {', '.join(one.partition for one in places)}"
+        )
+        raise misuse("--to", message)
+
+
+def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[Place]) -> bool:
+    """Show the current position on stderr, and ask for confirmation."""
+    moved = [one for one in places if partition is None or one.partition == partition]
+    shown = ", ".join(f"{one.partition}:{'-' if one.next_number is None else one.next_number}" for one in moved[:_SHOWN_MAX])
+    more = f" and {len(moved) - _SHOWN_MAX} more" if len(moved) > _SHOWN_MAX else ""
+    say(f"{what} reads next: {shown or 'nothing yet'}{more} (partition:offset)")
+    return confirmed(f"Move it to {to}{'' if partition is None else f' in partition {partition}'}?")
+
+
+def lag(places: Sequence[Place]) -> int | None:
+    """Events to come in all of them; None where the node knows of none."""
+    return lag_of(tuple(places))
+
+
+def print_places(places: Sequence[Place]) -> None:
+    """A table of them."""
+    print_table(PLACE_COLUMNS, [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places])
+
+
+def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
+    """The same in JSON's values."""
+    return [
+        {
+            "partition": one.partition,
+            "offset": one.offset,
+            "next": one.next_number,
+            "lag": one.lag,
+            "epoch": one.epoch,
+            "owner": one.member,
+        }
+        for one in places
+    ]
+
+
+def cursor_json(one: CursorInfo) -> dict[str, object]:
+    """A cursor in JSON's values."""
+    return {
+        "log": one.log,
+        "id": one.id,
+        "group": one.group,
+        "container": one.container,
+        "name": one.link,
+        "user": one.user,
+        "active": one.active,
+        "updated": iso_time(one.updated_ms),
+        "lag": lag(one.places),
+        "partitions": places_json(one.places),
+    }
+
+
+def group_json(one: GroupInfo) -> dict[str, object]:
+    """A group in JSON's values."""
+    return {
+        "log": one.log,
+        "group": one.name,
+        "members": list(one.members),
+        "waiting": one.waiting,
+        "active": one.active,
+        "updated": iso_time(one.updated_ms),
+        "lag": lag(one.places),
+        "partitions": places_json(one.places),
+    }

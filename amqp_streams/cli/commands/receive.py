@@ -1,0 +1,266 @@
+"""`amqp-streams receive`: events from a place in the log on, to where they end or for ever."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+
+from amqp_streams import names
+from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
+from amqp_streams.cli.copying import Copied, Ending, copy
+from amqp_streams.cli.membership import Member
+from amqp_streams.cli.terminal.console import say
+from amqp_streams.cli.terminal.parameters import PROPERTY, misuse, now_ms
+from amqp_streams.cli.terminal.positions import AtOffset, Bounds, Remaining, ends_of, parse_place, parse_start
+from amqp_streams.cli.terminal.rendering import Format, iso_time
+from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, Client, Consumer, Start, sql_filter
+from amqp_streams.errors import ConfigError
+from amqp_streams.wire.codec import Described, Symbol, Value
+
+CONTAINER: Final = "amqp-streams receive"
+"""Whose subscription --durable is, unless --container-id says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to read, and how much of it."""
+
+    log: str
+    start: Start
+    partition: str | None = None
+    follow: bool = False
+    bounds: Bounds = field(default_factory=lambda: Bounds(None, None))
+    events_max: int | None = None
+    form: Format = Format.TEXT
+    timeout_s: float | None = None
+    credit: int = 1000
+    filters: Mapping[str, object] = field(default_factory=dict)
+    group: str | None = None
+    epoch: int | None = None
+    durable: str | None = None
+
+    @property
+    def resumes(self) -> bool:
+        """The node keeps the place: nobody here knows where reading starts."""
+        return self.group is not None or self.durable is not None
+
+
+@click.command(cls=NodeCommand, short_help="Read events from an offset or a time on.")
+@click.argument("address")
+@click.option("--partition", help="Only this partition.  [default: all, each in its order]")
+@click.option(
+    "--from",
+    "start",
+    metavar="PLACE",
+    help="The first event: earliest, latest, an offset, a time.  [default: earliest; with --follow: latest]",
+)
+@click.option(
+    "--until", metavar="PLACE", help="Stop before this: an offset, a time, or end: what there is now.  [default: end; with --follow: never]"
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes.")
+@click.option("--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events.")
+@click.option("--where", metavar="SQL", help="Only events for which this is true: temp > 75 AND site LIKE 'roof%'.")
+@click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
+              help="Only events with this application property, a text. May be repeated: all of them.")  # fmt: skip
+@click.option("--group", metavar="NAME", help="As a member of this consumer group: each partition is one member's, and the place is kept.")
+@click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
+              help="Take the partition from whoever has it with a smaller epoch. With --partition.")  # fmt: skip
+@click.option("--durable", metavar="NAME", help="Go on where the subscription NAME was left: the node keeps the place.")
+@click.option("--container-id", metavar="ID",
+              help=f"Who we are; a subscription is one container's.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
+@click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
+              help="text for people, json a line each, body and a line end, raw: the body alone.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--timeout", "timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop when nothing has come for this long.")
+@click.option("--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events on their way at a time.")
+@client_options
+def receive(
+    address: str,
+    *,
+    partition: str | None,
+    start: str | None,
+    until: str | None,
+    follow: bool,
+    events_max: int | None,
+    where: str | None,
+    properties: tuple[tuple[str, str], ...],
+    group: str | None,
+    epoch: int | None,
+    durable: str | None,
+    container_id: str | None,
+    form: str,
+    as_json: bool,
+    timeout: float | None,
+    credit: int,
+    endpoint: Endpoint,
+) -> int:
+    """Read the events of the log at ADDRESS. Reading takes nothing away.
+
+    A PLACE is an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, without a zone UTC; milliseconds since 1970, 13 digits)
+    or a time before now (-1h). Offsets count in each partition. The first event is included, the end is not.
+
+    In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
+    m.event-streams-group-key a message annotation. Filters do not see the body: 'send --property-column' turns columns into properties.
+
+    A group ends, without --follow, when its members together have read what there was. Its members get partitions as others come and go.
+
+    With --group or --durable, --from counts only the first time: after that the node knows the place. An event printed is an event settled;
+    what was not printed comes again.
+
+    \b
+    Examples:
+      amqp-streams receive temps
+      amqp-streams receive temps --follow --json | jq .body
+      amqp-streams receive temps --partition 0 --from 42 --max 10
+      amqp-streams receive temps --from -1h --until -30m
+      amqp-streams receive temps --from 2026-11-21T06:30 --follow
+      amqp-streams receive temps --where "temp > 75"
+      amqp-streams receive temps --property site=roof --follow
+      amqp-streams receive temps --group billing --follow
+      amqp-streams receive temps --group billing --partition 0 --epoch 7
+      amqp-streams receive temps --durable nightly-report
+    """
+    node, log = endpoint.at(address)
+    moment = now_ms()
+    resumes = group is not None or durable is not None
+    if epoch is not None and partition is None:
+        raise misuse("--epoch", "say of which partition: --partition")
+    if group is not None and durable is not None:
+        raise misuse("--durable", "a group keeps its place itself, under its own name")
+    if resumes and until not in (None, "end"):
+        raise misuse("--until", "with --group or --durable only 'end': what is received is settled, for whoever comes next")
+    try:
+        first = parse_start(start or ("latest" if follow and not resumes else "earliest"), moment)
+    except ValueError as error:
+        raise misuse("--from", error) from error
+    wanted = Request(
+        log,
+        first,
+        partition=partition,
+        follow=follow and until != "end",
+        bounds=_bounds(until, moment),
+        events_max=events_max,
+        form=Format.JSON if as_json else Format(form),
+        timeout_s=timeout,
+        credit=credit,
+        filters=filters_of(where, properties),
+        group=group,
+        epoch=epoch,
+        durable=durable or group,
+    )
+    return run(_receive(node, wanted, container_id or (CONTAINER if durable and group is None else None)))
+
+
+def _bounds(until: str | None, now_ms: int) -> Bounds:
+    if until is None or until == "end":
+        return Bounds(None, None)
+    try:
+        return Bounds(parse_place(until, now_ms), None)
+    except ValueError as error:
+        message = f"{error}, nor 'end'"
+        raise misuse("--until", message) from error
+
+
+def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict[str, object]:
+    """The filters that the node is to evaluate. Texts are meant as they stand: what begins with `&` is no pattern here."""
+    filters: dict[str, object] = {} if where is None else {"where": sql_filter(where)}
+    if properties:
+        texts: dict[Value, Value] = {name: f"&{value}" if value.startswith("&") else value for name, value in properties}
+        filters["property"] = Described(Symbol(names.FILTEX_APPLICATION_PROPERTIES), texts)
+    return filters
+
+
+async def _receive(node: Endpoint, wanted: Request, container_id: str | None) -> int:
+    async with opened(node, wanted.log, container_id=container_id) as client:
+        remaining = await _remaining(client, wanted)
+        if remaining is not None and not remaining and not wanted.filters:
+            say(f"nothing to read: {wanted.log} has no event {_place(wanted.start)}")
+            return 0
+
+        async def reached() -> bool:
+            assert isinstance(wanted.bounds.place, AtOffset), "asked only then"
+            return min(ends_of(await client.info(wanted.log), wanted.partition).values()) >= wanted.bounds.place.number
+
+        ending = Ending(
+            follow=wanted.follow,
+            drained=not wanted.follow and bool(wanted.filters or wanted.resumes),
+            settles=wanted.resumes,
+            events_max=wanted.events_max,
+            timeout_s=wanted.timeout_s,
+            remaining=remaining,
+            bounds=wanted.bounds,
+            reached=reached if wanted.filters and isinstance(wanted.bounds.place, AtOffset) else None,
+        )
+        if wanted.group is not None and wanted.partition is None:
+            return (await _join(client, wanted, wanted.group, ending)).status
+        async with _consumer(client, wanted) as consumer:
+            copied = await copy(consumer, ending, wanted.form)
+        if wanted.filters and remaining is not None and not wanted.follow and copied == (0, 0):
+            say(_unmatched(remaining.events))
+        return copied.status
+
+
+def _place(start: Start) -> str:
+    """Where reading was to start, for people."""
+    if start == EARLIEST:
+        return "at all"
+    if start == LATEST:
+        return "after the latest one; wait for new ones with --follow"
+    if isinstance(start, AfterTime):
+        return f"stored at or after {iso_time(start.timestamp_ms + 1)}"
+    assert isinstance(start, AfterOffset)
+    return f"with offset {int(start.offset) + 1} or a later one; 'amqp-streams info' shows the offsets"
+
+
+def _unmatched(events: int | None) -> str:
+    count = "no event" if events is None else f"0 of {events:,} events"
+    return f"{count} matched. A filter sees properties and annotations of events, not their bodies: see 'amqp-streams receive --help'"
+
+
+async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> Copied:
+    """Read as a member of a group that has its share of the partitions, whichever they are at the time."""
+    member = Member(client, wanted.log, group, {} if wanted.follow else ends_of(await client.info(wanted.log)))
+    member.consumer = client.group_consumer(
+        wanted.log,
+        group,
+        start=wanted.start,
+        settle="manual",
+        credit=_credit(wanted),
+        filters=wanted.filters or None,
+        on_assigned=member.assigned if wanted.follow else None,
+        on_revoked=member.revoked if wanted.follow else None,
+    )
+    async with member.consumer:
+        try:
+            return await copy(member, ending, wanted.form)
+        finally:
+            member.leaving = True
+
+
+def _consumer(client: Client, wanted: Request) -> Consumer:
+    options: dict[str, Any] = {} if not wanted.filters else {"filters": wanted.filters}
+    if wanted.resumes:
+        options |= {"durable": wanted.durable, "settle": "manual"}
+    if wanted.group is not None:
+        options["group"] = wanted.group
+    if wanted.epoch is not None:
+        options["epoch"] = wanted.epoch
+    return client.consumer(wanted.log, partition=wanted.partition, start=wanted.start, credit=_credit(wanted), **options)
+
+
+def _credit(wanted: Request) -> int:
+    return min(wanted.credit, wanted.events_max or wanted.credit)
+
+
+async def _remaining(client: Client, wanted: Request) -> Remaining | None:
+    """Which partitions have events to come, where somebody here can know."""
+    if wanted.resumes or (wanted.follow and wanted.bounds.place is None):
+        return None
+    info = await client.info(wanted.log)
+    known = [one.partition for one in info.partitions]
+    if wanted.partition is not None and wanted.partition not in known:
+        message = f"--partition: {wanted.log} has no partition {wanted.partition!r}; there are {', '.join(known)}"
+        raise ConfigError(message)
+    bounds = wanted.bounds if wanted.follow else Bounds(wanted.bounds.place, ends_of(info, wanted.partition))
+    return Remaining(bounds, info, wanted.start, wanted.partition)

@@ -1,0 +1,120 @@
+"""`amqp-streams serve`: settings in, a running node, its exit status out."""
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from amqp_streams.cli.readiness import announcer
+from amqp_streams.cli.settings import Name, flag_of, node_settings, variable_of
+from amqp_streams.cli.terminal.console import say
+from amqp_streams.config import AnonymousAccess, LogFormat, LogLevel
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Command]:  # noqa: A002  # click's own word for it
+    """A flag for a setting: its variable is told in the help, its value is checked with all others in `settings`."""
+    return click.option(flag_of(name), "__".join(name), help=f"{help}  [{variable_of(name)}]", **more)
+
+
+@click.command(short_help="Run an event log node.")
+@_setting("data_dir", metavar="DIR", help="Where the events are; made if missing, locked while the node runs.")
+@_setting("listen", metavar="HOST:PORT", multiple=True, help="Listen here; may be repeated; port 0: any.  [default: 127.0.0.1:5672]")
+@_setting("listen_tls", metavar="HOST:PORT", multiple=True, help="Listen here with TLS; may be repeated.")
+@_setting("tls", "certificate", metavar="FILE", help="Certificate chain, PEM; read again on SIGHUP.")
+@_setting("tls", "key", metavar="FILE", help="The certificate's private key, PEM.")
+@_setting("tls", "client_ca", metavar="FILE", help="Clients must show a certificate signed by one of these.")
+@_setting("tls", "client_certificates", metavar="required|optional", help="Whether they must, or may.  [default: required]")
+@_setting("admin_listen", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and AMQP over WebSocket here.")
+@_setting("log", metavar="NAME:PARTITIONS", multiple=True, help="Make this log if it is not there; may be repeated.")
+@_setting("sync", metavar="always|interval:MS|never", help="When an event is on the disk.  [default: always, before it is accepted]")
+@_setting("users", metavar="FILE", help="Who may connect; written by 'amqp-streams user add'.")
+@_setting("anonymous", metavar="|".join(AnonymousAccess), help="Where a connection without a user is let in.  [default: loopback]")
+@_setting("plain_without_tls", is_flag=True, default=None, help="Take passwords on connections that are neither TLS nor loopback.")
+@_setting("auto_create", metavar="PARTITIONS", help="Make unknown logs on first use, with this many partitions.  [default: 0, never]")
+@_setting("container_id", metavar="NAME", help="The node's AMQP container-id.  [default: amqp-streams]")
+@_setting("trusted_proxies", metavar="ADDRESS", multiple=True, help="A proxy whose X-Forwarded-For is trusted; may be repeated.")
+@_setting("shutdown_delay", metavar="DURATION", help="On SIGTERM, answer 'not ready' this long before closing connections.  [default: 0]")
+@_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
+@_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    envvar="AMQP_STREAMS_CONFIG",
+    help="Settings from a file; flags and variables win over it.  [AMQP_STREAMS_CONFIG]",
+)
+@click.option("--check", is_flag=True, help="Check settings, certificates, users and keys, then exit: 0 if a node can start with them.")
+@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
+@click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
+def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, **flags: object) -> int:
+    """Run an event log node until SIGTERM or SIGINT.
+
+    A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
+
+    \b
+      listen = ["127.0.0.1:5672"]
+      sync = "always"
+      [limits]
+      message_bytes = "1MiB"
+      [logging_setup.temps]
+      partitions = 4
+      retention = "7d"
+      [[access]]
+      users = ["alice"]
+      logs = ["temps"]
+      allow = ["send", "receive"]
+
+    SIGHUP reads all of it again: access rules, quotas, redirects, certificates and users take effect at once.
+
+    \b
+    Examples:
+      amqp-streams serve --data-dir data --log temps:4
+      amqp-streams serve --data-dir data --listen 127.0.0.1:0 --ready-file node.json
+      amqp-streams serve --config node.toml --check
+      amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
+      amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
+    """
+    with _hangups_held():
+        return _check(config, flags) if check else _serve(config, ready_file, ready_fd, flags)
+
+
+@contextlib.contextmanager
+def _hangups_held() -> Iterator[None]:
+    """Block SIGHUP, whose default action ends the process, until `server.serve` can handle it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _check(config: Path | None, flags: Mapping[str, object]) -> int:
+    settings = node_settings(_given(flags), os.environ, config)
+    from amqp_streams.server.checks import check_files  # noqa: PLC0415  it loads the whole server
+
+    check_files(settings)
+    say("the settings are valid")
+    return 0
+
+
+def _given(flags: Mapping[str, object]) -> dict[Name, object]:
+    return {tuple(key.split("__")): value for key, value in flags.items()}
+
+
+def _serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, flags: Mapping[str, object]) -> int:
+    reread = partial(node_settings, _given(flags), os.environ, config)
+    settings = reread()
+    # Imported when it is known to be needed: it loads the whole server.
+    from amqp_streams import server  # noqa: PLC0415
+    from amqp_streams.server.observing import logging_setup  # noqa: PLC0415
+
+    logging_setup.configure(settings.log_format, settings.log_level)
+    with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
+        return server.run(settings, ready=ready, reread=reread)

@@ -1,0 +1,101 @@
+"""`amqp-streams user …`: who may connect to a node with a password. A running node reads the users file again on SIGHUP.
+
+Whoever's name or password has characters that SCRAM does not allow can log in with PLAIN only, as whoever was added before
+there was SCRAM.
+"""
+
+from pathlib import Path
+
+import click
+
+from amqp_streams.cli.terminal.console import print_json, print_table, say
+from amqp_streams.cli.terminal.reading import password_from_stdin
+from amqp_streams.server.identity.users import SCRAM_ITERATIONS, UsersFile
+from amqp_streams.wire.security.mechanisms import ScramAlgorithm
+from amqp_streams.wire.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
+
+_FAILED = 1
+_USERS = click.option(
+    "--users", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", envvar="AMQP_STREAMS_USERS",
+    show_envvar=True, help="The users file; made by the first 'add'.",
+)  # fmt: skip
+
+
+@click.group(short_help="Manage the users file of a node.")
+def user() -> None:
+    """Manage the users file of a node ('serve --users FILE'). It holds hashes and keys, never passwords. A node reads it again on SIGHUP.
+
+    \b
+    Examples:
+      amqp-streams user add alice --users users.json
+      pass show streams/bob | amqp-streams user add bob --users users.json --password-stdin
+      amqp-streams user list --users users.json
+      amqp-streams user remove alice --users users.json
+    """
+
+
+@user.command()
+@click.argument("name")
+@_USERS
+@click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin instead of asking twice.")
+@click.option(
+    "--scram-iterations", type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX), metavar="N", default=SCRAM_ITERATIONS, show_default=True,
+    help="Rounds of hashing, for each guess of whoever has the file and each connection of the user's clients.",
+)  # fmt: skip
+def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -> None:
+    """Add the user NAME, or give it a new password.
+
+    \b
+    Examples:
+      amqp-streams user add alice --users users.json
+      echo "$SECRET" | amqp-streams user add alice --users users.json --password-stdin
+    """
+    password = password_from_stdin() if password_stdin else click.prompt("Password", hide_input=True, confirmation_prompt="Again", err=True)
+    try:
+        users = UsersFile.load(file, scram_iterations=scram_iterations)
+        new = users.add(name, password)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    say(f"{name} is added" if new else f"{name} has a new password")
+    if not _knows_scram(users, name):
+        say("its name or password has characters that SCRAM does not allow: it can log in with PLAIN only")
+
+
+@user.command()
+@click.argument("name")
+@_USERS
+def remove(name: str, *, file: Path) -> int:
+    """Remove the user NAME. A running node closes the user's connections at the next reload (SIGHUP).
+
+    \b
+    Examples:
+      amqp-streams user remove alice --users users.json
+    """
+    if UsersFile.load(file).remove(name):
+        say(f"{name} is removed")
+        return 0
+    say(f"amqp-streams: there is no user {name}")
+    return _FAILED
+
+
+@user.command("list")
+@_USERS
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(*, file: Path, as_json: bool) -> None:
+    """List the users, and how each can log in.
+
+    \b
+    Examples:
+      amqp-streams user list --users users.json
+      amqp-streams user list --users users.json --json | jq -r '.users[]'
+    """
+    users = UsersFile.load(file)
+    plain_only = [name for name in users.names if not _knows_scram(users, name)]
+    if as_json:
+        print_json({"users": users.names, "plain_only": plain_only})
+    else:
+        print_table(("USER", "LOGIN"), [(name, "PLAIN" if name in plain_only else "SCRAM, PLAIN") for name in users.names])
+
+
+def _knows_scram(users: UsersFile, name: str) -> bool:
+    return all(users.has_keys(name, algorithm) for algorithm in ScramAlgorithm)

@@ -1,0 +1,115 @@
+"""What people see: tables on stdout, words and progress on stderr. Nothing here is for programs; they have `--json`."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import click
+
+from amqp_streams.cli.terminal.rendering import printable
+
+_WIDTH: Final = 100_000
+
+
+def say(words: str) -> None:
+    """Words for people, on stderr."""
+    click.echo(words, err=True)
+
+
+def confirmed(question: str) -> bool:
+    """Whether the answer on stdin is yes; nobody there is no."""
+    click.echo(f"{question} [y/N] ", nl=False, err=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def print_json(value: object) -> None:
+    """One document of JSON on stdout."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table on stdout: numbers to the right. Never cut or folded: what is too wide, a terminal breaks at its edge."""
+    from rich.console import Console  # noqa: PLC0415  # here and below: rich takes its time to load, most commands print no table
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(highlight=False, width=_WIDTH)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int | float | None) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(cell(one)) for one in row))
+    with console.capture() as captured:
+        console.print(table)
+    # Padding at the ends of lines is of no use to anybody.
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def cell(value: object) -> str:
+    """A value as it stands in a table."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))
+
+
+def human_bytes(count: float) -> str:
+    """A size as people say it: `10.0 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def human_duration(ms: int) -> str:
+    """A duration as it is written to us: `7d`, `1h30m`, `500ms`."""
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, ms = divmod(ms, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0"
+
+
+class Advance(Protocol):
+    """Tells how far it has come."""
+
+    def __call__(self, done: float, *, note: str = "") -> None:
+        """`done` of the total given at the start; `note` is shown beside."""
+
+
+@contextmanager
+def progress(what: str, total: float | None) -> Iterator[Advance]:
+    """A progress bar on stderr while the block runs; nothing where stderr is no terminal. `total` None: no end is known."""
+    if not sys.stderr.isatty():
+        yield _nothing
+        return
+    from rich.console import Console  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns: list[ProgressColumn | str] = [
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    ]
+    if total is not None:
+        columns += [TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn()]
+    with Progress(*columns, console=Console(stderr=True), transient=True, refresh_per_second=5) as bar:
+        task = bar.add_task(what, total=total, note="")
+
+        def advance(done: float, *, note: str = "") -> None:
+            bar.update(task, completed=done, note=note)
+
+        yield advance
+
+
+def _nothing(done: float, *, note: str = "") -> None:
+    """No terminal, no bar."""

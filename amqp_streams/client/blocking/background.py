@@ -1,0 +1,89 @@
+"""An event loop on a thread of its own, for the blocking face."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import uvloop
+
+from amqp_streams.client.errors import ClosedError, TimedOutError
+from amqp_streams.client.producing.outbox import Entry
+from amqp_streams.client.producing.producer import Producer, Receipt
+from amqp_streams.errors import AmqpStreamsError
+
+_T = TypeVar("_T")
+
+
+class Background:
+    """An event loop on a thread of its own."""
+
+    def __init__(self) -> None:
+        self.loop: Final = uvloop.new_event_loop()
+        self._thread: Final = threading.Thread(target=self._run, name="amqp-streams-client", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run `work` there and wait for it; an interrupt here cancels it there."""
+        if self.loop.is_closed():
+            work.close()
+            message = "the client is closed"
+            raise ClosedError(message)
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def tell(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Have `callback` called there, and do not wait."""
+        try:
+            self.loop.call_soon_threadsafe(callback, *arguments)
+        except RuntimeError:
+            message = "the client is closed"
+            raise ClosedError(message) from None
+
+    def stop(self) -> None:
+        """End the thread."""
+        if self.loop.is_closed():
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+class Pending:
+    """An event on its way; `result` waits for its receipt and raises what `Producer.send` raises."""
+
+    __slots__ = ("_entry", "_known", "_producer", "_room")
+
+    def __init__(self, entry: Entry, room: threading.Semaphore, producer: Producer) -> None:
+        self._entry: Final = entry
+        self._producer: Final = producer
+        self._room: Final = room
+        self._known: Final = threading.Event()
+
+    @property
+    def done(self) -> bool:
+        """The outcome is known."""
+        return self._entry.outcome is not None
+
+    def result(self, timeout: float | None = 30.0) -> Receipt:
+        """The receipt. Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError."""
+        if not self._known.wait(timeout):
+            obstacle = self._producer.obstacle
+            message = f"waiting for an outcome took longer than {timeout} s" + (f": {obstacle}" if obstacle else "")
+            raise TimedOutError(message)
+        if isinstance(self._entry.outcome, AmqpStreamsError):
+            raise self._entry.outcome
+        return Receipt(self._entry.attempts)
+
+    def wake(self) -> None:
+        """Called on the loop's thread when the outcome is known."""
+        self._room.release()
+        self._known.set()

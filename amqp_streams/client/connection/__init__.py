@@ -1,0 +1,1 @@
+"""Connections to nodes: byte streams, SASL, sessions and links, reconnection and redirects."""

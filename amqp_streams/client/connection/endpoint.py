@@ -1,0 +1,319 @@
+"""What producers and consumers share: attach, attach again after a loss, follow redirects, fail for good, and wait for any of it."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from amqp_streams import names
+from amqp_streams.client.connection.pool import Pool
+from amqp_streams.client.connection.redirect import address_there, target
+from amqp_streams.client.connection.transport import ATTACH_S_MAX, Attachment, Wire
+from amqp_streams.client.errors import (
+    ClosedError,
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+    LinkError,
+    LinkRefusedError,
+    NoRoomError,
+    OwnershipLostError,
+    RedirectError,
+    SessionError,
+    TimedOutError,
+)
+from amqp_streams.errors import AmqpStreamsError
+
+PASSING: Final = frozenset(
+    {
+        names.LINK_DETACH_FORCED,
+        names.CONNECTION_FORCED,
+        names.INTERNAL_ERROR,
+        names.RESOURCE_LIMIT_EXCEEDED,
+        names.RESOURCE_LOCKED,
+        "ended by the peer",
+    }
+)
+"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short of something."""
+
+
+_logger: Final = logging.getLogger("amqp_streams.client")
+
+
+def refused_for_a_limit(error: AmqpStreamsError) -> bool:
+    """An attach or a session was refused because of a number of something, not because of what was asked for."""
+    if not isinstance(error, LinkRefusedError | SessionError):
+        return False
+    return error.condition == names.RESOURCE_LIMIT_EXCEEDED and not error.info
+
+
+def place_text(log: str, partition: str | None) -> str:
+    """A log, or one partition of it, for people."""
+    return repr(log) if partition is None else f"{log!r} partition {partition}"
+
+
+class Signal:
+    """Wakes everybody who waits, and remembers nothing."""
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def fire(self) -> None:
+        """Wake all."""
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    @property
+    def has_waiters(self) -> bool:
+        """Somebody waits."""
+        return bool(self._waiting)
+
+    async def wait(self) -> None:
+        """Until the next `fire`."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await future
+        finally:
+            if future.cancelled():
+                self._waiting = [other for other in self._waiting if other is not future]
+
+    async def wait_until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Until `condition` holds, looked at whenever this fires. Raises TimedOutError, naming `what` was waited for."""
+        if condition():
+            return
+        try:
+            async with asyncio.timeout(timeout):
+                while not condition():
+                    await self.wait()
+        except TimeoutError:
+            message = f"{what} took longer than {timeout} s"
+            raise TimedOutError(message) from None
+
+
+class Endpoint(ABC):
+    """A producer or a consumer: one link at a time, made again when it is lost."""
+
+    attach_s_max: float | None = ATTACH_S_MAX
+    """How long the peer may take to answer an attach; None: as long as it likes."""
+
+    def __init__(self, pool: Pool, log: str) -> None:
+        self.log: Final = log
+        self._pool: Final = pool
+        self._elsewhere: Pool | None = None
+        self._address = log
+        self._redirects = 0
+        self._attachment: Attachment | None = None
+        self._failure: AmqpStreamsError | None = None
+        self._signal: Final = Signal()
+        self._task: asyncio.Task[None] | None = None
+        self._started = False
+        self._progress = False
+        self._ended_by: AmqpStreamsError | None = None
+
+    @property
+    def attached(self) -> bool:
+        """It has a link just now; without one it waits for the node, or has failed."""
+        return self._attachment is not None
+
+    async def open(self, *, timeout: float | None = 30.0) -> None:
+        """Attach for the first time.
+
+        Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
+        """
+        if self._task is not None:
+            message = "it was opened before: make another"
+            raise ClosedError(message)
+        self._task = asyncio.create_task(self._run())
+        try:
+            await self._until(lambda: self._started or self._failure is not None, timeout, "attaching")
+        except BaseException:
+            self._stop(ClosedError("closed"))
+            raise
+        if self._failure is not None:
+            raise self._failure
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    @abstractmethod
+    async def close(self, *, timeout: float | None = 30.0) -> None:
+        """End it in an orderly way."""
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is None:
+            await self.close()
+        else:
+            self._stop(ClosedError("closed"))
+
+    # -- for the two kinds
+
+    @abstractmethod
+    async def _attach(self, wire: Wire) -> Attachment:
+        """Start a link on this connection."""
+
+    @abstractmethod
+    def _inspect(self, attachment: Attachment) -> None:
+        """Look at what the peer answered. Raises LinkRefusedError if it is not what was asked for."""
+
+    @abstractmethod
+    def _resume(self, attachment: Attachment) -> None:
+        """The link is attached: go on with it."""
+
+    @abstractmethod
+    def _suspend(self) -> None:
+        """The link is gone; another may come."""
+
+    @abstractmethod
+    def _fail(self, error: AmqpStreamsError) -> None:
+        """No link comes any more."""
+
+    def _explained(self, error: EndpointError) -> EndpointError:
+        """What an end means for this kind."""
+        return error
+
+    async def _until(self, condition: Callable[[], bool], timeout: float | None, what: str) -> None:
+        """Wait for it. Raises TimedOutError, which names `what` was awaited and, if that is known, the obstacle."""
+        try:
+            await self._signal.wait_until(condition, timeout, what)
+        except TimedOutError as error:
+            raise self._late(error) from None
+
+    def _late(self, error: TimedOutError) -> TimedOutError:
+        """The same error with the obstacle."""
+        obstacle = self._obstacle()
+        return error if obstacle is None else TimedOutError(f"{error}: {obstacle}")
+
+    def _obstacle(self) -> AmqpStreamsError | None:
+        """The node's last message, or why there is no connection."""
+        return None if self.attached else self._ended_by or self._pool.trouble
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if not self._started:
+            message = "not open yet: use it with `async with`"
+            raise ClosedError(message)
+
+    def _stop(self, error: AmqpStreamsError) -> None:
+        """Detach, wake everybody."""
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        attachment, self._attachment = self._attachment, None
+        if attachment is not None:
+            attachment.close()
+        if self._failure is None:
+            self._failure = error
+            self._fail(error)
+        self._signal.fire()
+
+    async def _run(self) -> None:
+        attempt = 0
+        try:
+            while True:
+                error = await self._life()
+                self._ended_by = error
+                if error is None:
+                    continue
+                attempt = 0 if self._progress else attempt
+                if not self._worth_another(error) or attempt >= self._pool.retry.attempts_max:
+                    raise error
+                self._progress = False
+                await asyncio.sleep(self._pool.retry.wait_s(attempt))
+                attempt += 1
+        except AmqpStreamsError as error:
+            self._stop(error)
+        except Exception as error:
+            _logger.exception("link_fault log=%s", self.log)
+            self._stop(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
+
+    def _worth_another(self, error: AmqpStreamsError) -> bool:
+        if isinstance(error, TimedOutError | RedirectError):
+            return self._started
+        if isinstance(error, OwnershipLostError):
+            return False
+        return self._started and isinstance(error, EndpointError) and error.condition in PASSING
+
+    async def _life(self) -> EndpointError | TimedOutError | None:
+        """One link's life, and what ended it. None: attach again at once, for the connector waits, and gives up when it is time to."""
+        try:
+            wire = await self._wire()
+        except RedirectError as error:
+            return error
+        try:
+            await self._live(wire)
+        except NoRoomError:
+            return None
+        except ConnectionLostError:
+            self._go_home()
+        except EndpointError as error:
+            if error.condition == names.LINK_REDIRECT:
+                return self._send_on(error, wire)
+            return None if self._moves(error, wire) else self._explained(error)
+        except TimedOutError as error:
+            return error
+        return None
+
+    def _moves(self, error: EndpointError, wire: Wire) -> bool:
+        """The peer refused the link because of a limit, which may be that of the connection: whether to try another one."""
+        if not refused_for_a_limit(error) or not wire.limit():
+            return False
+        _logger.warning("link_refused log=%s reason=%s: trying another connection", self.log, error)
+        return True
+
+    async def _live(self, wire: Wire) -> None:
+        """Always ends with what ended it."""
+        attachment = await self._attach(wire)
+        await attachment.wait(self.attach_s_max)
+        try:
+            self._inspect(attachment)
+        except LinkRefusedError:
+            attachment.close()
+            raise
+        self._attachment = attachment
+        self._started = True
+        self._redirects = 0
+        self._resume(attachment)
+        self._signal.fire()
+        ended_by = await asyncio.shield(attachment.ended)
+        self._attachment = None
+        self._suspend()
+        self._signal.fire()
+        raise ended_by
+
+    # -- redirects
+
+    async def _wire(self) -> Wire:
+        """The connection to the container that we were sent to, else the client's own."""
+        if self._elsewhere is None:
+            return await self._pool.wire()
+        try:
+            return await self._elsewhere.wire()
+        except (ConnectError, ConnectionLostError) as error:
+            self._go_home()
+            description = f"another container has {self.log}, and does not answer: {error}"
+            raise RedirectError(names.LINK_REDIRECT, description) from error
+
+    def _send_on(self, error: EndpointError, wire: Wire) -> RedirectError | None:
+        """Have the next attach go where the node says. Otherwise why not."""
+        why = "redirects are not followed" if self._redirects == 0 else f"sent on {self._redirects} times in a row"
+        if self._redirects < self._pool.redirects_max:
+            try:
+                self._elsewhere = self._pool.elsewhere(target(error.info, wire.address))
+            except (ValueError, ConnectError) as unusable:
+                why = str(unusable)
+            else:
+                self._address = address_there(error.info, self.log)
+                self._redirects += 1
+                return None
+        self._go_home()
+        return RedirectError(error.condition, f"{error.description} ({why})", error.info)
+
+    def _go_home(self) -> None:
+        """The next attach is at the node that the client was made for: there they know who has the partition now."""
+        self._elsewhere, self._address, self._redirects = None, self.log, 0

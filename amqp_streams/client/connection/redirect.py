@@ -1,0 +1,57 @@
+"""Where a node sends us when another container has the partition (AMQP 1.0 core 2.8.18, Event Streams 4). Pure.
+
+One law: who came over TLS is not sent on without it; user, password and certificate go only where the way is as secure as the first.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.client.connection.address import Address
+
+_PORTS: Final = range(1, 65_536)
+_DIGITS_MAX: Final = 5
+
+
+def target(info: Mapping[str, object], came_from: Address) -> Address:
+    """The container that a redirect's `info` names, to be reached as `came_from` was.
+
+    Raises:
+        ValueError: it names no host or port, or a way less secure; says which.
+    """
+    host = info.get(names.REDIRECT_NETWORK_HOST) or info.get(names.REDIRECT_HOSTNAME)
+    if not isinstance(host, str):
+        message = f"it has no {names.REDIRECT_NETWORK_HOST}"
+        raise ValueError(message)
+    try:
+        way = Address.parse(f"{info.get(names.REDIRECT_SCHEME) or came_from.scheme}://host")
+    except ValueError as error:
+        message = f"it names no way to connect: {error}"
+        raise ValueError(message) from None
+    if came_from.secure and not way.secure:
+        message = f"it leads from {came_from.scheme}:// to {way.scheme}://, without TLS"
+        raise ValueError(message)
+    hostname = info.get(names.REDIRECT_HOSTNAME)
+    return replace(
+        came_from,
+        scheme=way.scheme,
+        host=str(host),
+        port=_port(info.get(names.REDIRECT_PORT)),
+        hostname=str(hostname) if isinstance(hostname, str) and hostname != host else None,
+    )
+
+
+def address_there(info: Mapping[str, object], log: str) -> str:
+    """What the log is called at that container; as here where the redirect does not say."""
+    address = info.get(names.REDIRECT_ADDRESS)
+    return str(address) if isinstance(address, str) and address else log
+
+
+def _port(value: object) -> int:
+    """A number, or the digits of one: some put nothing but texts there."""
+    number = int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX else value
+    if isinstance(number, bool) or not isinstance(number, int) or number not in _PORTS:
+        message = f"it has no {names.REDIRECT_PORT} from 1 to 65535"
+        raise ValueError(message)
+    return int(number)

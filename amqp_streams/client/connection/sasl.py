@@ -1,0 +1,134 @@
+"""The client's side of SASL, bytes in and bytes out (AMQP 1.0 core part 5.3).
+
+One law: no byte of the AMQP layer is taken from the peer before its outcome says ok. Proton's own SASL is not used: its published build has
+no SCRAM and asks for Cyrus for PLAIN.
+"""
+
+from typing import Final, NoReturn
+
+from amqp_streams.client.connection.mechanisms import ClientMechanism, Credentials
+from amqp_streams.client.errors import AuthenticationError, ConnectError
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import Described, Symbol, ULong, Value, decode, encode
+
+HEADER: Final = b"AMQP\x03\x01\x00\x00"
+_MECHANISMS: Final = 0x40
+_INIT: Final = 0x41
+_CHALLENGE: Final = 0x42
+_RESPONSE: Final = 0x43
+_OUTCOME: Final = 0x44
+_FRAME_BYTES_MAX: Final = 64 << 10
+_ROUNDS_MAX: Final = 8
+_REFUSED: Final = 1
+_TRY_AGAIN: Final = 4
+_OUTCOMES: Final = {2: "system error", 3: "permanent system error"}
+
+
+class SaslClient:
+    """One exchange: feed what comes, send `take_output`, until `done`; then `rest` is the AMQP layer's."""
+
+    def __init__(self, credentials: Credentials, hostname: str | None) -> None:
+        self._credentials = credentials
+        self._hostname = hostname
+        self._input = bytearray()
+        self._output = bytearray(HEADER)
+        self._header_seen = False
+        self._mechanism: ClientMechanism | None = None
+        self._rounds = 0
+        self.done = False
+
+    @property
+    def rest(self) -> bytes:
+        """Bytes that came after the outcome."""
+        return bytes(self._input)
+
+    def take_output(self) -> bytes:
+        """Bytes to send now."""
+        output = bytes(self._output)
+        self._output.clear()
+        return output
+
+    def receive(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes from the peer.
+
+        Raises:
+            AuthenticationError: refused, or no mechanism in common.
+            ConnectError: the peer speaks something else.
+        """
+        self._input += data
+        if not self._header_seen:
+            if len(self._input) < len(HEADER) and HEADER.startswith(bytes(self._input)):
+                return
+            if not self._input.startswith(HEADER):
+                message = f"the peer does not speak AMQP 1.0 with SASL: it answered {bytes(self._input[:8])!r}"
+                raise ConnectError(message)
+            del self._input[: len(HEADER)]
+            self._header_seen = True
+        while not self.done and (frame := self._next_frame()) is not None:
+            self._take_frame(frame)
+
+    def _next_frame(self) -> bytes | None:
+        if len(self._input) < 8:
+            return None
+        size, body = int.from_bytes(self._input[:4]), self._input[4] * 4
+        if not 8 <= body <= size <= _FRAME_BYTES_MAX or self._input[5] != 1:
+            message = "the peer sent a broken SASL frame"
+            raise ConnectError(message)
+        if len(self._input) < size:
+            return None
+        frame = bytes(self._input[body:size])
+        del self._input[:size]
+        return frame
+
+    def _take_frame(self, body: bytes) -> None:
+        try:
+            performative, _ = decode(body)
+        except WireError as error:
+            message = "the peer sent a broken SASL frame"
+            raise ConnectError(message) from error
+        if not isinstance(performative, Described) or not isinstance(performative.value, list):
+            message = "the peer sent a broken SASL frame"
+            raise ConnectError(message)
+        code, fields = performative.descriptor, performative.value
+        first = fields[0] if fields else None
+        if self._mechanism is None:
+            self._choose(first if code == _MECHANISMS else _broken())
+        elif code == _OUTCOME:
+            self._take_outcome(self._mechanism, first, fields[1] if len(fields) > 1 else None)
+        elif code == _CHALLENGE and isinstance(first, bytes) and self._rounds < _ROUNDS_MAX:
+            self._rounds += 1
+            self._send(_RESPONSE, self._mechanism.respond(first))
+        else:
+            _broken()
+
+    def _take_outcome(self, mechanism: ClientMechanism, outcome: object, data: object) -> None:
+        if outcome == _TRY_AGAIN:
+            message = "the peer cannot tell now who we are: try again later"
+            raise ConnectError(message)
+        if outcome != 0:
+            words = (
+                mechanism.refusal if outcome == _REFUSED else _OUTCOMES.get(outcome, "refused") if isinstance(outcome, int) else "refused"
+            )
+            raise AuthenticationError(words)
+        mechanism.finish(data if isinstance(data, bytes) else None)
+        self.done = True
+
+    def _choose(self, offered: object) -> None:
+        name, self._mechanism = self._credentials.choose(_symbols(offered), self._hostname)
+        self._send(_INIT, Symbol(name), self._mechanism.initial(), self._hostname)
+
+    def _send(self, code: int, *fields: Value) -> None:
+        body = encode(Described(ULong(code), list(fields)))
+        self._output += (len(body) + 8).to_bytes(4) + b"\x02\x01\x00\x00" + body
+
+
+def _broken() -> NoReturn:
+    message = "the peer sent a SASL frame that was not expected"
+    raise ConnectError(message)
+
+
+def _symbols(offered: object) -> list[str]:
+    if isinstance(offered, str):
+        return [offered]
+    items = getattr(offered, "items", offered)
+    return [str(item) for item in items] if isinstance(items, list | tuple) else []

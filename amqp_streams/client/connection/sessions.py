@@ -1,0 +1,147 @@
+"""The sessions of one connection, shared by its links, and how many links fit (AMQP 1.0 core 2.7.1, 2.7.2).
+
+Laws: never more sessions than the peer's channel-max allows, nor more links in one of them than its handle-max: Proton looks at
+neither, and stops processing without an error. Links are spread evenly. Unread bytes of one link do not close the window of others.
+"""
+
+from typing import Any, Final
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.client.connection.links import Link, ReceiverLink, Session, Unread
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import Described, decode
+
+SESSIONS_MAX: Final = 16
+"""Of one connection. The first so many links have a session each; those that follow share one."""
+SESSION_LINKS_MAX: Final = 64
+"""Links of one session, however large the peer's handle-max is: 16 sessions of 64 links are the 1,024 links that a node allows."""
+SESSION_BYTES_MAX: Final = 64 << 20
+"""Unread bytes of one session; in transfers of FRAME_BYTES_MAX this is a window of 1,024."""
+SPARE_LINKS_MAX: Final = 64
+"""Of the links of a connection, kept for questions, which last for one answer."""
+
+_BEGIN: Final = 0x11
+_HANDLE_MAX: Final = 4
+_HEADER: Final = 8
+
+
+class Sessions:
+    """Gives each new link its session. Sessions stay open when their last link leaves, for the next one."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection: Final = connection
+        self._open: Final[dict[Any, Session]] = {}
+        self._unread: Final = Unread()
+        self.sessions_max = 1
+        self.links_max = SESSION_LINKS_MAX
+
+    @property
+    def links(self) -> int:
+        """Links of all sessions."""
+        return sum(len(session.links) for session in self._open.values())
+
+    @property
+    def room(self) -> int:
+        """How many links can be added."""
+        return max(0, self.sessions_max * self.links_max - self.links)
+
+    def begin(self) -> Session:
+        """Begin a session."""
+        proton_session = self._connection.session()
+        proton_session.incoming_capacity = SESSION_BYTES_MAX
+        proton_session.open()
+        session = self._open[proton_session._impl] = Session(proton_session, self._unread)
+        return session
+
+    def limit(self, *, channel_max: int) -> None:
+        """The peer's open: the highest channel that it takes."""
+        self.sessions_max = min(SESSIONS_MAX, channel_max + 1)
+
+    def pick(self) -> Session | None:
+        """The session for another link; None: there is room in none."""
+        least = min(self._open.values(), key=lambda session: len(session.links), default=None)
+        if (least is None or least.links) and len(self._open) < self.sessions_max:
+            return self.begin()
+        return least if least is not None and len(least.links) < self.links_max else None
+
+    @property
+    def spare(self) -> int:
+        """How much of the room is kept for questions."""
+        return min(SPARE_LINKS_MAX, self.sessions_max * self.links_max // 4)
+
+    def ended(self, pointer: Any, condition: str) -> Session | None:
+        """The peer ended a session of ours. None: it is not one."""
+        session = self._open.pop(pointer, None)
+        if session is not None and condition == names.RESOURCE_LIMIT_EXCEEDED:
+            self.sessions_max = max(1, len(self._open))
+        return session
+
+    def free(self, spent: list[Link], transport: Any) -> None:
+        """Free links that both sides have detached.
+
+        While Proton settles what was unread there, it may open the window of the session anew, and would name the freed link in that. So
+        the window is opened before and after.
+        """
+        if not spent:
+            return
+        sessions = {link.session.pointer for link in spent if lib.pn_link_unsettled(link.pointer)}
+        for capacity in (0, SESSION_BYTES_MAX):
+            for session in sessions:
+                lib.pn_session_set_incoming_capacity(session, capacity)
+            lib.pn_transport_pending(transport)
+            while spent:
+                spent.pop().proton_link.free()
+            lib.pn_transport_pending(transport)
+
+    def relieve(self, links: set[Link]) -> None:
+        """Unread bytes fill the window of a session: move them out of it, for the sake of its other links."""
+        for session in {link.session for link in links}:
+            if len(session.links) > 1 and lib.pn_session_incoming_bytes(session.pointer) > SESSION_BYTES_MAX // 2:
+                for link in session.links:
+                    if isinstance(link, ReceiverLink):
+                        link.set_aside()
+
+
+class HandleMax:
+    """Reads the peer's handle-max from its first `begin`, because Proton does not say it. Give it all bytes from the start until `done`."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._greeted = False
+        self.done = False
+        self.value = (1 << 32) - 1
+
+    def receive(self, data: bytes | bytearray | memoryview, frame_bytes_max: int) -> None:
+        """Look at what came. What is not a frame is left to Proton to refuse."""
+        received = self._bytes
+        received += data
+        if not self._greeted and len(received) >= _HEADER:
+            self._greeted = True
+            del received[:_HEADER]
+        while self._greeted and not self.done and len(received) >= _HEADER:
+            size = int.from_bytes(received[:4])
+            if not _HEADER <= size <= frame_bytes_max:
+                self.done = True
+            elif len(received) < size:
+                return
+            else:
+                self._look(bytes(received[4 * received[4] : size]))
+                del received[:size]
+        if self.done:
+            received.clear()
+
+    def _look(self, body: bytes) -> None:
+        """At one frame; empty ones are heartbeats."""
+        try:
+            performative = decode(body)[0] if body else None
+        except WireError:
+            self.done = True
+            return
+        if not isinstance(performative, Described) or performative.descriptor != _BEGIN:
+            return
+        self.done = True
+        fields = performative.value
+        if isinstance(fields, list) and len(fields) > _HANDLE_MAX and isinstance(fields[_HANDLE_MAX], int):
+            self.value = int(fields[_HANDLE_MAX])

@@ -1,0 +1,381 @@
+"""One connection to a node: a byte stream joined to the sans-IO protocol, and its happenings handed to those they concern.
+
+One law: after `lost` was told, no link of this connection is touched again.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, assert_never
+
+from amqp_streams import names
+from amqp_streams.client.connection.address import Address
+from amqp_streams.client.connection.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
+from amqp_streams.client.connection.links import Link, Sendable
+from amqp_streams.client.connection.login import credentials_for
+from amqp_streams.client.connection.protocol import ConnectionProtocol
+from amqp_streams.client.connection.stream import Stream, open_stream
+from amqp_streams.client.errors import (
+    ConnectError,
+    ConnectionLostError,
+    EndpointError,
+    LinkError,
+    LinkRefusedError,
+    NoRoomError,
+    TimedOutError,
+)
+from amqp_streams.client.options import SaslOptions, TlsOptions
+from amqp_streams.errors import AmqpStreamsError
+
+_logger: Final = logging.getLogger("amqp_streams.client")
+ATTACH_S_MAX: Final = 30.0
+_QUESTION_LINKS: Final = 2
+_TURNS_MAX: Final = 16
+"""Rounds of output in one turn of the loop, so that one busy producer leaves time to others."""
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+class Attachment:
+    """A link on a connection. `attached` is done when the peer took it, `ended` when it is over, with why."""
+
+    def __init__(
+        self,
+        wire: "Wire",
+        link: Link,
+        on_changed: Callable[[], None],
+        on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None] = _nothing,
+        *,
+        brief: bool,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.wire: Final = wire
+        self.link: Final[Any] = link
+        self.brief: Final = brief
+        self.attached: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[AmqpStreamsError] = loop.create_future()
+        self.on_changed: Final = on_changed
+        self.on_outcomes: Final = on_outcomes
+
+    async def wait(self, limit_s: float | None = ATTACH_S_MAX) -> None:
+        """Until the peer took the attach. Without a limit where the peer may keep it waiting, as it does in consumer groups.
+
+        Raises: LinkRefusedError, SessionError, ConnectionLostError, TimedOutError.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                await asyncio.shield(self.attached)
+        except TimeoutError:
+            self.close()
+            message = f"the peer did not answer an attach within {limit_s:.0f} s"
+            raise TimedOutError(message) from None
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        if self.ended.done():
+            # Some refuse by an attach like any other and a detach on its heels.
+            error = self.ended.result()
+            raise LinkRefusedError(error.condition, error.description, error.info) if type(error) is LinkError else error
+
+    def end(self, error: AmqpStreamsError) -> None:
+        """The peer or the connection ended it."""
+        if not self.attached.done():
+            self.attached.set_exception(error)
+            self.attached.exception()  # told to whoever waits; nobody has to
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def close(self) -> None:
+        """Detach; safe at any time."""
+        self.wire.detach(self)
+
+
+class Wire:
+    """A connection that is being made, is open, or is lost."""
+
+    def __init__(self, protocol: ConnectionProtocol, address: Address, on_lost: Callable[["Wire", AmqpStreamsError], None]) -> None:
+        self._loop: Final = asyncio.get_running_loop()
+        self._protocol: Final = protocol
+        self._attachments: dict[Link, Attachment] = {}
+        self._eager: dict[Attachment, None] = {}
+        self._stream: Stream | None = None
+        self._on_lost: Final = on_lost
+        self._opened: asyncio.Future[Opened] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._flush_handle: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.address: Final = address
+        self.event_streams = False
+        self.container = ""
+        self.opened_at = 0.0
+        self._links_max = sys.maxsize
+        self.lost_by: AmqpStreamsError | None = None
+        self.questions: asyncio.Semaphore = asyncio.Semaphore(1)
+        self.looks: Final[dict[str, Any]] = {}
+        """Questions about logs that are on their way: of `requests.py`."""
+
+    @classmethod
+    async def open(
+        cls,
+        address: Address,
+        tls: TlsOptions | None,
+        sasl: SaslOptions,
+        *,
+        container_id: str,
+        idle_timeout_ms: int,
+        on_lost: Callable[["Wire", AmqpStreamsError], None],
+    ) -> "Wire":
+        """Connect, authenticate, open.
+
+        Raises:
+            ConnectError: it failed (AuthenticationError: because of who we are).
+        """
+        credentials = await credentials_for(address, tls, sasl)
+        hostname = address.hostname or (tls.server_hostname if tls is not None else None) or address.host
+        protocol = ConnectionProtocol(
+            container_id=container_id, hostname=hostname, credentials=credentials, idle_timeout_ms=idle_timeout_ms
+        )
+        wire = cls(protocol, address, on_lost)
+        try:
+            wire._stream = await open_stream(address, tls, wire)
+            wire.flush()
+            opened = await wire._opened
+        except BaseException as error:
+            wire._end(error if isinstance(error, AmqpStreamsError) else ConnectError("gave up"))
+            raise
+        wire.event_streams = opened.event_streams
+        wire.container = opened.container
+        wire.questions = asyncio.Semaphore(max(1, protocol.spare // _QUESTION_LINKS - 1))  # less the links of the `Asker`
+        wire.opened_at = wire._loop.time()
+        wire._tick()
+        return wire
+
+    # -- links
+
+    def attach_sender(
+        self,
+        address: str,
+        on_changed: Callable[[], None],
+        on_outcomes: Callable[[list[Sendable], list[tuple[Sendable, EndpointError]]], None],
+        properties: Mapping[str, object] | None = None,
+        capabilities: Sequence[str] = (),
+        *,
+        brief: bool = False,
+    ) -> Attachment:
+        """Start a link that sends. `brief`: it lasts for one answer, and there is always room for some of these.
+
+        Raises: ConnectionLostError when this connection is lost; NoRoomError when it has no room.
+        """
+        self._check(brief=brief)
+        link = self._protocol.open_sender(address, properties=properties, capabilities=capabilities)
+        return self._add(Attachment(self, link, on_changed, on_outcomes, brief=brief))
+
+    def attach_receiver(
+        self,
+        address: str,
+        on_changed: Callable[[], None],
+        *,
+        properties: Mapping[str, object] | None = None,
+        filters: Mapping[str, object] | None = None,
+        presettled: bool = False,
+        target: str | None = None,
+        name: str | None = None,
+        durable: bool = False,
+        capabilities: Sequence[str] = (),
+        brief: bool = False,
+    ) -> Attachment:
+        """Start a link that receives; grant credit when it is attached. `brief`, and what it raises: as of `attach_sender`."""
+        self._check(brief=brief)
+        link = self._protocol.open_receiver(
+            address,
+            properties=properties,
+            filters=filters,
+            presettled=presettled,
+            target=target,
+            name=name,
+            durable=durable,
+            capabilities=capabilities,
+        )
+        return self._add(Attachment(self, link, on_changed, brief=brief))
+
+    def detach(self, attachment: Attachment) -> None:
+        """Close a link."""
+        if self._attachments.pop(attachment.link, None) is not None and self.lost_by is None:
+            self._protocol.close_link(attachment.link)
+            self.flush_soon()
+
+    @property
+    def links(self) -> int:
+        """Links that there are."""
+        return self._protocol.links
+
+    @property
+    def room(self) -> int:
+        """How many links can be added here, besides brief ones."""
+        return max(0, min(self._protocol.room - self._protocol.spare, self._links_max - self.links))
+
+    def limit(self) -> bool:
+        """The peer refused a link because of the number of links. True: it has taken others, so it may be this connection's number."""
+        taken = sum(1 for attachment in self._attachments.values() if attachment.attached.done() and not attachment.brief)
+        self._links_max = min(self._links_max, max(1, taken))
+        return taken > 0
+
+    def _check(self, *, brief: bool) -> None:
+        if self.lost_by is not None or self._protocol.closed:
+            message = "the connection was lost"
+            raise ConnectionLostError("connection lost", str(self.lost_by or message))
+        if not brief and self.room <= 0:
+            raise NoRoomError(names.RESOURCE_LIMIT_EXCEEDED, f"{self.address}: no room for another link beside {self.links}")
+
+    def _add(self, attachment: Attachment) -> Attachment:
+        self._attachments[attachment.link] = attachment
+        self.flush_soon()
+        return attachment
+
+    # -- bytes
+
+    def flush_soon(self) -> None:
+        """Send what there is at the end of this turn of the loop: many small things go out as one."""
+        if self._flush_handle is None:
+            self._flush_handle = self._loop.call_soon(self.flush)
+
+    def send_soon(self, attachment: Attachment) -> None:
+        """Have `attachment` asked for more to send (`on_changed`) at the end of this turn."""
+        self._eager[attachment] = None
+        self.flush_soon()
+
+    def send_later(self, attachment: Attachment) -> None:
+        """The same when what it gave has gone out; that may take until the peer opens its window."""
+        self._eager[attachment] = None
+
+    def flush(self) -> None:
+        """Send what there is, and let producers give more as long as the stream takes it."""
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        stream = self._stream
+        if stream is None:
+            return
+        for _ in range(_TURNS_MAX):
+            if stream.full:
+                return  # `writable` follows
+            if self._eager:
+                eager, self._eager = self._eager, {}
+                for attachment in eager:
+                    self._tell(attachment, attachment.on_changed)
+            data = self._protocol.take_output()
+            if (fault := self._protocol.fault) is not None:
+                self._end(fault)
+                return
+            if not data:
+                return
+            stream.write(data)
+        self.flush_soon()
+
+    def received(self, data: memoryview) -> None:
+        """Bytes came."""
+        self._handle(self._protocol.receive(data))
+        self.flush_soon()
+
+    def writable(self) -> None:
+        """The stream takes more."""
+        self.flush()
+
+    def lost(self, error: Exception | None) -> None:
+        """The stream is gone."""
+        self._stream = None
+        why = f"{self.address}: {error or 'closed by the peer'}"
+        self._end(ConnectionLostError("connection lost", why) if self._opened.done() else ConnectError(why))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    def _tick(self) -> None:
+        """Heartbeats, and the peer's silence."""
+        happenings, next_ms = self._protocol.tick(int(self._loop.time() * 1000) + 1)
+        self._handle(happenings)
+        self.flush_soon()
+        if next_ms is not None and self.lost_by is None:
+            self._timer = self._loop.call_at(next_ms / 1000, self._tick)
+
+    async def close(self) -> None:
+        """Say goodbye and wait for the stream to end."""
+        if self._stream is not None and self.lost_by is None:
+            self._protocol.close()
+            self.flush()
+            async with asyncio.timeout(1.0):
+                await asyncio.shield(self._gone)
+
+    def abandon(self, error: AmqpStreamsError) -> None:
+        """End it at once."""
+        self._end(error)
+
+    # -- happenings
+
+    def _handle(self, happenings: list[Happening]) -> None:
+        attachments = self._attachments
+        for happening in happenings:
+            match happening:
+                case Changed(links):
+                    for attachment in [attachments[link] for link in links if link in attachments]:
+                        self._tell(attachment, attachment.on_changed)
+                case Opened():
+                    if not self._opened.done():
+                        self._opened.set_result(happening)
+                case Closed(error):
+                    self._end(error)
+                case Attached() | Detached() | Outcomes():
+                    self._handle_link(happening)
+                case _:
+                    assert_never(happening)
+
+    def _tell(self, attachment: Attachment, callback: Callable[..., None], *arguments: object) -> None:
+        """A fault in what a link does with its news ends that link, and no other."""
+        try:
+            callback(*arguments)
+        except Exception as error:
+            _logger.exception("link_fault link=%s", attachment.link.name if attachment.link.alive else "")
+            attachment.close()
+            attachment.end(LinkError(names.INTERNAL_ERROR, f"a fault of the client: {error!r}"))
+
+    def _handle_link(self, happening: Attached | Detached | Outcomes) -> None:
+        attachment = self._attachments.get(happening.link)
+        if attachment is None:
+            return
+        match happening:
+            case Outcomes(_, accepted, refused):
+                self._tell(attachment, attachment.on_outcomes, accepted, refused)
+            case Attached():
+                if not attachment.attached.done():
+                    attachment.attached.set_result(None)
+            case Detached(link, error):
+                del self._attachments[link]
+                attachment.end(error)
+            case _:
+                assert_never(happening)
+
+    def _end(self, error: AmqpStreamsError) -> None:
+        if self.lost_by is not None:
+            return
+        self.lost_by = error
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._stream is not None:
+            if data := self._protocol.take_output():
+                self._stream.write(data)
+            self._stream.close()
+        if self._flush_handle is not None:
+            self._flush_handle.cancel()
+            self._flush_handle = None
+        self._protocol.end()
+        if not self._opened.done():
+            self._opened.set_exception(error if isinstance(error, ConnectError) else ConnectError(str(error)))
+            self._opened.exception()
+            return
+        attachments = list(self._attachments.values())
+        self._attachments.clear()
+        for attachment in attachments:
+            attachment.end(error)
+        self._on_lost(self, error)

@@ -1,0 +1,260 @@
+"""A range of a partition, read in batches as fast as it goes, to its end and no further. How batches look: docs/batched-deliveries.md.
+
+Laws: every event from `start` to before `end` that is there and that the filter lets through comes once and in order, whatever happens to
+the connection meanwhile; the end is known, not guessed: a batch reached it, or the node said (drain) that it has no more.
+"""
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from amqp_streams import names
+from amqp_streams.client.connection.endpoint import Endpoint
+from amqp_streams.client.connection.links import ReceiverLink
+from amqp_streams.client.connection.pool import Pool
+from amqp_streams.client.connection.transport import Attachment, Wire
+from amqp_streams.client.errors import ClosedError, EndpointError, LinkError, LinkRefusedError, TimedOutError
+from amqp_streams.client.options import ACCEPTED, sql_filter
+from amqp_streams.errors import AmqpStreamsError, WireError
+from amqp_streams.wire.batches import read_batch
+from amqp_streams.wire.codec import Described, Symbol, UInt, ULong
+from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
+
+Filter = str | Described | Mapping[str, object] | None
+"""What events have to be like: SQL as in `sql_filter`, a described value, or several of them by name; None: any."""
+
+BATCH_BYTES: Final = 256 << 10
+PREFETCH_BYTES: Final = 4 << 20
+_FILTER_NAME: Final = "amqp-streams-range"
+_FAULTS_MAX: Final = 2
+"""Internal errors in a row, without an event between them, after which it is attached again: disks recover, damaged records do not."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Events of one partition, in order. Number i has `offsets[i]`, `timestamps_ms[i]` (when it was stored) and `messages[i]`.
+
+    A message is the AMQP message as its producer sent it, less delivery annotations.
+    """
+
+    partition: str
+    offsets: "array[int]"
+    timestamps_ms: "array[int]"
+    messages: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class RangeReader(Endpoint):
+    """Iterates over the runs of a range; made by `Client.read_range`. Ends by itself; `async with` ends it earlier."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        log: str,
+        partition: str,
+        start: int,
+        end: int | None,
+        *,
+        filters: Mapping[str, object],
+        batch_events: int | None,
+        batch_bytes: int,
+        prefetch_bytes: int,
+        incarnation: str | None,
+        timeout: float | None,
+    ) -> None:
+        super().__init__(pool, log)
+        if start < 0 or (end is not None and end < 0) or batch_bytes < 1 or prefetch_bytes < 1:
+            message = "start, end, batch_bytes and prefetch_bytes are not negative, and bytes are at least 1"
+            raise ValueError(message)
+        self.partition: Final = partition
+        self._next = start
+        self._end: Final = None if end is None or end > OFFSET_MAX else end
+        self._filters: Final = filters
+        self._properties: Final[dict[str, object]] = {names.PARTITION: Symbol(partition), names.BATCH_BYTES: ULong(batch_bytes)}
+        if batch_events is not None:
+            self._properties[names.BATCH_EVENTS] = UInt(batch_events)
+        self._batch_bytes: Final = batch_bytes
+        self._size = batch_bytes
+        self._prefetch_bytes: Final = max(prefetch_bytes, 2 * batch_bytes)
+        self._incarnation = incarnation
+        self._timeout: Final = timeout
+        self._link: ReceiverLink | None = None
+        self._left: list[Run] = []
+        """What came before the node closed the link."""
+        self._asked: frozenset[str] = frozenset()
+        self._faults = 0
+        self._drained = False
+        self._done = (self._end is not None and start >= self._end) or start > OFFSET_MAX
+
+    @property
+    def position(self) -> int:
+        """Number of the next event to look at: all before it came, or were passed over by the filter. At the end, where it ended."""
+        return self._next
+
+    @property
+    def incarnation(self) -> str | None:
+        """Which log of this name is read; None: not known yet."""
+        return self._incarnation
+
+    async def take(self, batches_max: int = 1) -> list[Run]:
+        """The next runs, at most so many; waits for the first. An empty list: the range is read.
+
+        Raises: TimedOutError (no word from the node for `timeout` seconds), LinkRefusedError, LinkError, ConnectionLostError, ClosedError.
+        """
+        if self._task is None and not self._done:
+            await self.open(timeout=self._timeout)
+        while self._left or not self._done:
+            if self._left:
+                runs, self._left = self._left[:batches_max], self._left[batches_max:]
+                return runs
+            if self._link is None:
+                self._check()
+                await self._wait()
+                continue
+            runs, more = self._received(batches_max)
+            if runs:
+                return runs
+            if more:
+                await self._wait()
+        self._stop(ClosedError("the range is read"))
+        return []
+
+    async def __aiter__(self) -> AsyncIterator[Run]:
+        """Run after run to the end; leaving the loop earlier ends it as well."""
+        try:
+            while runs := await self.take():
+                for run in runs:
+                    yield run
+        finally:
+            await self.close()
+
+    async def close(self, *, timeout: float | None = 30.0) -> None:  # noqa: ARG002 (nothing to wait for)
+        """Detach. Nothing more comes."""
+        self._left.clear()
+        self._stop(ClosedError("the reader was closed"))
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(self._timeout) as limit:
+                await self._signal.wait()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            message = f"no word of partition {self.partition} of {self.log} within {self._timeout} s, at offset {self._next}"
+            raise TimedOutError(message) from None
+
+    # -- taking
+
+    def _received(self, batches_max: int) -> tuple[list[Run], bool]:
+        """What has come; and whether more may."""
+        link, runs = self._link, list[Run]()
+        assert link is not None
+        while not self._done and len(runs) < batches_max:
+            messages, deliveries, aborted = link.take(batches_max - len(runs))
+            link.settle(deliveries, ACCEPTED)
+            for message in messages:
+                self._note(message, runs)
+            if link.oversized:
+                self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
+                self._check()
+            self._drained = link.take_drained() > 0 or self._drained
+            if not self._drained and (messages or aborted):
+                # Not for each piece of a large message: the node would send the rest by frames, and is slow at that.
+                link.drain(max(0, self._credit(len(messages[-1]) if messages else 0) - link.credit))
+                assert self._attachment is not None
+                self._attachment.wire.flush_soon()
+            if not messages:
+                self._done = self._done or (self._drained and not link.draining)
+                break
+        return runs, not self._done
+
+    def _note(self, message: bytes, runs: list[Run]) -> None:
+        try:
+            batch = read_batch(message)
+        except WireError as error:
+            broken = LinkError(names.DECODE_ERROR, f"the node sent a batch that is none: {error}")
+            self._stop(broken)
+            raise broken from error
+        self._progress, self._faults = True, 0
+        offsets = batch.offsets
+        if offsets:
+            self._next = offsets[-1] + 1
+            runs.append(Run(batch.partition, offsets, batch.timestamps_ms, batch.messages))
+        self._next = max(self._next, batch.next_offset or 0)
+        if self._end is not None and self._next >= self._end:
+            self._done = True
+
+    def _credit(self, size: int) -> int:
+        """Batches that may be on their way, as far as they are as large as the last one."""
+        return max(2, self._prefetch_bytes // max(size, self._size))
+
+    # -- the link's life
+
+    async def _attach(self, wire: Wire) -> Attachment:
+        filters = {**self._filters, **self._range()}
+        self._asked = frozenset(filters)
+        return wire.attach_receiver(
+            self._address,
+            self._signal.fire,
+            properties=self._properties,
+            filters=filters,
+            presettled=True,
+            capabilities=(names.CAPABILITY_BATCHED_DELIVERIES,),
+        )
+
+    def _range(self) -> dict[str, object]:
+        condition = f"d.{names.OFFSET} >= '{offset_text(self._next)}'"
+        if self._end is not None:
+            condition += f" AND d.{names.OFFSET} < '{offset_text(self._end)}'"
+        return {_FILTER_NAME: sql_filter(condition)}
+
+    def _inspect(self, attachment: Attachment) -> None:
+        link = attachment.link
+        told = link.properties  # some peers send back whatever capabilities they are asked for
+        if names.CAPABILITY_BATCHED_DELIVERIES not in link.capabilities or names.BATCH_BYTES not in told:
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, "the node does not know batched deliveries")
+        if left_out := self._asked - link.filters:
+            description = f"the node does not know the filter {', '.join(sorted(left_out))}: it would send everything"
+            raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
+        incarnation = told.get(names.BATCH_INCARNATION)
+        if self._incarnation is not None and incarnation != self._incarnation:
+            description = f"log {self.log!r} was deleted and made anew: it is {incarnation}, and {self._incarnation} was read"
+            raise LinkRefusedError(names.RESOURCE_DELETED, description)
+        self._incarnation = str(incarnation) if isinstance(incarnation, str) else None
+
+    def _resume(self, attachment: Attachment) -> None:
+        link = self._link = attachment.link
+        link.keeps_unread = True
+        self._drained = False
+        told = link.properties.get(names.BATCH_BYTES)
+        self._size = max(told if isinstance(told, int) else self._batch_bytes, 1)
+        link.drain(self._credit(0))
+        attachment.wire.flush_soon()
+
+    def _suspend(self) -> None:
+        link, self._link = self._link, None
+        for message in () if link is None else link.unread:
+            self._note(message, self._left)
+
+    def _fail(self, error: AmqpStreamsError) -> None:  # noqa: ARG002 (`take` raises it)
+        self._link = None
+
+    def _worth_another(self, error: AmqpStreamsError) -> bool:
+        if isinstance(error, EndpointError) and error.condition == names.INTERNAL_ERROR:
+            self._faults += 1
+            if self._faults > _FAULTS_MAX:
+                return False
+        return super()._worth_another(error)
+
+
+def named_filters(given: Filter) -> dict[str, object]:
+    """A filter set of what was given."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return dict(given)
+    return {"filter": sql_filter(given) if isinstance(given, str) else given}

@@ -1,0 +1,153 @@
+"""`$management` of a node as calls: logs, cursors and consumer groups. Spec: AMQP Management 1.0 (working draft)."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Final, TypeVar
+
+from amqp_streams import names
+from amqp_streams.client.connection.pool import Pool
+from amqp_streams.client.errors import TimedOutError
+from amqp_streams.client.management.info import LogInfo, LogSummary
+from amqp_streams.client.management.places import CursorInfo, GroupInfo, cursor_info, group_info, listed, reset_body
+from amqp_streams.client.management.requests import log_info, manage
+from amqp_streams.client.options import StartAt
+
+_T = TypeVar("_T")
+
+
+async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
+    """Wait for `work`. Raises TimedOutError, naming `what` it was, when it takes longer than `timeout` seconds."""
+    try:
+        async with asyncio.timeout(timeout) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        message = f"{what} took longer than {timeout} s"
+        raise TimedOutError(message) from None
+
+
+class Management:
+    """Makes, lists, describes, changes and deletes logs; lists, moves and deletes the places that are kept in them.
+
+    Each call raises ManagementError (status 404, 409, …) when refused.
+
+    None of them is tried again when the connection is lost meanwhile: ConnectionLostError then says that it may have been done.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool: Final = pool
+
+    async def create_log(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        retention_ms: int | None = None,
+        retention_bytes: int | None = None,
+        segment_bytes: int | None = None,
+        segment_ms: int | None = None,
+        timeout: float | None = 30.0,
+    ) -> LogInfo:
+        """Make a log; durable when this returns. None: the server's default."""
+        settings = {
+            "partitions": partitions,
+            names.INFO_RETENTION_MS: retention_ms,
+            names.INFO_RETENTION_BYTES: retention_bytes,
+            "segment-bytes": segment_bytes,
+            "segment-ms": segment_ms,
+        }
+        given = {key: value for key, value in settings.items() if value is not None}
+        return log_info(name, await self._ask("CREATE", name, given, timeout))
+
+    async def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
+        """All logs, by name."""
+        summaries = [_summary(entry) for entry in await self._list("logs", timeout)]
+        return sorted(summaries, key=lambda summary: summary.name)
+
+    async def describe_log(self, name: str, *, timeout: float | None = 30.0) -> LogInfo:
+        """Settings and figures of one log."""
+        return log_info(name, await self._ask("READ", name, {}, timeout))
+
+    async def update_log(self, name: str, settings: Mapping[str, int | None], *, timeout: float | None = 30.0) -> LogInfo:
+        """Change settings: keys `retention-ms`, `retention-bytes`, …; None takes a bound away."""
+        return log_info(name, await self._ask("UPDATE", name, settings, timeout))
+
+    async def delete_log(self, name: str, *, timeout: float | None = 30.0) -> None:
+        """Delete a log and its events."""
+        await self._ask("DELETE", name, {}, timeout)
+
+    async def list_cursors(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[CursorInfo]:
+        """The places kept in a log, or in all of them: those of subscriptions and of groups."""
+        return [cursor_info(entry) for entry in await self._list(names.CURSORS, timeout, type_=names.CURSOR_TYPE, log=log)]
+
+    async def describe_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> CursorInfo:
+        """One of them, by its id."""
+        return cursor_info(await self._ask("READ", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log))
+
+    async def reset_cursor(
+        self, log: str, cursor: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
+    ) -> CursorInfo:
+        """Move it in one partition or in all: the next event is the first after `to`. Refused (409) while a link uses it."""
+        return cursor_info(await self._ask("UPDATE", cursor, reset_body(to, partition), timeout, type_=names.CURSOR_TYPE, log=log))
+
+    async def delete_cursor(self, log: str, cursor: str, *, timeout: float | None = 30.0) -> None:
+        """Forget it: whoever attaches with its name begins anew. Refused (409) while a link uses it."""
+        await self._ask("DELETE", cursor, {}, timeout, type_=names.CURSOR_TYPE, log=log)
+
+    async def list_groups(self, log: str | None = None, *, timeout: float | None = 30.0) -> list[GroupInfo]:
+        """The consumer groups of a log, or of all."""
+        return [group_info(entry) for entry in await self._list(names.GROUPS, timeout, type_=names.GROUP_TYPE, log=log)]
+
+    async def describe_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> GroupInfo:
+        """One of them: its place, epoch and owner in each partition."""
+        return group_info(await self._ask("READ", group, {}, timeout, type_=names.GROUP_TYPE, log=log))
+
+    async def reset_group(
+        self, log: str, group: str, to: StartAt, *, partition: str | None = None, timeout: float | None = 30.0
+    ) -> GroupInfo:
+        """Move its place in one partition or in all: the next event is the first after `to`. Refused (409) while it has links."""
+        return group_info(await self._ask("UPDATE", group, reset_body(to, partition), timeout, type_=names.GROUP_TYPE, log=log))
+
+    async def delete_group(self, log: str, group: str, *, timeout: float | None = 30.0) -> None:
+        """Forget its place and its epochs. Refused (409) while it has links."""
+        await self._ask("DELETE", group, {}, timeout, type_=names.GROUP_TYPE, log=log)
+
+    async def _list(
+        self, what: str, timeout: float | None, *, type_: str = names.LOG_TYPE, log: str | None = None
+    ) -> list[dict[str, object]]:
+        """All entries of a list, page by page."""
+
+        async def ask() -> list[dict[str, object]]:
+            entries: list[dict[str, object]] = []
+            at: object = 0
+            while isinstance(at, int):
+                wire = await self._pool.question_wire()
+                answer = await manage(wire, "QUERY", None, {}, type_=type_, log=log, offset=at or None)
+                page = listed(answer, what)
+                entries += page
+                at = answer.get(names.QUERY_NEXT) if page else None
+            return entries
+
+        return await within(timeout, f"QUERY of {log or 'the logs'}", ask())
+
+    async def _ask(
+        self,
+        operation: str,
+        name: str | None,
+        body: Mapping[str, object],
+        timeout: float | None,
+        *,
+        type_: str = names.LOG_TYPE,
+        log: str | None = None,
+    ) -> dict[str, object]:
+        async def ask() -> dict[str, object]:
+            return await manage(await self._pool.question_wire(), operation, name, body, type_=type_, log=log)
+
+        return await within(timeout, f"{operation} of {name or log or 'the logs'}", ask())
+
+
+def _summary(entry: Mapping[str, object]) -> LogSummary:
+    partitions = entry.get("partitions")
+    count = partitions if isinstance(partitions, int) else len(partitions) if isinstance(partitions, list) else 0
+    return LogSummary(str(entry.get(names.NAME)), count, dict(entry))

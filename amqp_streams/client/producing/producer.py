@@ -1,0 +1,372 @@
+"""A producer: pipelined sending under a window, outcomes, resending.
+
+At least once: an event whose acceptance was lost with its connection is sent again and may be stored twice. Nothing accepted is lost.
+With an id, exactly once: events have numbers by which the node knows them again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, cast
+
+from amqp_streams import names
+from amqp_streams.client.connection.endpoint import Endpoint, place_text
+from amqp_streams.client.connection.links import Sendable
+from amqp_streams.client.connection.pool import Pool
+from amqp_streams.client.connection.transport import Attachment, Wire
+from amqp_streams.client.errors import (
+    ClosedError,
+    ConnectionLostError,
+    EndpointError,
+    LinkRefusedError,
+    RejectedError,
+    ReleasedError,
+    SendError,
+    SequenceError,
+    TimedOutError,
+)
+from amqp_streams.client.events import Event
+from amqp_streams.client.message import with_target_partition
+from amqp_streams.client.producing.numbering import Numbering, Sequences, checked_id, share
+from amqp_streams.client.producing.outbox import Entry, LoneEntry, Outbox
+from amqp_streams.client.received import ReceivedEvent
+from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.wire.codec import Symbol
+
+Sent = Event | ReceivedEvent | bytes
+"""What can be sent: an event, one received elsewhere, or the bytes of an AMQP message."""
+
+WINDOW_BYTES_MAX: Final = 64 << 20
+"""Bytes of events without an outcome that one producer holds, however few events they are; one more always fits."""
+NO_NUMBERS: Final = "numbers are for producers with an id: client.producer(…, producer_id=…)"
+_TURN_MAX: Final = 2000
+_SHOWN_MAX: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An event is durable in its log. `attempts` is how often it was sent (more than 1: it may be stored more than once, without an id)."""
+
+    attempts: int
+
+
+class Pending(Awaitable[Receipt]):
+    """An event on its way: await it for its receipt; it raises what `Producer.send` raises."""
+
+    __slots__ = ("_entry",)
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry: Final = entry
+
+    @property
+    def done(self) -> bool:
+        """The outcome is known."""
+        return self._entry.outcome is not None
+
+    def __await__(self) -> Generator[object, None, Receipt]:
+        entry = self._entry
+        while entry.outcome is None:
+            future = asyncio.get_running_loop().create_future()
+            entry.on_outcome = _chain(entry.on_outcome, future)
+            yield from future.__await__()
+        if isinstance(entry.outcome, AmqpStreamsError):
+            raise entry.outcome
+        return Receipt(entry.attempts)
+
+
+class Producer(Endpoint):
+    """Sends events to one log (or to one partition of it). Made by `Client.producer`; use it with `async with`, which flushes."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        log: str,
+        *,
+        partition: str | None,
+        window: int,
+        properties: Mapping[str, object] | None,
+        producer_id: str | None = None,
+    ) -> None:
+        super().__init__(pool, log)
+        self.partition: Final = partition
+        self._properties = dict(properties or {})
+        if partition is not None:
+            self._properties[names.PARTITION] = Symbol(partition)
+        self.producer_id: Final = producer_id
+        self._numbering: Final = None if producer_id is None else Numbering()
+        if producer_id is not None:
+            self._properties[names.PRODUCER_ID] = checked_id(producer_id)
+        self._outbox: Final = Outbox(events_max=window, bytes_max=WINDOW_BYTES_MAX, attempts_max=pool.retry.attempts_max)
+        self._resend_task: asyncio.Task[None] | None = None
+        self._releases = 0
+        self._refused_by: ReleasedError | None = None
+
+    def __repr__(self) -> str:
+        state = "attached" if self.attached else "not attached"
+        return f"<Producer for {place_text(self.log, self.partition)}, {state}, {self._outbox.events} events without an outcome>"
+
+    @property
+    def obstacle(self) -> AmqpStreamsError | None:
+        """Why events have no outcome, if that is known: the node's last message, or why there is no connection."""
+        return self._obstacle()
+
+    async def send(
+        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+    ) -> Receipt:
+        """Send one event and wait until it is accepted: durable. `sequence`: its number, of a producer with an id; None: the next.
+
+        When this is cancelled or times out before the event was sent, it is not sent; after that its outcome is unknown.
+
+        Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, SequenceError, WireError.
+        """
+        self._check()
+        entry = LoneEntry(event, encode(event, partition))
+        await self._add(entry, sequence, timeout)
+        pending = Pending(entry)
+        try:
+            async with asyncio.timeout(timeout):
+                return await pending
+        except BaseException as error:
+            if entry.outcome is None:
+                entry.cancelled = True
+            if isinstance(error, TimeoutError) and not isinstance(error, AmqpStreamsError):
+                message = f"waiting for an outcome took longer than {timeout} s"
+                raise self._late(TimedOutError(message)) from None
+            raise
+
+    async def post(
+        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
+    ) -> Pending:
+        """Send one event and wait only for room in the window; await what it returns for the outcome, or call `flush`."""
+        self._check()
+        entry = Entry(event, encode(event, partition))
+        await self._add(entry, sequence, timeout)
+        return Pending(entry)
+
+    async def post_batch(
+        self, events: Sequence[Sent], partition: str | int | None = None, *, sequence: Sequences = None, timeout: float | None = 30.0
+    ) -> None:
+        """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those.
+
+        `timeout` is for each wait. Should this raise, a first part of `events` has been posted. `sequence`, of a producer with an id: the
+        number of the first event, each following one higher by one, or one for each; None: the next.
+        """
+        self._check()
+        outbox, at = self._outbox, 0
+        while True:
+            entries, bytes_left = [], outbox.bytes_left
+            for event in events[at : at + min(max(outbox.room, 0), _TURN_MAX)]:
+                message = event if type(event) is bytes and partition is None else encode(event, partition)
+                entries.append(Entry(event, message))
+                bytes_left -= len(message)
+                if bytes_left <= 0:
+                    break
+            self._number(entries, share(sequence, at, len(entries)))
+            outbox.add(entries)
+            self._pump_soon()
+            at += len(entries)
+            if at >= len(events):
+                return
+            await self._room(timeout)
+            self._check()
+
+    def post_entries(self, entries: Sequence[Entry], sequences: Sequence[int | None] = ()) -> None:
+        """Take entries without asking for room: for a face that has a window of its own. `sequences`: theirs, of a producer with an id."""
+        if self._numbering is None:
+            self._outbox.add(entries)
+        for entry, sequence in zip(entries, sequences, strict=True) if self._numbering is not None else ():
+            try:
+                self._number([entry], sequence)
+            except AmqpStreamsError as error:
+                self._outbox.add_failed(entry, error)
+            else:
+                self._outbox.add([entry])
+        if self._failure is not None:
+            self._outbox.fail(self._failure)
+        self._pump_soon()
+
+    async def flush(self, *, timeout: float | None = 30.0) -> None:
+        """Wait for the outcome of everything posted.
+
+        Raises: SendError naming what was refused since the last flush; TimedOutError, what is left goes on.
+        """
+        outbox = self._outbox
+        await self._until(lambda: outbox.events == 0 or self._failure is not None, timeout, "flushing")
+        failures, count = outbox.take_failures()
+        if count:
+            raise SendError(failures, count)
+        if self._failure is not None and not isinstance(self._failure, ClosedError):
+            raise self._failure
+
+    @property
+    def unsettled(self) -> int:
+        """Events that were posted and have no outcome yet."""
+        return self._outbox.events
+
+    async def close(self, *, timeout: float | None = 30.0) -> None:
+        """Flush, then detach. Raises what `flush` raises, detached all the same."""
+        try:
+            await self.flush(timeout=timeout)
+        finally:
+            self._stop(ClosedError("the producer is closed"))
+
+    # -- room and sending
+
+    def _obstacle(self) -> AmqpStreamsError | None:
+        return self._refused_by or super()._obstacle()
+
+    async def _add(self, entry: Entry, sequence: int | None, timeout: float | None) -> None:
+        if self._outbox.room <= 0:
+            await self._room(timeout)
+            self._check()
+        self._number([entry], sequence)
+        self._outbox.add([entry])
+        self._pump_soon()
+
+    def _number(self, entries: Sequence[Entry], sequences: Sequences) -> None:
+        """Right before they are added: in the order of sending."""
+        if self._numbering is not None:
+            self._numbering.number(entries, sequences)
+        elif sequences is not None:
+            raise SequenceError(NO_NUMBERS)
+
+    async def _room(self, timeout: float | None) -> None:
+        outbox = self._outbox
+        await self._until(lambda: outbox.room > 0 or self._failure is not None, timeout, "waiting for room in the window")
+
+    def _pump_soon(self) -> None:
+        """Send at the end of this turn of the loop, everything that was posted in it at once."""
+        if self._attachment is not None:
+            self._attachment.wire.send_soon(self._attachment)
+
+    def _pump(self) -> None:
+        """Send what credit and the buffers allow."""
+        attachment, outbox = self._attachment, self._outbox
+        if attachment is None:
+            return
+        link = attachment.link
+        while outbox.ready and (room := link.room()) > 0:
+            batch = outbox.take(min(room, _TURN_MAX))
+            if outbox.largest > (largest := link.message_bytes_max) > 0:
+                batch = [entry for entry in batch if self._fits(entry, largest)]
+            sent = link.send(batch)
+            if sent < len(batch):
+                outbox.put_back(batch[sent:])
+                break
+        if outbox.ready and link.credit > 0:
+            attachment.wire.send_later(attachment)
+
+    def _fits(self, entry: Entry, largest: int) -> bool:
+        if len(entry.message) <= largest:
+            return True
+        description = f"{len(entry.message)} bytes; the node takes {largest}"
+        self._outbox.reject(entry, RejectedError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
+        self._signal.fire()
+        return False
+
+    def _on_outcomes(self, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
+        outbox = self._outbox
+        if accepted:
+            self._progress = True
+            self._releases = 0
+            self._refused_by = None
+            outbox.accepted(cast("list[Entry]", accepted))
+        if refused:
+            self._refused_by = next((error for _, error in refused if isinstance(error, ReleasedError)), self._refused_by)
+        if self._numbering is not None:
+            if self._refused_in_order(refused):
+                self._begin_anew()
+                return
+        else:
+            for entry, error in refused:
+                outbox.refused(cast("Entry", entry), error)
+        if outbox.resend_due and self._resend_task is None:
+            self._resend_task = asyncio.create_task(self._resend())
+        if outbox.ready:
+            self._pump_soon()
+        # Waking a poster for every disposition would make it send crumbs.
+        if self._signal.has_waiters and (outbox.events == 0 or outbox.room >= max(1, outbox.events_max // 4)):
+            self._signal.fire()
+
+    def _refused_in_order(self, refused: list[tuple[Sendable, EndpointError]]) -> bool:
+        """Events with numbers: whether one is given up. Those behind it were refused on its account, and go again without it."""
+        for entry, error in sorted(cast("list[tuple[Entry, EndpointError]]", refused), key=_order):
+            if self._outbox.refused(entry, error) and isinstance(error, ReleasedError):
+                return True
+        return False
+
+    def _begin_anew(self) -> None:
+        """The node waits for an event that was given up, and would refuse all that follow on this link."""
+        attachment = self._attachment
+        if attachment is not None:
+            attachment.close()
+            attachment.end(ConnectionLostError(names.LINK_DETACH_FORCED, "an event was given up, the others go over another link"))
+
+    async def _resend(self) -> None:
+        """Released events go again after a wait that grows as long as nothing is accepted."""
+        await asyncio.sleep(self._pool.retry.wait_s(self._releases))
+        self._releases += 1
+        self._resend_task = None
+        self._outbox.resend()
+        self._pump_soon()
+
+    # -- the link's life
+
+    async def _attach(self, wire: Wire) -> Attachment:
+        wanted = () if self._numbering is None else (names.CAPABILITY_IDEMPOTENT_PRODUCER,)
+        return wire.attach_sender(self._address, self._pump, self._on_outcomes, self._properties, wanted)
+
+    def _inspect(self, attachment: Attachment) -> None:
+        """Nothing that a producer asks for may be left out silently."""
+        if self._numbering is not None:
+            answered = attachment.link.properties
+            if names.PRODUCER_ID not in answered:
+                description = "the node does not know idempotent producers: it would store twice what is sent twice"
+                raise LinkRefusedError(names.NOT_IMPLEMENTED, description)
+            self._numbering.heard(answered.get(names.PRODUCER_SEQUENCE))
+
+    def _resume(self, attachment: Attachment) -> None:  # noqa: ARG002 (the pump takes the current one)
+        self._pump_soon()
+
+    def _suspend(self) -> None:
+        self._cancel_resend()
+        self._outbox.lost()
+
+    def _fail(self, error: AmqpStreamsError) -> None:
+        self._cancel_resend()
+        self._outbox.fail(error)
+
+    def _cancel_resend(self) -> None:
+        if self._resend_task is not None:
+            self._resend_task.cancel()
+            self._resend_task = None
+
+
+def _order(refused: tuple[Entry, EndpointError]) -> int:
+    return refused[0].number
+
+
+def _chain(earlier: Callable[[], None] | None, future: "asyncio.Future[None]") -> Callable[[], None]:
+    def wake() -> None:
+        if earlier is not None:
+            earlier()
+        if not future.done():
+            future.set_result(None)
+
+    return wake
+
+
+def encode(event: Sent, partition: str | int | None) -> bytes:
+    """The bytes to send for an event, on its way to `partition` if that is given."""
+    message = event if type(event) is bytes else _encoded(event)
+    return message if partition is None else with_target_partition(message, str(partition))
+
+
+def _encoded(event: object) -> bytes:
+    if isinstance(event, Event | ReceivedEvent):
+        return event.encode()
+    if isinstance(event, bytes | bytearray | memoryview):
+        return bytes(event)
+    shown = f"Event({event!r})" if isinstance(event, str | dict | list | int | float) and len(repr(event)) <= _SHOWN_MAX else "Event(…)"
+    message = f"a {type(event).__name__} cannot be sent: give {shown}, a ReceivedEvent, or the bytes of an AMQP message"
+    raise TypeError(message)

@@ -1,0 +1,1 @@
+"""Filter texts: tokens, grammar and checks. Spec: FILTEX 6.4."""

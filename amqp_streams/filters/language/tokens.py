@@ -1,0 +1,100 @@
+"""A place among the tokens of a text, and the names of fields there. Spec: FILTEX 6.4.4.4, 6.4.4.6.
+
+Law: words joined by hyphens without a space are one name where the grammar says nothing else or the standards have such a name; the
+fields of application-properties are never joined, since `a.x-y` is a difference by the grammar: `a.[x-y]` is the field.
+"""
+
+from amqp_streams.filters.fields import SECTIONS, field_name, known_field
+from amqp_streams.filters.language.lexer import Kind, Token
+from amqp_streams.filters.language.syntax import Dialect
+from amqp_streams.filters.refusal import FilterError, Limits
+
+
+class Cursor:
+    """The tokens of one text, read from the first to the last."""
+
+    __slots__ = ("_at", "_text", "_tokens", "depth", "dialect", "limits")
+
+    def __init__(self, text: str, tokens: list[Token], dialect: Dialect, limits: Limits) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._at = 0
+        self.dialect = dialect
+        self.limits = limits
+        self.depth = 0
+
+    @property
+    def tokens(self) -> list[Token]:
+        """All of them."""
+        return self._tokens
+
+    @property
+    def after_next(self) -> Token:
+        """The token behind the next one."""
+        return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+
+    @property
+    def next(self) -> Token:
+        """The token that is due."""
+        return self._tokens[self._at]
+
+    def advance(self) -> Token:
+        """Pass over the next token, which is not the end, and return it."""
+        token = self._tokens[self._at]
+        self._at += 1
+        return token
+
+    def is_(self, text: str) -> bool:
+        """Whether the next token is this keyword or mark."""
+        return self.next.text == text and self.next.kind in (Kind.KEYWORD, Kind.MARK)
+
+    def take(self, text: str) -> bool:
+        """Pass over the next token if it is this keyword or mark."""
+        taken = self.is_(text)
+        self._at += taken
+        return taken
+
+    def expect(self, text: str) -> None:
+        """Pass over this keyword or mark. Raises FilterError if something else is next."""
+        if not self.take(text):
+            raise self.unexpected(text)
+
+    def unexpected(self, wanted: str) -> FilterError:
+        """What to raise when the next token cannot be there."""
+        token = self.next
+        found = "the text ends" if token.kind is Kind.END else f"{self._text[token.start : token.end][:64]!r} stands"
+        return FilterError(f"{found} where {wanted} is due", token.start + 1)
+
+    def deeper(self, start: int) -> None:
+        """One level of nesting more. Raises FilterError beyond the limit."""
+        self.depth += 1
+        if self.depth > self.limits.depth:
+            reason = f"nested more than {self.limits.depth} levels deep"
+            raise FilterError(reason, start + 1)
+
+    def section(self, first: Token) -> int | None:
+        """The section that begins here, if one does: its name, hyphenated perhaps, and a dot. Its name is passed over."""
+        for written, after in reversed(self._joined(first)):
+            if written in SECTIONS and self._tokens[after].text == "." and self._tokens[after].kind is Kind.MARK:
+                self._at = after
+                return SECTIONS[written]
+        return None
+
+    def hyphenated(self, first: Token, section: int) -> str:
+        """The longest name that can be meant: `p.content-type` is one, `p.group-sequence-a.n` a difference."""
+        spelled = self._joined(first)
+        if field_name(section, "?") is None:
+            spelled = [(written, after) for written, after in spelled if known_field(section, written)] or spelled[:1]
+        written, self._at = spelled[-1]
+        return written
+
+    def _joined(self, first: Token) -> list[tuple[str, int]]:
+        """What `first` and the words joined to it by hyphens without a space make, shortest first, each with the index of what follows."""
+        made = [(first.text, self._at)]
+        at, end = self._at, first.end
+        while True:
+            hyphen, word = self._tokens[at], self._tokens[min(at + 1, len(self._tokens) - 1)]
+            if hyphen.text != "-" or hyphen.start != end or word.kind not in (Kind.NAME, Kind.KEYWORD) or word.start != hyphen.end:
+                return made
+            at, end = at + 2, word.end
+            made.append((self._text[first.start : end], at))

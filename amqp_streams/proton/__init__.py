@@ -1,0 +1,1 @@
+"""Qpid Proton's engine below its public binding: the only package that calls its C functions."""

@@ -1,0 +1,1 @@
+"""Who a peer is: SASL, passwords, certificates and tokens."""

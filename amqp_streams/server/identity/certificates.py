@@ -1,0 +1,73 @@
+"""Whom a verified client certificate stands for: the rules of `[[external]]`. Pure.
+
+Law: a name is compared whole, as text; of several names of a kind each is tried in the certificate's order, and the first rule that fits
+one decides. A rule that makes a name that no user can have makes nobody.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from amqp_streams.authentication import CertificateName, ExternalRule
+from amqp_streams.server.identity.users import user_name
+
+_ALTERNATIVES: Final = {"DNS": CertificateName.DNS, "email": CertificateName.EMAIL, "URI": CertificateName.URI}
+# RFC 4514, section 3; others keep OpenSSL's long names.
+_SHORT: Final = {
+    "commonName": "CN",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "countryName": "C",
+    "streetAddress": "STREET",
+    "domainComponent": "DC",
+    "userId": "UID",
+}
+_ESCAPED: Final = str.maketrans({character: f"\\{character}" for character in '"+,;<>\\'} | {"\0": "\\00"})
+
+Certificate = Mapping[str, Any]
+"""As `ssl.SSLSocket.getpeercert` gives it: empty where none was verified."""
+
+
+def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | None:
+    """The user that the certificate stands for; None: no rule fits."""
+    names = names_of(certificate)
+    for rule in rules:
+        for name in names[rule.name]:
+            user = rule.user_of(name)
+            if user is not None:
+                return _possible(user)
+    return None
+
+
+def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
+    """The names that rules may look at."""
+    subject = [pair for entry in certificate.get("subject", ()) for pair in entry]
+    names: dict[CertificateName, list[str]] = {kind: [] for kind in CertificateName}
+    # Of several common names the most specific counts: it comes last.
+    names[CertificateName.CN] = [value for key, value in subject if key == "commonName"][-1:]
+    names[CertificateName.DN] = [distinguished_name(certificate)] if subject else []
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in _ALTERNATIVES:
+            names[_ALTERNATIVES[kind]].append(value)
+    return names
+
+
+def distinguished_name(certificate: Certificate) -> str:
+    """The subject as RFC 4514 writes it, the most specific first: `CN=alice,OU=ops,O=Example`."""
+    entries = ["+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in entry) for entry in certificate.get("subject", ())]
+    return ",".join(reversed(entries))
+
+
+def _escaped(value: str) -> str:
+    text = value.translate(_ESCAPED)
+    if text.startswith((" ", "#")):
+        text = "\\" + text
+    return f"{text[:-1]}\\ " if value.endswith(" ") and len(value) > 1 else text
+
+
+def _possible(user: str) -> str | None:
+    try:
+        return user_name(user)
+    except ValueError:
+        return None

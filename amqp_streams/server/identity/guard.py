@@ -1,0 +1,256 @@
+"""Who may come in, and how: what is offered to a peer, and the answers to the questions of its mechanism. One a node.
+
+Law: nothing here tells a stranger whether there is such a user, neither by words nor by work. Passwords, proofs and tokens are in no
+log line. Mechanisms that show the peer's secret are offered over TLS, on loopback, or where the configuration says so.
+"""
+
+import secrets
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+import structlog
+
+from amqp_streams.config import AnonymousAccess, NodeSettings
+from amqp_streams.errors import ConfigError
+from amqp_streams.server.identity.certificates import user_of
+from amqp_streams.server.identity.password_checks import PasswordChecks
+from amqp_streams.server.identity.tokens import TokenCheck
+from amqp_streams.server.limits.logins import Logins, network_of
+from amqp_streams.server.listening.channel import ByteChannel
+from amqp_streams.wire.security.bearer import OAUTHBEARER, XOAUTH2, BearerServer
+from amqp_streams.wire.security.mechanisms import (
+    Anonymous,
+    Answer,
+    External,
+    Failure,
+    Mechanism,
+    Plain,
+    ScramAlgorithm,
+    ScramKeys,
+    Success,
+    VerifyPlain,
+    VerifyToken,
+)
+from amqp_streams.wire.security.saslprep import prepared_name
+from amqp_streams.wire.security.scram import ScramServer
+
+NONCE_BYTES: Final = 18
+QUIET_MS: Final = 10_000
+"""Lines about logins that are limited: at most one in this time, with the number of those left out."""
+OTHER: Final = "other"
+"""Mechanisms that are not offered, in the figures."""
+
+WITHOUT_SCRAM_MAX: Final = 10_000
+"""Users that were told of once, and are not again."""
+_SHOWN_MAX: Final = 64
+
+log = structlog.get_logger("amqp_streams.server")
+
+
+class PasswordCheck(Protocol):
+    """Who may log in."""
+
+    def verify(self, name: str, password: str) -> bool:
+        """Whether it is the user's password. Slow (tens of ms): called on a thread."""
+
+
+class KeyStore(Protocol):
+    """What SCRAM needs of the users."""
+
+    def called(self, name: str) -> str | None:
+        """How the user is called here whom a peer calls so; None: there is none."""
+
+    def offers(self, algorithm: ScramAlgorithm) -> bool:
+        """Whether any user has keys for it."""
+
+    def has_keys(self, name: str, algorithm: ScramAlgorithm) -> bool:
+        """Whether this one has."""
+
+    def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
+        """The user's keys, or ones that look alike and that nobody can meet."""
+
+
+class Around(Protocol):
+    """What the guard needs of the loop and its clocks."""
+
+    def on_loop(self, call: Callable[[], None]) -> None:
+        """Call on the event loop's thread, from any other."""
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call once, after a while."""
+
+    def now_ms(self) -> int:
+        """The wall clock, ms since the epoch."""
+
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Who a connection is. `user`: None for anonymous; `groups` as its credentials name them; `expires_ms`: when they end, since 1970."""
+
+    user: str | None = None
+    groups: frozenset[str] = frozenset()
+    expires_ms: int | None = None
+    mechanism: str | None = None
+
+
+class Guard:
+    """The door of a node."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        around: Around,
+        *,
+        executor: Executor,
+        passwords: PasswordCheck | None = None,
+        keys: KeyStore | None = None,
+    ) -> None:
+        """Read the keys for tokens.
+
+        Raises:
+            ConfigError: they cannot be had.
+        """
+        limits = settings.limits
+        self.around: Final = around
+        self.counts: Final[Counter[tuple[str, str]]] = Counter()
+        """Logins by mechanism and result: ok, failed, limited."""
+        self._settings = settings
+        self._keys: Final = keys
+        self._tokens = None if settings.oauth is None else TokenCheck(settings.oauth, around.now_ms)
+        self._checks: Final = (
+            None
+            if passwords is None
+            else PasswordChecks(passwords.verify, executor, waiting_max=limits.password_checks, on_loop=around.on_loop)
+        )
+        self._logins: Final = Logins(
+            address_burst=limits.login_failures, user_burst=limits.user_login_failures, interval_ms=limits.login_interval_ms
+        )
+        self._without_scram: Final[set[str]] = set()
+        self._quiet_until_ms = 0
+        self._left_out = 0
+
+    def change(self, settings: NodeSettings) -> None:
+        """Other settings from now on. Who is in stays in."""
+        self._settings = settings
+
+    def reload_tokens(self) -> bool | None:
+        """Read the keys for tokens again; False, and the old ones stay, when they do not work (logged why); None: no tokens are taken."""
+        oauth = self._settings.oauth
+        try:
+            self._tokens = None if oauth is None else TokenCheck(oauth, self.around.now_ms)
+        except ConfigError as error:
+            log.error("oauth_not_reloaded", reason=str(error))
+            return False
+        return None if oauth is None else True
+
+    # -- what is offered
+
+    def mechanisms(self, channel: ByteChannel) -> dict[str, Callable[[], Mechanism]]:
+        """What is offered to this peer, strongest first.
+
+        Never empty: a peer that may not come in at all fails at EXTERNAL, which makes it show no secret.
+        """
+        offered: dict[str, Callable[[], Mechanism]] = {}
+        if channel.certificate and self._settings.external:
+            offered["EXTERNAL"] = partial(self._external, channel)
+        for algorithm in (ScramAlgorithm.SHA_512, ScramAlgorithm.SHA_256):
+            if self._keys is not None and self._keys.offers(algorithm):
+                offered[algorithm] = partial(_scram, algorithm)
+        private = channel.secure or channel.loopback or self._settings.plain_without_tls
+        if self._tokens is not None and private:
+            for name in (OAUTHBEARER, XOAUTH2):
+                offered[name] = partial(BearerServer, name, discovery=self._tokens.settings.discovery)
+        if self._checks is not None and private:
+            offered["PLAIN"] = Plain
+        if self.anonymous_allowed(channel):
+            offered["ANONYMOUS"] = Anonymous
+        return offered or {"EXTERNAL": partial(External, None, "nobody may log in here")}
+
+    def anonymous_allowed(self, channel: ByteChannel) -> bool:
+        """Whether a peer without a user is let in here."""
+        rule = self._settings.anonymous
+        return rule is AnonymousAccess.ALWAYS or (rule is AnonymousAccess.LOOPBACK and channel.loopback)
+
+    def certified_user(self, channel: ByteChannel) -> str | None:
+        """Whom the certificate of a peer stands for by the rules of now."""
+        return user_of(channel.certificate or {}, self._settings.external)
+
+    def _external(self, channel: ByteChannel) -> Mechanism:
+        return External(self.certified_user(channel), "no rule fits the certificate")
+
+    # -- questions
+
+    def check_password(self, peer: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[Answer], None]) -> bool:
+        """Check on a thread when its turn comes, if it is `wanted` then; `tell` is called on the loop. False: too many wait."""
+        assert self._checks is not None, "PLAIN is offered where there are passwords"
+
+        def told(good: bool) -> None:
+            called = self._keys.called(asked.user) if self._keys is not None else None
+            tell(Success(called or asked.user) if good else Failure("wrong user or password"))
+
+        return self._checks.ask(network_of(peer), asked, wanted=wanted, tell=told)
+
+    def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
+        """The user's SCRAM keys, or ones that look alike. Says in the log what to do for a user that was added before there was SCRAM."""
+        assert self._keys is not None, "SCRAM is offered where there are keys"
+        known = self._keys.called(user)
+        if known is not None and not self._keys.has_keys(user, algorithm) and known not in self._without_scram:
+            if len(self._without_scram) < WITHOUT_SCRAM_MAX:
+                self._without_scram.add(known)
+            log.warning("user_without_scram", user=known, mechanism=str(algorithm), do="give the password again: amqp-streams user add")
+        return self._keys.keys(user, algorithm)
+
+    def check_token(self, asked: VerifyToken) -> Answer:
+        """Whose the token is."""
+        return Failure("no tokens are taken any more") if self._tokens is None else self._tokens.verify(asked.token)
+
+    # -- what became of logins
+
+    def limited(self, peer: str, user: str | None) -> bool:
+        """Whether too many logins have failed for another to be looked at now."""
+        return self._logins.limited(peer, self._called(user), self.around.monotonic_ms())
+
+    def note_success(self, peer: str, login: Login) -> None:
+        """Somebody came in."""
+        mechanism = login.mechanism or OTHER
+        self.counts[mechanism, "ok"] += 1
+        if login.user is not None:
+            self._logins.succeeded(peer, login.user)
+        log.debug("authenticated", peer=peer, user=login.user or "", mechanism=mechanism)
+
+    def note_failure(self, peer: str, *, mechanism: str, user: str | None, reason: str) -> None:
+        """Somebody showed credentials that are not good."""
+        self.counts[mechanism, "failed"] += 1
+        self._logins.failed(peer, self._called(user), self.around.monotonic_ms())
+        log.warning("login_failed", peer=peer, mechanism=mechanism, user=_shown(user), reason=reason)
+
+    def note_limited(self, peer: str, *, mechanism: str, user: str | None, reason: str) -> None:
+        """Somebody was told to try later."""
+        self.counts[mechanism, "limited"] += 1
+        now_ms = self.around.monotonic_ms()
+        if now_ms < self._quiet_until_ms:
+            self._left_out += 1
+            return
+        log.warning("login_limited", peer=peer, mechanism=mechanism, user=_shown(user), reason=reason, left_out=self._left_out)
+        self._quiet_until_ms, self._left_out = now_ms + QUIET_MS, 0
+
+    def _called(self, user: str | None) -> str | None:
+        if user is None:
+            return None
+        # Prepared, as `called` is: known and unknown users must not be counted differently.
+        return (self._keys.called(user) if self._keys is not None else None) or prepared_name(user)
+
+
+def _scram(algorithm: ScramAlgorithm) -> Mechanism:
+    return ScramServer(algorithm, nonce=secrets.token_urlsafe(NONCE_BYTES))
+
+
+def _shown(user: str | None) -> str:
+    return (user or "")[:_SHOWN_MAX]

@@ -1,0 +1,68 @@
+"""The queue of passwords that wait to be checked: each check costs tens of milliseconds of a thread and 64 MiB, so few run at a time.
+
+Laws: what waits is bounded, and one address has at most half of it; addresses take turns; what nobody waits for any more is not checked.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from amqp_streams.wire.security.mechanisms import VerifyPlain
+
+RUNNING_MAX: Final = 2
+"""Threads that check; more would take the loop's core."""
+
+Verify = Callable[[str, str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    asked: VerifyPlain
+    wanted: Callable[[], bool]
+    tell: Callable[[bool], None]
+
+
+class PasswordChecks:
+    """One node's. Everything but the checking itself happens on the event loop's thread; `on_loop` brings results there."""
+
+    def __init__(self, verify: Verify, executor: Executor, *, waiting_max: int, on_loop: Callable[[Callable[[], None]], None]) -> None:
+        self._verify: Final = verify
+        self._executor: Final = executor
+        self._waiting_max: Final = waiting_max
+        self._on_loop: Final = on_loop
+        self._queues: Final[OrderedDict[str, deque[_Check]]] = OrderedDict()
+        self._running = 0
+        self.waiting = 0
+
+    def ask(self, address: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[bool], None]) -> bool:
+        """Check a password when its turn comes: `wanted` is asked then whether it is still of interest, `tell` told the result.
+
+        False: too many wait; nothing will be told.
+        """
+        own = len(self._queues.get(address, ()))
+        if self.waiting >= self._waiting_max or own >= max(1, self._waiting_max // 2):
+            return False
+        self._queues.setdefault(address, deque()).append(_Check(asked, wanted, tell))
+        self.waiting += 1
+        self._start()
+        return True
+
+    def _start(self) -> None:
+        while self._running < RUNNING_MAX and self._queues:
+            address, queue = self._queues.popitem(last=False)
+            check = queue.popleft()
+            self.waiting -= 1
+            if queue:
+                self._queues[address] = queue
+            if check.wanted():
+                self._running += 1
+                future = self._executor.submit(self._verify, check.asked.user, check.asked.password)
+                future.add_done_callback(lambda done, check=check: self._on_loop(partial(self._done, check, done)))  # type: ignore[misc]  # mypy infers no lambda with a default
+
+    def _done(self, check: _Check, done: "Future[bool]") -> None:
+        self._running -= 1
+        check.tell(not done.cancelled() and done.exception() is None and done.result())
+        self._start()

@@ -1,0 +1,144 @@
+"""The first part of a connection: bytes through the SASL layer until it is known who the peer is. The thin shell around `SaslServer`.
+
+It writes what the layer says, brings its questions to the guard and the answers back, and ends by calling `admit` or closing the channel.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from amqp_streams.server.identity.guard import OTHER, Guard, Login
+from amqp_streams.server.listening.channel import ByteChannel
+from amqp_streams.wire.security import sasl
+from amqp_streams.wire.security.mechanisms import Answer, Failure, FindKeys, Question, VerifyPlain, VerifyToken
+
+LIMITED_MS: Final = 1000
+"""How long somebody who guesses too much waits for being told so."""
+
+log = structlog.get_logger("amqp_streams.server")
+
+
+class SecurityLayer:
+    """One connection's. `admit` is called once, with who it is and what it sent behind the layer; or never."""
+
+    __slots__ = ("_admit", "_asking", "_channel", "_counted", "_guard", "_held", "_sasl")
+
+    def __init__(self, guard: Guard, channel: ByteChannel, admit: Callable[[Login, bytes], None]) -> None:
+        self._guard: Final = guard
+        self._channel: Final = channel
+        self._admit: Final = admit
+        self._sasl: sasl.SaslServer | None = sasl.SaslServer(guard.mechanisms(channel))
+        self._asking = False
+        self._held = False
+        self._counted = False
+
+    def received(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        layer = self._sasl
+        if layer is None or self._held:
+            return
+        # Between a challenge and its answer others may have failed: each answer is judged by what is known then.
+        if layer.claimed is None or self._asking or self._counted or not self._limited():
+            self._perform(layer.feed(data))
+
+    def end(self) -> None:
+        """The channel closes: nothing is listened to or said any more."""
+        self._sasl = None
+
+    def _perform(self, events: list[sasl.Event]) -> None:
+        for event in events:
+            match event:
+                case sasl.Send(data):
+                    self._channel.write(data)
+                case VerifyPlain() | FindKeys() | VerifyToken():
+                    self._ask(event)
+                case sasl.Authenticated(user, mechanism, _, leftover, groups, expires_ms):
+                    login = Login(user, groups, expires_ms, mechanism)
+                    self._guard.note_success(self._channel.peer, login)
+                    self._let_in(login, leftover)
+                case sasl.NoSasl(leftover):
+                    self._without_sasl(leftover)
+                case sasl.Failed():
+                    self._refuse(event)
+
+    # -- questions
+
+    def _ask(self, question: Question) -> None:
+        if self._limited():
+            return
+        match question:
+            case FindKeys(user, algorithm):
+                self._told(self._guard.find_keys(user, algorithm))
+            case VerifyToken():
+                self._told(self._guard.check_token(question))
+            case VerifyPlain():
+                self._asking = True
+                self._channel.pause_reading()
+                if not self._guard.check_password(self._channel.peer, question, wanted=self._wanted, tell=self._told):
+                    self._hold("too many passwords wait to be checked")
+
+    def _wanted(self) -> bool:
+        """Whether the peer still waits to hear of its password; one that guesses too much meanwhile does not hear of it."""
+        return self._sasl is not None and not self._sasl.done and not self._held and not self._limited()
+
+    def _told(self, answer: Answer) -> None:
+        layer = self._sasl
+        if layer is None or layer.done or self._held:
+            return
+        self._asking = False
+        self._channel.resume_reading()
+        if isinstance(answer, Failure):
+            self._count(answer.reason)  # now, and not when the peer says that it has heard
+        self._perform(layer.answer(answer))
+
+    # -- ends
+
+    def _let_in(self, login: Login, leftover: bytes) -> None:
+        self._sasl = None
+        self._admit(login, leftover)
+
+    def _without_sasl(self, leftover: bytes) -> None:
+        if self._guard.anonymous_allowed(self._channel):
+            self._let_in(Login(), leftover)
+            return
+        log.warning("sasl_required", peer=self._channel.peer)
+        self._channel.write(sasl.SASL_HEADER)  # AMQP 2.2: the header that we would accept, then close
+        self._close()
+
+    def _refuse(self, failed: sasl.Failed) -> None:
+        if failed.guess:
+            self._count(failed.reason)
+        elif not self._held:
+            log.warning("sasl_failed", peer=self._channel.peer, mechanism=failed.mechanism or "", reason=failed.reason)
+        self._close()
+
+    def _count(self, reason: str) -> None:
+        if not self._counted and self._sasl is not None:
+            self._counted = True
+            mechanism, user = self._sasl.mechanism or OTHER, self._sasl.claimed
+            self._guard.note_failure(self._channel.peer, mechanism=mechanism, user=user, reason=reason)
+
+    def _limited(self) -> bool:
+        if self._sasl is None or not self._guard.limited(self._channel.peer, self._sasl.claimed):
+            return False
+        self._hold("too many logins failed")
+        return True
+
+    def _hold(self, reason: str) -> None:
+        """Let the peer wait a while and then tell it to try later."""
+        assert self._sasl is not None
+        self._held = True
+        self._channel.pause_reading()
+        mechanism, user = self._sasl.mechanism or OTHER, self._sasl.claimed
+        self._guard.note_limited(self._channel.peer, mechanism=mechanism, user=user, reason=reason)
+        self._guard.around.later(LIMITED_MS, partial(self._let_go, reason))
+
+    def _let_go(self, reason: str) -> None:
+        if self._sasl is not None and not self._sasl.done:
+            self._perform(self._sasl.unavailable(reason))
+
+    def _close(self) -> None:
+        self._sasl = None
+        self._channel.close()

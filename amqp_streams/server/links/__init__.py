@@ -1,0 +1,1 @@
+"""The links of a connection: producers, consumers, requests, and attaches that wait for an answer."""

@@ -1,0 +1,166 @@
+"""A consumer's link whose deliveries carry many events each. An extension: docs/batched-deliveries.md; the bytes: wire/batches.py.
+
+Laws: credit counts deliveries, a quota counts bytes; whatever a peer says of a batch settles all of it, and none comes again. What a link
+holds beside the engine is one read of the store.
+"""
+
+from array import array
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError
+from amqp_streams.proton import transfers
+from amqp_streams.proton.engine import Pointer
+from amqp_streams.server.links.consumer import TURN_S, ConsumerLink
+from amqp_streams.server.links.link import Owner, Service
+from amqp_streams.streams.attach import Consuming
+from amqp_streams.streams.batching import BYTES_MIN
+from amqp_streams.streams.consuming.reader import Passed, Picked, Room
+from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, write_batch
+from amqp_streams.wire.types import Array, Symbol
+
+TURN_EVENTS: Final = 10_000
+"""Sent on one link before other connections get their turn: about as long as an ordinary link's thousand."""
+PASSED_COST: Final = TURN_EVENTS // 5
+"""What a stretch counts in a turn that filters looked at."""
+PROGRESS_EVENTS: Final = 1 << 16
+"""Records that filters pass over before the peer is told how far this is: it goes on there after a loss, and knows that somebody works."""
+
+
+_PARTITION_BYTES: Final = 8
+"""Of a partition's name, when a link is told which ones it has."""
+
+
+@dataclass(slots=True, eq=False)
+class _Draft:
+    """A batch that is being filled."""
+
+    partition: int
+    after: int
+    offsets: "array[int]" = field(default_factory=lambda: array("Q"))
+    timestamps: "array[int]" = field(default_factory=lambda: array("q"))
+    messages: list[bytes] = field(default_factory=list)
+    bytes: int = 0
+    skipped: int = 0
+
+    def add(self, picked: Picked) -> None:
+        self.offsets.extend(picked.offsets)
+        self.timestamps.extend(picked.timestamps)
+        self.messages += picked.messages
+        self.bytes += picked.bytes
+        self.skipped += picked.skipped
+        self.after = picked.after
+
+
+class BatchedLink(ConsumerLink):
+    """Delivers a log's records in batches, as far as credit goes."""
+
+    __slots__ = ("_passed", "batching")
+
+    def __init__(
+        self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
+    ) -> None:
+        super().__init__(service, owner, pointer, name, grant, container=container, presettled=presettled)
+        assert grant.batching is not None, "it was asked for"
+        self.batching = grant.batching
+        self._passed = 0
+        """Records that the filters passed over since the last delivery."""
+
+    def _pump(self) -> None:
+        pointer, budget, until = self.pointer, TURN_EVENTS, perf_counter() + TURN_S
+        while lib.pn_link_credit(pointer) > 0:
+            if self.clogged():
+                self.owner.await_room(self)
+                return
+            if lib.pn_link_unsettled(pointer) >= self.service.limits.unsettled:
+                self._pump_full()
+                return
+            self._full = False
+            room = self._room()
+            if not room:
+                return
+            if budget <= 0:
+                self.service.pump_later(self)
+                return
+            draft, cost = self._fill(room, budget, until)
+            budget = 0 if perf_counter() > until else budget - cost
+            if draft is not None and (draft.messages or self._passed >= PROGRESS_EVENTS):
+                self._deliver(draft)
+            elif not cost:
+                if not lib.pn_link_get_drain(pointer):
+                    return
+                if draft is None or not self._passed:
+                    self.answer_drain()
+                    return
+                self._deliver(draft)  # how far that was, before the word that there is no more
+
+    def _room(self) -> int:
+        """The bytes that the next delivery may have, unless it has one event only; 0: none now, its user's quota is used up.
+
+        A quota is kept by waiting after a batch, not by smaller ones: each may be as much as the user may have in a second.
+        """
+        throttle = self.owner.account.bytes_out
+        room = min(self.batching.bytes, self.size_max) if self.size_max else self.batching.bytes
+        if throttle is None:
+            return room
+        return min(room, max(BYTES_MIN, throttle.rate)) if throttle.deliveries(self) else 0
+
+    def _fill(self, bytes_max: int, budget: int, until: float) -> tuple[_Draft | None, int]:
+        """The next batch and what finding it counts in a turn; nothing and 0: the log has no more."""
+        node, now_ms, partitions = self.service.node, self.service.now_ms(), self.grant.partitions
+        single = len(partitions) == 1
+        draft = _Draft(partitions[0].index, 0) if single else None
+        room = bytes_max - BATCH_OVERHEAD_BYTES - (_PARTITION_BYTES * len(partitions) if self.grant.announce else 0)
+        events, cost = self.batching.events, 0
+        while events > 0 and cost < budget:
+            filled = draft is not None and bool(draft.messages)
+            try:
+                picked = node.next_batch(self.grant, events, now_ms, Room(room, EVENT_BYTES, one=not filled))
+            except PeerError:
+                if not filled:
+                    raise
+                break  # what is before the damage goes out; it is come to again
+            if picked is None:
+                break
+            if isinstance(picked, Passed):
+                if not picked.count:  # the next event is for the next batch
+                    break
+                cost += PASSED_COST
+                self._passed += picked.count
+                if (single and self._passed >= PROGRESS_EVENTS) or perf_counter() > until:
+                    break
+                continue
+            if draft is None:
+                draft = _Draft(picked.partition.index, 0)
+            draft.add(picked)
+            events -= len(picked.offsets)
+            room -= picked.bytes
+            cost += max(len(picked.offsets), PASSED_COST if picked.weighed else 0)
+            if not single or (picked.weighed and perf_counter() > until):
+                break
+        if single and draft is not None and not draft.messages:
+            draft.after = self.grant.reader.position(draft.partition)
+        return draft, cost
+
+    def _deliver(self, draft: _Draft) -> None:
+        extra: dict[str, object] = {names.EVENTS_SKIPPED: draft.skipped or None}
+        if self.grant.announce:
+            self.grant.announce = False
+            extra[names.ASSOCIATED_PARTITIONS] = Array(Symbol, tuple(Symbol(str(each.index)) for each in self.grant.partitions))
+        if draft.skipped:
+            detail = f"{draft.skipped} events of partition {draft.partition} were removed by retention before they were read"
+            self.service.warn("consumer_overtaken", link=self.name, log=self.grant.log.name, detail=detail)
+        message = write_batch(str(draft.partition), draft.offsets, draft.timestamps, draft.messages, next_offset=draft.after, extra=extra)
+        number = draft.offsets[0] if draft.offsets else draft.after
+        if self.size_max and len(message) > self.size_max:
+            raise self._too_large(draft.partition, number, len(message))
+        transfers.send_one(self.pointer, attempt=0, partition=draft.partition, number=number, message=message, settled=self.presettled)
+        self._passed = 0
+        self._count(len(draft.messages), len(message), deliveries=1)
+
+    def _returned(self, returned: transfers.Returned) -> bool:  # noqa: ARG002  whatever the outcome
+        return False

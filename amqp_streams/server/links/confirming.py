@@ -1,0 +1,58 @@
+"""Deliveries whose durable receivers settle second: settled here when the place that covers them is on the disk. Spec: AMQP 2.6.12, 2.8.3.
+
+Law: a receiver that sees its delivery settled may rely on what it said of it. A delivery's pointer is dead once it is settled or its
+link is gone, so whoever settles it first takes it from here.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, TypeAlias
+
+from amqp_streams.errors import StorageError
+from amqp_streams.proton.engine import Pointer
+
+if TYPE_CHECKING:
+    from amqp_streams.server.links.consumer import ConsumerLink
+
+Written: TypeAlias = Callable[[StorageError | None, int], None]
+
+
+class Confirming:
+    """The deliveries of all links that wait for their place to be written. `again`: asks for another write, after one that failed."""
+
+    def __init__(self, again: Callable[[], None]) -> None:
+        self._again = again
+        self._held: dict[ConsumerLink, dict[Pointer, int]] = {}
+        self._turn = 0
+
+    def hold(self, link: "ConsumerLink", delivery: Pointer) -> None:
+        """Its outcome was told to the node; settle it when that is written."""
+        self._held.setdefault(link, {})[delivery] = self._turn
+
+    def let_go(self, link: "ConsumerLink", delivery: Pointer) -> None:
+        """Its receiver has settled it after all."""
+        self._held.get(link, {}).pop(delivery, None)
+
+    def forget(self, link: "ConsumerLink") -> None:
+        """The link is gone, and so are its deliveries."""
+        self._held.pop(link, None)
+
+    def next_write(self) -> Written | None:
+        """The places are written now: what to call when they are. None: nobody waits for that."""
+        if not self._held:
+            return None
+        self._turn += 1
+        return partial(self._written, self._turn)
+
+    def _written(self, turn: int, failure: StorageError | None, _now_ms: int) -> None:
+        if failure is not None:
+            self._again()
+            return
+        for link, held in list(self._held.items()):
+            due = [delivery for delivery, since in held.items() if since < turn]
+            for delivery in due:
+                del held[delivery]
+            if not held:
+                del self._held[link]
+            if due:
+                link.confirm(due)

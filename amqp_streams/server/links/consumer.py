@@ -1,0 +1,375 @@
+"""A consumer's link: a log's records, as far as credit goes. Spec: Event Streams 4.3, 4.4, 4.5, 5.1; AMQP 2.6.7, 2.6.12.
+
+Laws: a link that was closed or evicted sends nothing more, and what is settled on it then counts no more; one that leaves sends nothing
+more and ends when all that it sent is settled. What such a link would have sent again stays for whoever has the place next.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, WireError
+from amqp_streams.node import skipped_text
+from amqp_streams.proton import transfers
+from amqp_streams.proton.engine import Pointer
+from amqp_streams.server.links.link import OutgoingLink, Owner, Service
+from amqp_streams.streams.attach import Consuming
+from amqp_streams.streams.consuming import outcome
+from amqp_streams.streams.consuming.reader import Passed, Run
+from amqp_streams.wire.annotations import AnnotationWriter, assemble, section
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.sections import with_delivery_count
+from amqp_streams.wire.types import Array, Symbol, Timestamp
+
+TURN_EVENTS: Final = 1000
+"""Sent on one link before other connections get their turn."""
+PASSED_COST: Final = TURN_EVENTS // 5
+"""What a stretch that the filters passed over counts in a turn: they may take about as long as sending so many."""
+TURN_S: Final = 0.005
+"""The longest turn of a link, but for one stretch: what filters cost depends on what is in the events."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Redelivery:
+    partition: int
+    number: int
+    delivery_count: int
+
+
+class _Writers(dict[int, AnnotationWriter]):
+    """One for each partition, made when it is first read: a link's partitions may change (4.6.5)."""
+
+    def __missing__(self, partition: int) -> AnnotationWriter:
+        writer = self[partition] = AnnotationWriter(str(partition))
+        return writer
+
+
+class ConsumerLink(OutgoingLink[Consuming]):
+    """Delivers a log's records, as far as credit goes."""
+
+    __slots__ = (
+        "_after",
+        "_first",
+        "_full",
+        "_partition",
+        "again",
+        "container",
+        "keeps",
+        "leaving",
+        "presettled",
+        "scheduled",
+        "second",
+        "size_max",
+        "watched",
+        "writers",
+    )
+
+    def __init__(
+        self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
+    ) -> None:
+        super().__init__(service, owner, pointer, name, grant)
+        grant.carrier = self
+        self.container = container
+        self.presettled = presettled
+        self.size_max: int = lib.pn_link_remote_max_message_size(pointer)
+        """The largest message that the peer takes; 0: any."""
+        self.writers = _Writers()
+        self.again: deque[_Redelivery] = deque()
+        self.scheduled = False
+        self._full = False
+        self._partition = self._first = self._after = 0
+        """Settled and not told to the node yet: records of this partition, from the first to before the last."""
+        self.leaving: PeerError | None = None
+        self.keeps = grant.keeps
+        """Its place outlives it: the node is told what is settled."""
+        self.second: bool = lib.pn_link_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
+        self.watched = grant.keeps
+        """Whether each settlement on it matters to somebody: those of other links are dealt with unseen (`Dispatch.run`)."""
+
+    def pump(self) -> None:
+        """Send what credit, window and the turn's budget allow; asks for another turn when there is more."""
+        if not self.alive or self.closing:
+            return
+        if self.leaving is not None:
+            self._pump_leaving()
+            return
+        try:
+            self._pump()
+        except PeerError as error:
+            self.service.warn(
+                "consumer_refused", link=self.name, log=self.grant.log.name, condition=error.condition, reason=error.description
+            )
+            self.close(error)
+
+    def _pump(self) -> None:
+        pointer, node = self.pointer, self.service.node
+        budget, until = TURN_EVENTS, perf_counter() + TURN_S
+        unsettled_max = self.service.limits.unsettled
+        while (credit := lib.pn_link_credit(pointer)) > 0:
+            if self.clogged():
+                self.owner.await_room(self)
+                return
+            room = unsettled_max - lib.pn_link_unsettled(pointer)
+            if room <= 0:
+                self._pump_full()
+                return
+            self._full = False
+            throttle, bytes_max = self.owner.account.bytes_out, None
+            if throttle is not None:
+                room = min(room, throttle.deliveries(self))
+                if not room:
+                    return
+                bytes_max = throttle.room(self)
+            if self.again:
+                self._redeliver(self.again.popleft())
+                continue
+            if budget <= 0:
+                self.service.pump_later(self)
+                return
+            run = node.next_run(self.grant, min(credit, room, budget), self.service.now_ms(), bytes_max)
+            if isinstance(run, Passed):
+                budget -= PASSED_COST
+                if self.keeps:
+                    self.service.cursors_moved()
+                if perf_counter() > until:
+                    budget = 0
+                continue
+            if run is None:
+                self.answer_drain()
+                return
+            budget = 0 if perf_counter() > until else budget - run.count
+            self._send(run)
+
+    def _pump_full(self) -> None:
+        """Nothing more can be sent until the peer settles. If it drains, that may be what it waits for.
+
+        It is answered at the second look: what it settled may stand behind its flow, where Proton writes it.
+        """
+        if self._full:
+            self.answer_drain()
+        self._full = True
+        self.owner.stall(self)
+
+    def go_on(self) -> None:
+        """The quota of its user leaves room again."""
+        self.pump()
+        self.owner.flush()
+
+    def _pump_leaving(self) -> None:
+        self._leave_if_settled()
+        if not self.closing:
+            self.answer_drain()
+            self.owner.stall(self)
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach for good, saying why; whoever waits for its place need not wait for the peer's answer."""
+        if self.alive and not self.closing:
+            self.tell()
+            self.service.confirming.forget(self)  # from here on each delivery is settled as its peer speaks of it
+            super().close(error)
+            self.service.effects.detached(self)
+            self.service.effects.soon()
+
+    def evict(self, error: PeerError, by: Owner | None = None) -> None:
+        """Close now: another link has its place. A peer that does not take what was sent before is cut off, or it would get that later.
+
+        On one connection things keep their order, and of a log that was deleted there is no successor.
+        """
+        self.close(error)
+        owned = self.keeps or self.grant.group is not None
+        if not self.alive or not owned or by is self.owner or error.condition == names.RESOURCE_DELETED:
+            return
+        self.owner.flush()
+        if lib.pn_link_queued(self.pointer) or self.owner.blocked():
+            self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
+
+    def leave(self, error: PeerError, within_ms: int) -> None:
+        """Send nothing more, and close with this error when all is settled, or after so long."""
+        if not self.alive or self.closing or self.leaving is not None:
+            return
+        self.leaving = error
+        self.watched = True
+        self.owner.links_changed()
+        self.owner.flush()
+        self._leave_if_settled()
+        if not self.closing:
+            self.service.later(within_ms, self._overdue)
+
+    def _leave_if_settled(self) -> None:
+        if self.leaving is None or self.closing or not self.alive:
+            return
+        if not lib.pn_link_unsettled(self.pointer) and not lib.pn_link_queued(self.pointer):
+            self.close(self.leaving)
+
+    def _overdue(self) -> None:
+        if self.leaving is not None and self.alive and not self.closing:
+            self.evict(self.leaving)
+            self.owner.flush()
+
+    def disposition(self, delivery: Pointer) -> None:
+        """The peer has said something of a delivery. See `report`."""
+        if self.keeps and not self.closing:
+            if self.second and self._held(delivery):
+                return
+            place = transfers.settle_accepted(delivery)
+            if place is not None:
+                self._note(*place)
+                return
+        returned = transfers.settle_outgoing(delivery)
+        if returned is not None and not self.closing and not self._returned(returned) and self.keeps:
+            self._note(returned.partition, returned.number)
+
+    def _held(self, delivery: Pointer) -> bool:
+        """The receiver settles second: what it is done with is settled when that is on the disk. False: this one is settled now."""
+        place = transfers.done_with(delivery)
+        if place is None:
+            self.service.confirming.let_go(self, delivery)
+            return False
+        self.service.confirming.hold(self, delivery)
+        self._note(*place)
+        return True
+
+    def confirm(self, deliveries: Sequence[Pointer]) -> None:
+        """What the receiver said of these is on the disk."""
+        transfers.settle(deliveries)
+        self._leave_if_settled()
+        self.service.pump_later(self)
+
+    def _note(self, partition: int, number: int) -> None:
+        """A record is done with. Neighbours, as they mostly are, are told together."""
+        if number == self._after and partition == self._partition:
+            self._after = number + 1
+        else:
+            self.tell()
+            self._partition, self._first, self._after = partition, number, number + 1
+
+    def tell(self) -> None:
+        """Tell the node what was settled since the last time."""
+        first, self._first = self._first, self._after
+        if first < self._after:
+            self.service.node.settled(self.grant, self._partition, first, self._after - first)
+            self.service.cursors_moved()
+
+    def report(self) -> None:
+        """All that the peer has said just now was looked at: who minds is told."""
+        self.tell()
+        self._leave_if_settled()
+
+    def _returned(self, returned: transfers.Returned) -> bool:
+        """A consumer gave a delivery back; whether it is to be sent again."""
+        verdict = outcome.after(
+            returned.outcome,
+            delivery_count=returned.attempt,
+            failed=returned.failed,
+            undeliverable_here=returned.undeliverable_here,
+        )
+        if verdict is None or len(self.again) >= self.service.limits.unsettled:
+            return False
+        self.again.append(_Redelivery(returned.partition, returned.number, verdict.delivery_count))
+        self.service.pump_later(self)
+        return True
+
+    def _send(self, run: Run) -> None:
+        chunk, start, stop = run.chunk, run.start, run.start + run.count
+        if run.skipped:
+            self.service.warn("consumer_overtaken", link=self.name, log=self.grant.log.name, detail=skipped_text(run))
+        if self.grant.announce or run.skipped:
+            self._send_announced(run)
+            start += 1
+        if start == stop:
+            self._gone(run, 1)
+            return
+        annotations = self.writers[run.partition.index].runs(chunk.base + start, chunk.timestamps[start:stop])
+        messages = assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop])
+        fitting = self._fitting(messages) if self.size_max else len(messages)
+        first = chunk.base + start
+        sent = transfers.send(
+            self.pointer,
+            partition=run.partition.index,
+            first=first,
+            messages=messages if fitting == len(messages) else messages[:fitting],
+            settled=self.presettled,
+        )
+        if fitting:
+            self._count(fitting, sent)
+        self._gone(run, start - run.start + fitting)
+        if fitting < len(messages):
+            raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
+
+    def _gone(self, run: Run, count: int) -> None:
+        """The first `count` records of the run are sent: where nobody settles them, that is the end of it."""
+        if self.presettled and self.keeps:
+            self.service.node.sent(self.grant, run, count)
+            self.service.cursors_moved()
+
+    def _fitting(self, messages: Sequence[bytes]) -> int:
+        """How many of the messages, from the first, the peer takes."""
+        return next((index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages))
+
+    def _too_large(self, partition: int, number: int, size: int) -> PeerError:
+        place = f"offset {offset_text(number)} of partition {partition}"
+        return PeerError(
+            names.LINK_MESSAGE_SIZE_EXCEEDED, f"the event at {place} has {size} bytes, this link takes {self.size_max} (AMQP 2.7.3)"
+        )
+
+    def _send_announced(self, run: Run) -> None:
+        """The first record of a run with what there is to tell beside its place: associations (4.6.5), events skipped."""
+        annotations: dict[str, object] = {
+            names.OFFSET: Symbol(offset_text(run.first)),
+            names.TIMESTAMP: Timestamp(run.chunk.timestamps[run.start]),
+            names.SOURCE_PARTITION: Symbol(str(run.partition.index)),
+        }
+        if self.grant.announce:
+            self.grant.announce = False
+            associated = tuple(Symbol(str(partition.index)) for partition in self.grant.partitions)
+            annotations[names.ASSOCIATED_PARTITIONS] = Array(Symbol, associated)
+        if run.skipped:
+            annotations[names.EVENTS_SKIPPED] = run.skipped
+        self._send_single(run, run.start, section(annotations))
+
+    def _send_single(self, run: Run, index: int, annotations: bytes, *, delivery_count: int = 0) -> None:
+        stored, header_size = run.chunk.messages[index], run.chunk.header_sizes[index]
+        if delivery_count:
+            rest = len(stored) - header_size
+            with suppress(WireError):  # a header that nobody can read stays as its producer wrote it
+                stored = with_delivery_count(stored, header_size, delivery_count)
+            header_size = len(stored) - rest
+        message = stored[:header_size] + annotations + stored[header_size:]
+        if self.size_max and len(message) > self.size_max:
+            raise self._too_large(run.partition.index, run.chunk.base + index, len(message))
+        transfers.send_one(
+            self.pointer,
+            attempt=delivery_count,
+            partition=run.partition.index,
+            number=run.chunk.base + index,
+            message=message,
+            settled=self.presettled,
+        )
+        self._count(1, len(message))
+
+    def _count(self, events: int, size: int, deliveries: int | None = None) -> None:
+        self.delivery_count += deliveries or events
+        counters = self.service.node.counters[self.grant.log.name]
+        counters.events_out += events
+        counters.bytes_out += size
+        throttle = self.owner.account.bytes_out
+        if throttle is not None:
+            throttle.spend(self, deliveries or events, size)
+
+    def _redeliver(self, redelivery: _Redelivery) -> None:
+        run = self.service.node.record(self.grant, redelivery.partition, redelivery.number)
+        if run is None:
+            self.service.warn(
+                "redelivery_gone", link=self.name, log=self.grant.log.name, partition=redelivery.partition, record=redelivery.number
+            )
+            if self.keeps:
+                self.service.cursors_moved()
+            return
+        (annotations,) = self.writers[redelivery.partition].run(redelivery.number, run.chunk.timestamps[run.start], 1)
+        self._send_single(run, run.start, annotations, delivery_count=redelivery.delivery_count)

@@ -1,0 +1,92 @@
+"""Flows that the engine does not send by itself: answers to `echo` (AMQP 2.7.4), and to a drain without credit (2.6.7).
+
+The engine is asked for a flow of the session, whose numbers are exact at that place of the output; the flows of links follow it.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cproton_ffi import lib
+
+from amqp_streams.proton.engine import Engine, Pointer
+from amqp_streams.server.links.link import AnyLink, IncomingLink, OutgoingLink
+from amqp_streams.wire.frames import Frame, flow_frame, read_frames, read_performative
+from amqp_streams.wire.types import UInt
+
+_UINT: Final = (1 << 32) - 1
+
+
+class Flows:
+    """The flows that one connection owes its peer."""
+
+    __slots__ = ("_engine", "_owed")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._owed: set[OutgoingLink[Any]] = set()
+
+    def owe(self, link: OutgoingLink[Any]) -> None:
+        """The peer waits for the state of this link."""
+        if link.handle is not None:
+            self._owed.add(link)
+
+    def echo(self, links: Iterable[AnyLink]) -> None:
+        """The peer asks for a flow. Which link it means is not known here, so each of them says how it stands, and so do the sessions."""
+        for link in links:
+            if not link.alive or link.closing:
+                continue
+            if isinstance(link, OutgoingLink):
+                self.owe(link)
+            elif isinstance(link, IncomingLink):
+                self._engine.ask_session_flow(link.session)
+                lib.pn_link_flow(link.pointer, 0)
+                lib.pn_transport_pending(self._engine.transport)  # writes it; the next would take its place
+        for session in self._engine.sessions():
+            self._engine.ask_session_flow(session)
+
+    def write(self) -> bytes:
+        """The flows owed, once all that was sent before is written. What still waits in the engine keeps a link's flow back."""
+        if not self._owed:
+            return b""
+        owed = {link for link in self._owed if link.alive and not link.closing}
+        self._owed = {link for link in owed if lib.pn_link_queued(link.pointer)}
+        output = b""
+        for session, links in _by_session(owed - self._owed).items():
+            self._engine.ask_session_flow(session)
+            written = self._engine.pull()
+            output += written
+            state = _session_flow(written)
+            if state is not None:
+                output += b"".join(_link_flow(state, link) for link in links)
+        return output
+
+
+def _by_session(links: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[OutgoingLink[Any]]]:
+    sessions: dict[Pointer, list[OutgoingLink[Any]]] = {}
+    for link in links:
+        sessions.setdefault(link.session, []).append(link)
+    return sessions
+
+
+def _session_flow(written: bytes) -> Frame | None:
+    """The flow of a session that the engine wrote last."""
+    for frame in reversed(list(read_frames(written))):
+        if frame.body and (found := read_performative(frame.body)).name == "flow" and found.fields["handle"] is None:
+            return frame
+    return None
+
+
+def _link_flow(state: Frame, link: OutgoingLink[Any]) -> bytes:
+    """The flow of a link, behind that of its session."""
+    fields = {name: int(value) for name, value in read_performative(state.body).fields.items() if isinstance(value, UInt)}
+    return flow_frame(
+        state.channel,
+        next_incoming_id=fields.get("next-incoming-id"),
+        incoming_window=fields["incoming-window"],
+        next_outgoing_id=fields["next-outgoing-id"],
+        outgoing_window=fields["outgoing-window"],
+        handle=link.handle,
+        delivery_count=link.delivery_count & _UINT,
+        link_credit=max(0, lib.pn_link_credit(link.pointer)),
+        drain=bool(lib.pn_link_get_drain(link.pointer)),
+    )

@@ -1,0 +1,246 @@
+"""What the links of a connection have in common, and what they need around them.
+
+Law: a link's pointers are used only while `alive`. A commit outlives the read that started it, so whatever comes back for a link that is
+gone is dropped, not settled (`tests/amqp_streams/server/test_commits_in_flight.py`).
+"""
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.config import Limits
+from amqp_streams.errors import PeerError
+from amqp_streams.node import Node
+from amqp_streams.proton import transfers
+from amqp_streams.proton.engine import Pointer, close_link
+from amqp_streams.server.limits.quotas import Account
+from amqp_streams.server.links.unfinished import Unfinished
+from amqp_streams.server.observing.audit import Audit
+from amqp_streams.streams.attach import Grant, Pending
+from amqp_streams.streams.intake import Receipt
+from amqp_streams.wire.formats import FormatFinder
+from amqp_streams.wire.nuls import NulFinder
+
+if TYPE_CHECKING:
+    from amqp_streams.server.links.confirming import Confirming
+    from amqp_streams.server.links.control import ReplyLink
+    from amqp_streams.server.links.effects import Effects
+    from amqp_streams.server.links.producer import ProducerLink
+    from amqp_streams.server.links.turns import Turns
+
+
+class Pause(Enum):
+    """Why a node does not read from a peer."""
+
+    DISK = auto()
+    """Too much of what was read waits for the disk."""
+    QUOTA = auto()
+    """The user owes bytes of its quota."""
+    TURN = auto()
+    """What was read takes more than one turn."""
+    STOPPING = auto()
+
+
+SESSION_BYTES_MAX: Final = 1 << 20
+"""Handed to the engine on one session and not yet taken by the peer's session window."""
+
+G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
+
+
+class Service(Protocol):
+    """What links need of the server around them."""
+
+    node: Node
+    effects: "Effects"
+    confirming: "Confirming"
+    audit: Audit
+    turns: "Turns"
+    unfinished: Unfinished
+    limits: Limits
+    container_id: str
+
+    def now_ms(self) -> int:
+        """The wall clock."""
+
+    def monotonic_ms(self) -> int:
+        """A clock that never goes back: for time limits."""
+
+    def cursors_moved(self) -> None:
+        """Places that outlive their links have moved: write them soon."""
+
+    def await_commit(self, link: "ProducerLink", deliveries: list[Pointer], receipt: Receipt) -> None:
+        """Call `link.committed` when commit `receipt.sequence` is back."""
+
+    def overloaded(self, link: "ProducerLink") -> bool:
+        """Too much waits for the disk: grant nothing now; `link.top_up` is called when there is room."""
+
+    def pump_later(self, link: "Pumped") -> None:
+        """Call `link.pump` in a coming turn of the loop."""
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        """Call once, after a while."""
+
+    def warn(self, event: str, **fields: object) -> None:
+        """Write a log line for operators."""
+
+    def note(self, event: str, **fields: object) -> None:
+        """Write a log line for those who look closely."""
+
+
+class Owner(Protocol):
+    """The connection of a link. `user`: who logged in, None: anonymous; `user_groups` as the credentials name them. `number`: its own.
+
+    `account`: what its user has and may have, over all connections. `formats`: message-formats of the transfers that came.
+    `nuls`: names with a NUL, as the engine cuts them.
+    """
+
+    user: str | None
+    user_groups: frozenset[str]
+    number: int
+    account: Account
+    formats: FormatFinder
+    nuls: NulFinder
+
+    def blocked(self) -> bool:
+        """More than enough is on its way to this peer already; `drained` will pump its links again."""
+
+    def flush(self) -> None:
+        """Write what the engine has to send."""
+
+    @property
+    def paused(self) -> bool:
+        """This node does not read from the peer now."""
+
+    def pause(self, reason: Pause) -> None:
+        """Stop reading from this peer."""
+
+    def resume(self, reason: Pause) -> None:
+        """This reason is over: read again if there is no other."""
+
+    def owe_flow(self, link: "OutgoingLink[Any]") -> None:
+        """Send the state of this link to the peer, which waits for it and gets it from nothing else."""
+
+    def stall(self, link: "Pumped") -> None:
+        """Pump this link again when the peer has said something."""
+
+    def await_room(self, link: "Pumped") -> None:
+        """Pump this link again when what was sent before has left."""
+
+    def links_changed(self) -> None:
+        """A link of this connection needs another kind of attention than before."""
+
+    def cut(self, reason: str) -> None:
+        """End the connection at once, without a word: what its peer has not taken is dropped."""
+
+    def reply_link(self, address: str | None) -> "ReplyLink | None":
+        """The link of this connection that answers to this address travel on; without an address, the only one."""
+
+
+class Pumped(Protocol):
+    """A link that sends. `scheduled`: it is to be served in a coming turn."""
+
+    alive: bool
+    name: str
+    owner: Owner
+    session: Pointer
+    scheduled: bool
+
+    def pump(self) -> None:
+        """Send what can be sent now."""
+
+
+class Link(Generic[G_co]):
+    """One link. `pointer` is borrowed from the engine; `grant` is what the node gave, and belongs to this link."""
+
+    __slots__ = ("alive", "closing", "grant", "name", "owner", "pointer", "service", "session")
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co) -> None:
+        self.service = service
+        self.owner = owner
+        self.pointer = pointer
+        self.session: Pointer = lib.pn_link_session(pointer)
+        self.name = name
+        self.grant = grant
+        self.alive = True
+        self.closing = False
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach for good, saying why. Transfers that still arrive are dropped."""
+        if self.alive and not self.closing:
+            self.closing = True
+            close_link(self.pointer, error)
+
+    def evict(self, error: PeerError, by: Owner | None) -> None:  # noqa: ARG002  consumers look at it
+        """Close, for the node has taken the link away: it has forgotten it already. `by`: the connection that attached meanwhile."""
+        self.close(error)
+
+
+class OutgoingLink(Link[G_co]):
+    """A link that this node sends on. `handle`: its own in its session, None: not known. `delivery_count` as in AMQP 2.6.7."""
+
+    __slots__ = ("delivery_count", "handle")
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co) -> None:
+        super().__init__(service, owner, pointer, name, grant)
+        self.handle: int | None = None
+        self.delivery_count = 0
+
+    def pump(self) -> None:
+        """Send what credit allows."""
+        raise NotImplementedError
+
+    def clogged(self) -> bool:
+        """Whether what was sent to this peer waits for it to read."""
+        return lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked()
+
+    def answer_drain(self) -> None:
+        """There is nothing to send now: a peer that drains gets its credit back. Spec: AMQP 2.6.7."""
+        if lib.pn_link_get_drain(self.pointer):
+            self.delivery_count += lib.pn_link_drained(self.pointer)
+
+
+class IncomingLink(Link[G_co]):
+    """A link that takes messages of at most `size_max` bytes. `partial` holds what has arrived of one that is not complete."""
+
+    __slots__ = ("partial", "size_max")
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co, *, size_max: int) -> None:
+        super().__init__(service, owner, pointer, name, grant)
+        self.partial = bytearray()
+        self.size_max = size_max
+
+    def arrived(self) -> transfers.Arrivals:
+        """Whole messages that have arrived; closes the link when there is too much of one that is not."""
+        if self.closing:
+            transfers.discard(self.pointer)
+            return transfers.Arrivals()
+        held = len(self.partial)
+        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
+        size = len(self.partial)
+        arrivals.kept = size - held
+        if held and (arrivals.deliveries or arrivals.aborted):  # what is held is of another message than before
+            self.service.unfinished.holds(self, 0)
+            held = 0
+        if size != held:
+            self.service.unfinished.holds(self, size)
+        if arrivals.oversized:
+            description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
+            self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
+        return arrivals
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach, and let go of what was not complete."""
+        self.let_go()
+        super().close(error)
+
+    def let_go(self) -> None:
+        """Drop the bytes of a message that is not complete."""
+        if self.partial:
+            self.partial = bytearray()
+            self.service.unfinished.holds(self, 0)
+
+
+AnyLink = Link[Any]

@@ -1,0 +1,155 @@
+"""A producer's link: transfers into a log, or with a null target into the logs that they name. Spec: Event Streams 4.1, 4.2."""
+
+from dataclasses import replace
+from functools import partial
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, StorageError
+from amqp_streams.node import storage_refusal
+from amqp_streams.proton import transfers
+from amqp_streams.proton.engine import Pointer
+from amqp_streams.server.links.link import IncomingLink, Owner, Pause, Service
+from amqp_streams.storage.ports import CommitDone
+from amqp_streams.streams.attach import Producing, Relaying
+from amqp_streams.streams.intake import Receipt
+
+
+class ProducerLink(IncomingLink[Producing | Relaying]):
+    """Takes transfers into a log (or, with a null target, into the logs that they name)."""
+
+    __slots__ = ("second",)
+
+    def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Producing | Relaying, *, second: bool) -> None:
+        super().__init__(service, owner, pointer, name, grant, size_max=service.limits.message_bytes)
+        self.second = second
+
+    def top_up(self) -> None:
+        """Top the credit up, so that a producer never starves; withheld while the disk is behind, and while its user's quota is used up."""
+        if not self.alive or self.closing:
+            return
+        limits, pointer = self.service.limits, self.pointer
+        if self.service.overloaded(self):  # asked each time: credit counts messages, and a few large ones are much
+            return
+        if self.second and lib.pn_link_unsettled(pointer) >= limits.unsettled:
+            return
+        wanted, throttle = limits.credit, self.owner.account.bytes_in
+        if throttle is not None:
+            wanted = min(wanted, throttle.credit(self))
+            if not wanted:
+                return
+        credit = lib.pn_link_credit(pointer)
+        if credit <= wanted // 2:
+            transfers.grant(pointer, wanted - credit)
+
+    def go_on(self) -> None:
+        """The quota of its user leaves room again."""
+        self.top_up()
+        self.owner.flush()
+
+    def settled_by_sender(self, delivery: Pointer) -> bool:
+        """rcv-settle-mode second: settle what the sender has settled after our outcome. False: it is a transfer."""
+        if lib.pn_delivery_local_state(delivery) == 0 or not lib.pn_delivery_settled(delivery):
+            return False
+        lib.pn_delivery_settle(delivery)
+        self.top_up()
+        return True
+
+    def take(self) -> int:
+        """Take all that has arrived; how many messages that were."""
+        arrivals = self.arrived()
+        deliveries, throttle = arrivals.deliveries, self.owner.account.bytes_in
+        if throttle is not None:
+            size = sum(map(len, arrivals.messages))
+            throttle.spend(self, len(deliveries), size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
+            self._hold_back(throttle.debt_ms())
+        taken = len(deliveries)
+        if self.owner.formats.waiting and deliveries:
+            self._refuse_formats(arrivals)
+        if deliveries:
+            receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
+            for index, reason in receipt.refused:
+                self._refuse(deliveries[index], reason)
+            if receipt.settled or receipt.earlier:
+                self._take_repeated(deliveries, receipt)
+            elif receipt.parts:
+                self.service.await_commit(self, deliveries, receipt)
+        if taken or arrivals.aborted:  # refused and aborted deliveries used up credit, too
+            self.top_up()
+        return taken
+
+    def _refuse_formats(self, arrivals: transfers.Arrivals) -> None:
+        """Refuse messages of another format than AMQP's own: it is not kept, so that readers would take them for ordinary ones."""
+        formats = self.owner.formats
+        pairs = zip(arrivals.deliveries, arrivals.messages, strict=True)
+        found = [formats.take(transfers.tag_of(delivery), message) for delivery, message in pairs]
+        for delivery, number in zip(arrivals.deliveries, found, strict=True):
+            if number:
+                description = f"message-format 0x{number:08x} is not supported: send messages of format 0, one event each (AMQP 3.2.16)"
+                self._refuse(delivery, PeerError(names.NOT_IMPLEMENTED, description))
+        arrivals.messages[:] = [message for message, number in zip(arrivals.messages, found, strict=True) if not number]
+        arrivals.deliveries[:] = [delivery for delivery, number in zip(arrivals.deliveries, found, strict=True) if not number]
+
+    def _take_repeated(self, deliveries: list[Pointer], receipt: Receipt) -> None:
+        """Some of it was sent before: it has its outcome already, or gets that of a commit that is in flight."""
+        self._accept([deliveries[index] for index in receipt.settled])
+        for sequence, parts in (receipt.sequence - 1, receipt.earlier), (receipt.sequence, receipt.parts):
+            shares = [range(len(deliveries)) if part.indices is None else part.indices for part in parts]
+            waiting = Receipt(sequence)
+            count = 0
+            for part, share in zip(parts, shares, strict=True):
+                waiting.parts.append(replace(part, indices=range(count, count + len(share))))
+                count += len(share)
+            if count:
+                self.service.await_commit(self, [deliveries[index] for share in shares for index in share], waiting)
+
+    def _hold_back(self, debt_ms: int) -> None:
+        """Stop reading from a peer whose messages are much larger than those its credit was meant for. Not so long that it seems dead."""
+        if debt_ms:
+            self.owner.pause(Pause.QUOTA)
+            within_ms = min(debt_ms, self.service.limits.idle_timeout_ms // 4)
+            self.service.later(within_ms, partial(self.owner.resume, Pause.QUOTA))
+
+    def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
+        """The commit that took these deliveries is back."""
+        if not self.alive:
+            return
+        if receipt.refused or done.failures:
+            deliveries = self._stored(deliveries, receipt, done)
+        self._accept(deliveries)
+        if self.second:  # what its sender settled is settled here only now, and makes room for more
+            self.top_up()
+
+    def _accept(self, deliveries: list[Pointer]) -> None:
+        if self.second:
+            transfers.accept_unsettled(deliveries)
+        else:
+            transfers.accept(deliveries)
+
+    def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
+        """Those deliveries whose records are safe; the others are answered here."""
+        gone = {index for index, _ in receipt.refused}
+        for part in receipt.parts:
+            failure = done.failures.get(part.partition)
+            if failure is not None:
+                failed = range(len(deliveries)) if part.indices is None else part.indices
+                for index in failed:
+                    self._refuse(deliveries[index], failure)
+                gone.update(failed)
+        return [delivery for index, delivery in enumerate(deliveries) if index not in gone]
+
+    def _refuse(self, delivery: Pointer, reason: PeerError | StorageError) -> None:
+        error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
+        if error.condition == names.UNAUTHORIZED_ACCESS:
+            self.service.audit.refused(self.owner.user, error.description)
+        if lib.pn_delivery_settled(delivery):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
+            lib.pn_delivery_settle(delivery)
+            self.close(error)
+        elif error.condition == names.INTERNAL_ERROR:
+            transfers.modify_failed(delivery, settle=not self.second)
+            bound = isinstance(self.grant, Producing) and self.grant.partition is not None
+            if bound:
+                self.close(error)
+        else:
+            transfers.reject(delivery, error.condition, error.description, settle=not self.second)

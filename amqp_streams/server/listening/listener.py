@@ -1,0 +1,293 @@
+"""TCP and TLS: byte channels over the event loop's transports, and the listeners they come from.
+
+Law: `Connection.lost` comes exactly once for every connection made, last, whatever either side did; no exception of a connection reaches
+the loop. One receive buffer serves all channels of a process: the loop asks for it, fills it and hands it over within one call, with
+TLS too (both asyncio and uvloop decrypt into it synchronously), so that an idle connection holds no buffer.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, cast
+
+import structlog
+
+from amqp_streams.config import Limits, Listener
+from amqp_streams.server.listening.channel import DRAINED_BELOW, DRAINED_WHEN_ABOVE, Connection, ConnectionFactory
+from amqp_streams.server.listening.sockets import Acceptor, Admission, BoundAddress, bind, format_address, is_loopback
+from amqp_streams.server.listening.tls import TlsContext
+
+RECEIVE_BYTES: Final = 256 << 10
+# After close: how long a peer may take to read what is buffered and to close its side, before it is cut off.
+LINGER_S: Final = 5.0
+
+log = structlog.get_logger("amqp_streams.server")
+
+
+class Channel(asyncio.BufferedProtocol):
+    """The ByteChannel over one TCP or TLS connection."""
+
+    __slots__ = (
+        "_buffer",
+        "_closing",
+        "_connection",
+        "_linger",
+        "_listeners",
+        "_paused",
+        "_transport",
+        "certificate",
+        "loopback",
+        "peer",
+        "secure",
+    )
+
+    def __init__(self, listeners: "Listeners", *, secure: bool) -> None:
+        self.peer = "?"
+        self.loopback = False
+        self.secure = secure
+        self.certificate: dict[str, Any] | None = None
+        self._listeners = listeners
+        self._buffer = listeners.buffer
+        self._transport: asyncio.Transport | None = None
+        self._connection: Connection | None = None
+        self._paused = False
+        self._closing = False
+        self._linger: asyncio.TimerHandle | None = None
+
+    # -- ByteChannel: what the connection calls
+
+    def write(self, data: bytes) -> None:
+        """See ByteChannel."""
+        if not self._closing and (transport := self._alive()) is not None:
+            transport.write(data)
+
+    def pending(self) -> int:
+        """See ByteChannel. With TLS, what waits below the encryption (at most about 64 KiB and one write) is not counted."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def pause_reading(self) -> None:
+        """See ByteChannel."""
+        if not self._paused and not self._closing and (transport := self._alive()) is not None:
+            self._paused = True
+            transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See ByteChannel."""
+        if self._paused and (transport := self._alive()) is not None:
+            self._paused = False
+            transport.resume_reading()
+
+    def close(self) -> None:
+        """See ByteChannel. What the peer still sends is read and dropped: closing on unread bytes would reset the connection and with
+        it destroy our last frames on their way."""
+        if self._closing:
+            return
+        self.resume_reading()
+        self._closing = True
+        if (transport := self._alive()) is None:
+            return
+        self._linger_from_now()
+        if transport.can_write_eof():
+            transport.write_eof()
+        else:
+            transport.close()  # TLS: says goodbye, waits for the peer's, reads and drops meanwhile
+
+    def abort(self) -> None:
+        """See ByteChannel."""
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _alive(self) -> asyncio.Transport | None:
+        # A transport that broke tells us in a later turn; until then each write to it would be a warning in the log.
+        return None if self._transport is None or self._transport.is_closing() else self._transport
+
+    # -- asyncio.BufferedProtocol: what the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Tell who it is and let the factory make the connection."""
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but its bases
+        if self._closing:  # told so between accept and now
+            transport.abort()
+            return
+        transport.set_write_buffer_limits(high=DRAINED_WHEN_ABOVE, low=DRAINED_BELOW)
+        name = transport.get_extra_info("peername") or ("?", 0)  # None: reset before we looked
+        self.peer, self.loopback = format_address(*name[:2]), is_loopback(name[0])
+        self.certificate = transport.get_extra_info("peercert")
+        try:
+            self._connection = self._listeners.factory(self)
+        except Exception:
+            log.exception("connection_not_made", peer=self.peer)
+            self.abort()
+            return
+        if self._paused:  # uvloop starts reading after this call, whatever was said in it
+            asyncio.get_running_loop().call_soon(self._pause_again)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002  (asyncio's signature)
+        """The process's one receive buffer."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Hand the bytes over; they are consumed when this returns."""
+        if self._closing or self._connection is None:
+            return
+        try:
+            self._connection.received(self._buffer[:nbytes])
+        except Exception:
+            log.exception("connection_failed", peer=self.peer, during="received")
+            self.abort()
+
+    def eof_received(self) -> None:
+        """The peer sends no more: what is buffered for it goes out, then the channel closes."""
+        self._closing = True
+        self._linger_from_now()
+
+    def pause_writing(self) -> None:
+        """Nothing to do: writers look at `pending`."""
+
+    def resume_writing(self) -> None:
+        """Tell the connection that there is room."""
+        if self._connection is None or self._closing:
+            return
+        try:
+            self._connection.drained()
+        except Exception:
+            log.exception("connection_failed", peer=self.peer, during="drained")
+            self.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  (asyncio's signature)
+        """The end, told once."""
+        connection, self._connection = self._connection, None
+        self._transport = None
+        self._closing = True
+        if self._linger is not None:
+            self._linger.cancel()
+        self._listeners.forget(self)
+        if connection is None:
+            return
+        try:
+            connection.lost()
+        except Exception:
+            log.exception("connection_failed", peer=self.peer, during="lost")
+
+    def _pause_again(self) -> None:
+        if self._paused and (transport := self._alive()) is not None:
+            transport.pause_reading()
+
+    def _linger_from_now(self) -> None:
+        if self._linger is None:
+            self._linger = asyncio.get_running_loop().call_later(self._listeners.linger_s, self.abort)
+
+
+class Listeners:
+    """All AMQP listeners of a node and the channels that came through them. Made by `listen`."""
+
+    def __init__(
+        self, factory: ConnectionFactory, *, limits: Limits, admission: Admission, tls: TlsContext | None, linger_s: float
+    ) -> None:
+        self.factory: Final = factory
+        self.admission: Final = admission
+        self.buffer: Final = memoryview(bytearray(RECEIVE_BYTES))
+        self.linger_s: Final = linger_s
+        self.channels: Final[set[Channel]] = set()
+        self._tls: Final = tls
+        self._handshake_s: Final = limits.unauthenticated_ms / 1000
+        self._acceptors: Final[list[Acceptor]] = []
+        self._empty: Final = asyncio.Event()
+        self._empty.set()
+
+    @property
+    def addresses(self) -> tuple[BoundAddress, ...]:
+        """Where it listens, in the order of the configuration."""
+        return tuple(acceptor.address for acceptor in self._acceptors)
+
+    async def open(self, listener: Listener) -> None:
+        """Listen on one more address.
+
+        Raises:
+            ConfigError: it cannot be bound.
+        """
+        assert not listener.tls or self._tls is not None, "NodeSettings has no TLS listener without a certificate"
+        for sock in await bind(listener):
+            acceptor = Acceptor(
+                sock,
+                lambda: Channel(self, secure=listener.tls),
+                enter=self._enter,
+                leave=self.forget,
+                tls=self._tls.current if listener.tls and self._tls else None,
+                handshake_s=self._handshake_s,
+            )
+            self._acceptors.append(acceptor)
+            log.info("listening", address=str(acceptor.address), tls=listener.tls)
+
+    def stop(self) -> None:
+        """Accept no more; established connections stay. May be called twice."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+
+    async def wait_closed(self, timeout_s: float) -> bool:
+        """Wait until every channel is gone; False when the time was over before. Call `stop` first."""
+        try:
+            await asyncio.wait_for(self._empty.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+    async def close(self, drain_s: float = 0.0) -> None:
+        """Stop, close every channel, wait up to `drain_s` for the peers to take what is theirs, cut off the rest."""
+        self.stop()
+        for channel in list(self.channels):
+            channel.close()
+        if drain_s <= 0 or not await self.wait_closed(drain_s):
+            for channel in list(self.channels):
+                channel.abort()
+            await self._empty.wait()
+
+    def forget(self, channel: asyncio.BaseProtocol) -> None:
+        """Count a channel out."""
+        assert isinstance(channel, Channel)
+        self.admission.leave(channel)
+        self.channels.discard(channel)
+        if not self.channels:
+            self._empty.set()
+
+    def _send_away(self, channel: Channel) -> None:
+        channel.abort()
+        for acceptor in self._acceptors:
+            acceptor.give_up(channel)
+
+    def _enter(self, channel: asyncio.BaseProtocol, peer: str) -> bool:
+        assert isinstance(channel, Channel)
+        if not self.admission.enter(channel, peer=peer, send_away=partial(self._send_away, channel)):
+            return False
+        self.channels.add(channel)
+        self._empty.clear()
+        return True
+
+
+async def listen(
+    listeners: Sequence[Listener],
+    factory: ConnectionFactory,
+    *,
+    limits: Limits,
+    tls: TlsContext | None = None,
+    admission: Admission | None = None,
+    linger_s: float = LINGER_S,
+) -> Listeners:
+    """Listen on every address of `listeners`; each connection is given to `factory`.
+
+    `admission` is given when other listeners (WebSocket) share the bound on connections.
+
+    Raises:
+        ConfigError: an address cannot be bound; none is bound then.
+    """
+    made = Listeners(
+        factory, limits=limits, admission=Admission(limits.connections) if admission is None else admission, tls=tls, linger_s=linger_s
+    )
+    try:
+        for listener in listeners:
+            await made.open(listener)
+    except BaseException:
+        made.stop()
+        raise
+    return made

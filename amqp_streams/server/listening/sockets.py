@@ -1,0 +1,310 @@
+"""Listening sockets and the one accept loop behind everything this server listens with.
+
+Law: no stranger and no shortage of descriptors stops the accepting or makes it spin. The loop's own servers are not used because they log
+without bound when descriptors run out, keep one TLS context for ever, and cannot count a connection before its handshake.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from amqp_streams.config import Listener
+from amqp_streams.errors import ConfigError
+from amqp_streams.server.limits.logins import network_of
+
+BACKLOG: Final = 1024
+# Connections taken in one turn of the loop: a flood of strangers must not starve those who are served.
+ACCEPTS_A_TURN: Final = 64
+# How long accepting rests when the system has no descriptors or memory to spare.
+BACK_OFF_S: Final = 1.0
+# Lines about strangers (refused, failed handshakes): at most one of a kind in this time, with the number of those left out.
+QUIET_S: Final = 10.0
+# TLS goodbye: how long a peer may take to answer close_notify.
+TLS_SHUTDOWN_S: Final = 5.0
+
+_NO_SUCH_ADDRESS: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
+
+log = structlog.get_logger("amqp_streams.server")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAddress:
+    """Where a listener really listens: port 0 has become a number, a host name an address."""
+
+    host: str
+    port: int
+    tls: bool
+
+    def __str__(self) -> str:
+        return format_address(self.host, self.port)
+
+
+def format_address(host: str, port: int) -> str:
+    """`127.0.0.1:5672`, `[::1]:5672`."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address (not a name) is this machine's own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Admission:
+    """Who is in and how many may be: one bound for all listeners of the node, WebSocket included.
+
+    Those that have not opened an AMQP connection yet are strangers. When all places are taken, a stranger gives its place up to the next
+    one that comes: the oldest of the address that has most. Otherwise anybody could keep everybody out without ever logging in.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.refused = 0
+        """Connections that did not get in, and strangers that had to go."""
+        self._members: set[object] = set()
+        self._networks: dict[object, str] = {}
+        """Of the strangers."""
+        self._strangers: dict[str, dict[object, Callable[[], None]]] = {}
+        """By network; those of one in the order in which they came, and how to send each away."""
+        self._line = Seldom("connection_refused")
+
+    @property
+    def count(self) -> int:
+        """How many are in."""
+        return len(self._members)
+
+    def enter(self, member: object, *, peer: str, send_away: Callable[[], None] | None = None) -> bool:
+        """Count `member` in; False (counted and logged) when there is no place. With `send_away` it is a stranger, until `opened`."""
+        network = network_of(peer)
+        if len(self._members) >= self.limit:
+            self.refused += 1
+            if not self._make_room(network):
+                self._line.warning(peer=peer, limit=self.limit)
+                return False
+        self._members.add(member)
+        if send_away is not None:
+            self._networks[member] = network
+            self._strangers.setdefault(network, {})[member] = send_away
+        return True
+
+    def opened(self, member: object) -> None:
+        """`member` is not a stranger any more."""
+        network = self._networks.pop(member, None)
+        if network is not None:
+            strangers = self._strangers[network]
+            del strangers[member]
+            if not strangers:
+                del self._strangers[network]
+
+    def leave(self, member: object) -> None:
+        """Count `member` out; one that is not in does not matter."""
+        self._members.discard(member)
+        self.opened(member)
+
+    def _make_room(self, network: str) -> bool:
+        """Send a stranger away for one from `network`; False: there is none to send away."""
+        if not self._strangers:
+            return False
+        own = len(self._strangers.get(network, ()))
+        crowd = max(self._strangers, key=lambda each: len(self._strangers[each]))
+        if own and own >= len(self._strangers[crowd]):
+            crowd = network  # not another address, which would have less than this one afterwards
+        oldest, send_away = next(iter(self._strangers[crowd].items()))
+        self.leave(oldest)
+        self._line.warning(peer=crowd, limit=self.limit)
+        send_away()
+        return True
+
+
+class Seldom:
+    """A log line that strangers can cause: written at most once in QUIET_S."""
+
+    def __init__(self, event: str) -> None:
+        self._event: Final = event
+        self._next_at = float("-inf")
+        self._left_out = 0
+
+    def warning(self, **values: object) -> None:
+        """Log now, or count it as left out."""
+        now = asyncio.get_running_loop().time()
+        if now < self._next_at:
+            self._left_out += 1
+            return
+        log.warning(self._event, **values, left_out=self._left_out)
+        self._next_at, self._left_out = now + QUIET_S, 0
+
+
+async def bind(listener: Listener) -> list[socket.socket]:
+    """Listening sockets for every address `listener.host` stands for; a name may have several.
+
+    IPv6 sockets take IPv6 only, so that 0.0.0.0 and :: can both be bound to one port.
+
+    Raises:
+        ConfigError: the name is unknown or no address of it can be bound.
+    """
+    host = listener.host.removeprefix("[").removesuffix("]")
+    where = format_address(host, listener.port)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        message = f"cannot listen on {where}: {error.strerror or error}"
+        raise ConfigError(message) from error
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+        try:
+            bound.append(_bound_socket(family, address))
+        except OSError as error:
+            if error.errno in _NO_SUCH_ADDRESS:
+                missing = error  # a name's IPv6 address on a machine without IPv6
+                continue
+            _close_all(bound)
+            message = f"cannot listen on {where}: {error.strerror or error}"
+            raise ConfigError(message) from error
+    if not bound:
+        message = f"cannot listen on {where}: {missing.strerror if missing else 'it stands for no address'}"
+        raise ConfigError(message) from missing
+    return bound
+
+
+def _bound_socket(family: int, address: object) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)  # type: ignore[arg-type]  # getaddrinfo's address fits the family it came with
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()
+
+
+class Acceptor:
+    """Accepts on one bound socket and gives every connection a protocol, with TLS if `tls` tells the context of the moment.
+
+    `enter` says whether the new protocol may live (it counts it), `leave` takes one back whose connection never came to be.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        make: Callable[[], asyncio.BaseProtocol],
+        *,
+        enter: Callable[[asyncio.BaseProtocol, str], bool],
+        leave: Callable[[asyncio.BaseProtocol], None],
+        tls: Callable[[], ssl.SSLContext] | None,
+        handshake_s: float,
+    ) -> None:
+        host, port = sock.getsockname()[:2]
+        self.address: Final = BoundAddress(host, port, tls is not None)
+        self.opening: Final[dict[asyncio.BaseProtocol, asyncio.Task[None]]] = {}
+        self._sock: Final = sock
+        self._make: Final = make
+        self._enter: Final = enter
+        self._leave: Final = leave
+        self._tls: Final = tls
+        self._handshake_s: Final = handshake_s
+        self._loop: Final = asyncio.get_running_loop()
+        self._resting: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self._shortage = Seldom("accept_rests")
+        self._failed = Seldom("handshake_failed")
+        self._loop.add_reader(sock, self._accept)
+
+    def stop(self) -> None:
+        """Accept no more, give up handshakes under way; what is established stays. May be called twice."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._resting:
+            self._resting.cancel()
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
+        if self._tls is not None:  # without, they are open within a turn of the loop, and some already are
+            for task in self.opening.values():
+                task.cancel()
+
+    def give_up(self, protocol: asyncio.BaseProtocol) -> None:
+        """End the handshake, if there is one. Without TLS there is none: a connection opens within a turn of the loop."""
+        task = self.opening.get(protocol)
+        if task is not None and self._tls is not None:
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest(error)
+                return
+            self._admit(sock, format_address(*address[:2]))
+
+    def _rest(self, error: OSError) -> None:
+        # Out of descriptors the socket stays readable: only with the reader removed does the loop not spin.
+        self._shortage.warning(listener=str(self.address), reason=error.strerror or str(error), seconds=BACK_OFF_S)
+        self._loop.remove_reader(self._sock)
+        self._resting = self._loop.call_later(BACK_OFF_S, self._resume)
+
+    def _resume(self) -> None:
+        self._resting = None
+        self._loop.add_reader(self._sock, self._accept)
+
+    def _admit(self, sock: socket.socket, peer: str) -> None:
+        protocol = self._make()
+        if not self._enter(protocol, peer):
+            sock.close()
+            return
+        task = self._loop.create_task(self._open(sock, protocol))
+        self.opening[protocol] = task
+        task.add_done_callback(partial(self._opened, sock, protocol, peer))
+
+    async def _open(self, sock: socket.socket, protocol: asyncio.BaseProtocol) -> None:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if self._tls is None:
+            await self._loop.connect_accepted_socket(lambda: protocol, sock)
+        else:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol, sock, ssl=self._tls(), ssl_handshake_timeout=self._handshake_s, ssl_shutdown_timeout=TLS_SHUTDOWN_S
+            )
+
+    def _opened(self, sock: socket.socket, protocol: asyncio.BaseProtocol, peer: str, task: asyncio.Task[None]) -> None:
+        # Here and not in _open: a task cancelled before its first step never enters it.
+        del self.opening[protocol]
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self._leave(protocol)
+        sock.close()  # harmless if the transport has closed it
+        if isinstance(error, OSError):  # ssl.SSLError and the handshake's timeout among them
+            self._failed.warning(peer=peer, listener=str(self.address), reason=_reason(error))
+        elif not isinstance(error, asyncio.CancelledError):
+            log.error("connection_not_opened", peer=peer, exc_info=error)
+
+
+def _reason(error: OSError) -> str:
+    """Why a handshake failed, never empty: a peer that hangs up leaves no text."""
+    if isinstance(error, ConnectionError) and not str(error):
+        return "the peer closed the connection: it may not trust the certificate, or may not speak TLS"
+    return str(error) or error.strerror or type(error).__name__

@@ -1,0 +1,1 @@
+"""What a running node shows: logs, metrics, status."""

@@ -1,0 +1,57 @@
+"""The figures of one moment, from the store, the node, its links and the regular work. Visits only what is shown."""
+
+from typing import TYPE_CHECKING
+
+from amqp_streams.server.links.consumer import ConsumerLink
+from amqp_streams.server.links.producer import ProducerLink
+from amqp_streams.server.observing.status import (
+    CONSUMERS_MAX,
+    GROUP_LAGS_MAX,
+    GROUPS_MAX,
+    NodeStatus,
+    consumer_statuses,
+    group_statuses,
+    log_statuses,
+)
+from amqp_streams.storage.ports import Use
+
+if TYPE_CHECKING:
+    from amqp_streams.server.service import EventService
+
+
+def picture(service: "EventService") -> NodeStatus:
+    """The whole server, as it is now."""
+    node = service.node
+    consumers = consumer_statuses(node, CONSUMERS_MAX)
+    groups = node.group_figures(groups_max=GROUPS_MAX, lags_max=GROUP_LAGS_MAX)
+    links = [link for connection in service.connections for link in connection.find_links(lambda _link: True)]
+    return NodeStatus(
+        ready=service.ready,
+        connections=len(service.connections),
+        producer_links=sum(isinstance(link, ProducerLink) for link in links),
+        consumer_links=sum(isinstance(link, ConsumerLink) for link in links),
+        pending_bytes=service.store.pending_bytes,
+        uses=_uses(service),
+        request_seconds=service.turns.seconds,
+        faults=dict(service.regular.faults),
+        hindered=service.regular.hindrance(),
+        logs=log_statuses(service.store.logs, node),
+        consumers=consumers,
+        consumers_more=node.consumer_partitions() - len(consumers),
+        groups=group_statuses(groups.shown, service.effects.moves),
+        groups_more=groups.more,
+        quotas=tuple(service.quotas.status()),
+        access_refused=service.audit.refused_count,
+    )
+
+
+def _uses(service: "EventService") -> dict[str, Use]:
+    """What is used of each bound of the whole node, by the bound's name."""
+    limits = service.limits
+    return {
+        "pending_bytes": Use(service.store.pending_bytes, limits.pending_bytes),
+        "connections": Use(len(service.connections), service.connections_max),
+        **service.node.uses(),
+        **service.turns.uses(),
+        **service.store.facts().uses,
+    }

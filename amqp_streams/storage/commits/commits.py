@@ -1,0 +1,273 @@
+"""[io] Group commit: everything appended since the last one goes out together.
+
+Laws: one commit is in flight at a time; its records become visible, or fail, when it comes back, and only then. A commit that touches
+few partitions with much goes straight to their segments; any other goes to the journal as one record: one write, one sync, however many
+partitions. Why: docs/decisions/0001.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter
+from typing import Final
+
+from amqp_streams.config import Sync, SyncMode
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.commits.flushing import Flusher, Outstanding, Tuning
+from amqp_streams.storage.commits.journal import Journal, Slot
+from amqp_streams.storage.disk.files import OpenFile
+from amqp_streams.storage.disk.space import FULL
+from amqp_streams.storage.disk.work import Executor, SyncFile, Task, Work, Write
+from amqp_streams.storage.formats import journal_record, record
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+from amqp_streams.storage.partitions.segments import Staged
+from amqp_streams.storage.ports import Chunk, CommitDone, Partition
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """A partition's share of a commit."""
+
+    partition: PartitionLog
+    chunk: Chunk
+    size: int
+    staged: Staged | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Commit:
+    sequence: int
+    began: float
+    parts: list[_Part] = field(default_factory=list)
+    """Those of the journal's record, then those written directly, one work each."""
+    slot: Slot | None = None
+    journaled: int = 0
+    record_bytes: int = 0
+    failures: dict[Partition, StorageError] = field(default_factory=dict)
+    lost: dict[PartitionLog, StorageError] = field(default_factory=dict)
+    """Those failures whose records were on their way already."""
+    events: int = 0
+    bytes: int = 0
+
+
+class Committer:
+    """Takes what partitions have pending and makes it durable. `done` hears of each commit that ended."""
+
+    def __init__(
+        self,
+        sync: Sync,
+        *,
+        journal: Journal,
+        flusher: Flusher,
+        writer: Executor,
+        outstanding: Outstanding,
+        tuning: Tuning,
+        done: Callable[[CommitDone], None],
+    ) -> None:
+        self.sequence = 0
+        self.pending_bytes = 0
+        self.in_flight = False
+        self.wanted = False
+        self.dirty: dict[PartitionLog, None] = {}
+        self._always: Final = sync.mode is SyncMode.ALWAYS
+        self._journal: Final = journal
+        self._flusher: Final = flusher
+        self._writer: Final = writer
+        self._outstanding: Final = outstanding
+        self._tuning: Final = tuning
+        self._done: Final = done
+        self._began = 0.0
+
+    @property
+    def commit_ms(self) -> int:
+        """How long the commit in flight has taken so far; 0 without one."""
+        return int((perf_counter() - self._began) * 1000) if self.in_flight else 0
+
+    def appended(self, partition: PartitionLog, size: int) -> None:
+        """A partition has something more pending."""
+        self.pending_bytes += size
+        self.dirty[partition] = None
+
+    def commit(self) -> None:
+        """See `Store.commit`."""
+        self.wanted = True
+        self.start()
+
+    def start(self) -> None:
+        """Start the next commit, if one is wanted, none is in flight, and there is room for it."""
+        if not self.wanted or self.in_flight:
+            return
+        if not self.dirty:
+            self.wanted = False
+            return
+        able = [partition for partition in self.dirty if not (partition.failure or partition.refusal)]
+        direct = self._choose_direct(able)
+        journaled = [partition for partition in able if partition not in direct]
+        if journaled and not self._room(journaled):
+            if not self._flusher.space.full:
+                self._flusher.hurry()
+                self._flusher.grow_journal()
+                return  # a full journal file waits for its segments
+            for partition in journaled:
+                partition.refusal = self._flusher.space.error()
+            journaled = []
+        if any(partition.busy for partition in direct):
+            return  # its write ends soon, and starts this again
+        self._submit(journaled, direct)
+
+    def _choose_direct(self, able: list[PartitionLog]) -> set[PartitionLog]:
+        """The partitions whose records go straight to their segments."""
+        tuning = self._tuning
+        total = sum([_pending_bytes(partition) for partition in able])
+        large = {partition for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes}
+        unfit = {partition for partition in able if not partition.fits_one_batch}
+        if len(able) <= tuning.direct_partitions_max and total >= tuning.direct_bytes_min:
+            if total > self._journal.record_bytes_max or not any(partition.busy for partition in able):
+                return set(able)
+            return unfit
+        direct = large | unfit
+        total -= sum([_pending_bytes(partition) for partition in direct])
+        for partition in sorted(able, key=_pending_bytes, reverse=True) if total > self._journal.record_bytes_max // 2 else ():
+            if total <= self._journal.record_bytes_max // 2:
+                break
+            if partition not in direct:
+                direct.add(partition)
+                total -= _pending_bytes(partition)
+        return direct
+
+    def _room(self, partitions: list[PartitionLog]) -> bool:
+        batches = sum([_pending_bytes(partition) + partition.pending_tables_bytes + record.HEAD_BYTES for partition in partitions])
+        before = self._journal.current
+        has_room = self._journal.room(journal_record.bytes_needed(len(partitions), batches))
+        if self._journal.current is not before:
+            self._flusher.catch_up()
+        return has_room
+
+    def _submit(self, journaled: list[PartitionLog], direct: set[PartitionLog]) -> None:
+        commit = _Commit(self.sequence, perf_counter())
+        self._began = commit.began
+        self.sequence += 1
+        self.in_flight, self.wanted = True, False
+        dirty, self.dirty = self.dirty, {}
+        for partition in dirty:
+            commit.bytes += partition.pending_bytes
+            commit.events += partition.pending_count
+            if error := partition.failure or partition.refusal:
+                commit.failures[partition] = error
+                partition.give_up_pending()
+        works: list[Work] = []
+        if journaled and (work := self._journal_work(commit, journaled)):
+            works.append(work)
+        works += filter(None, [self._direct_work(commit, partition) for partition in direct])
+        self._outstanding.submit(self._writer, works, partial(self._ended, commit))
+
+    def _journal_work(self, commit: _Commit, partitions: list[PartitionLog]) -> Work | None:
+        buffers: list[bytes] = [b""]
+        entries: list[tuple[int, int, int]] = []
+        batches_bytes = 0
+        for partition in partitions:
+            size = partition.pending_bytes
+            chunk = partition.take()
+            try:
+                head, body = record.encode(chunk, partition.segments.seed)
+            except Exception as error:  # noqa: BLE001  # a fault of ours costs these records, not all commits of the node
+                self._give_up(commit, partition, error)
+                continue
+            buffers += (head, body)
+            length = len(head) + len(body)
+            entries.append((partition.uid, partition.index, length))
+            batches_bytes += length
+            commit.parts.append(_Part(partition, chunk, size))
+        if not entries:
+            return None
+        slot, buffers[0], position = self._journal.place(entries, batches_bytes)
+        commit.slot, commit.journaled, commit.record_bytes = slot, len(entries), len(buffers[0]) + batches_bytes
+        write = Write(slot.file, buffers, position)
+        return Work([write, SyncFile(slot.file)]) if self._always else Work([write], lazy=[slot.file])
+
+    def _direct_work(self, commit: _Commit, partition: PartitionLog) -> Work | None:
+        size = partition.pending_bytes
+        chunk = partition.take()
+        chunks = [*partition.unflushed(), chunk]
+        try:
+            staged = partition.segments.stage(chunks, size + partition.unflushed_bytes, partition.settings, sync=self._always)
+        except OSError as error:
+            self._fail(commit, partition, error, undone=True)
+            return None
+        except Exception as error:  # noqa: BLE001  # a fault of ours costs these records, not all commits of the node
+            self._give_up(commit, partition, error)
+            return None
+        partition.busy = True
+        commit.parts.append(_Part(partition, chunk, size, staged))
+        lazy: list[OpenFile] = [] if self._always else [step.file for step in staged.steps if isinstance(step, Write)]
+        return Work(staged.steps, lazy=lazy)
+
+    def _ended(self, commit: _Commit, task: Task) -> None:
+        works = iter(task.works)
+        if commit.slot:
+            self._journal_ended(commit, commit.slot, next(works))
+        for part, work in zip(commit.parts[commit.journaled :], works, strict=True):
+            self._direct_ended(commit, part, work)
+        self.pending_bytes -= commit.bytes
+        for failed, error in commit.lost.items():
+            if failed.lose(error):
+                self.wanted = True
+        self.in_flight = False
+        self.start()
+        for part in commit.parts:
+            if part.partition not in commit.failures:
+                self._flusher.keep(part.partition, part.chunk.base, part.size)
+                if part.staged:
+                    self._flusher.settle(part.partition, part.staged.closed)
+        self._flusher.pace()
+        self._done(CommitDone(commit.sequence, commit.events, commit.bytes, perf_counter() - commit.began, commit.failures))
+
+    def _journal_ended(self, commit: _Commit, slot: Slot, work: Work) -> None:
+        parts = commit.parts[: commit.journaled]
+        for part in parts:
+            if part.partition.failure:  # stopped or deleted meanwhile
+                commit.failures[part.partition] = commit.lost[part.partition] = part.partition.failure
+            elif work.error is None:
+                part.partition.accept(part.chunk, part.size, on_segment=False)
+                slot.holds[part.partition] = part.partition.end
+        if work.error is None:
+            self._journal.written(slot, commit.record_bytes)
+            return
+        if not (isinstance(work.failed, Write) and work.error.errno in FULL):
+            for part in parts:
+                slot.holds.setdefault(part.partition, part.partition.end)
+            self._flusher.break_slot(slot, work.error)
+        for part in parts:
+            self._fail(commit, part.partition, work.error, undone=isinstance(work.failed, Write))
+
+    def _direct_ended(self, commit: _Commit, part: _Part, work: Work) -> None:
+        partition, staged = part.partition, part.staged
+        assert staged is not None, "direct parts are staged"
+        partition.busy = False
+        if work.error:
+            partition.segments.forget(staged)
+            self._fail(commit, partition, work.error, undone=work.undone)
+        elif partition.failure:
+            commit.failures[partition] = commit.lost[partition] = partition.failure
+        else:
+            staged.closed = partition.flushed(staged, synced=self._always)
+            partition.accept(part.chunk, part.size, on_segment=True)
+
+    def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
+        """These records cannot be written, and none of them was: fail their appends, and let the partition go on."""
+        words = f"log {partition.log} partition {partition.index}: events cannot be stored ({type(error).__name__}: {error})"
+        commit.failures[partition] = commit.lost[partition] = StorageError(words)
+
+    def _fail(self, commit: _Commit, partition: PartitionLog, error: OSError, *, undone: bool) -> None:
+        if partition.failure is None and undone and error.errno in FULL:
+            self._flusher.ran_out()
+            failure: StorageError = self._flusher.space.error()
+        else:
+            self._flusher.stop(partition, error)
+            assert partition.failure is not None, "it just stopped"
+            failure = partition.failure
+        commit.failures[partition] = commit.lost[partition] = failure
+
+
+def _pending_bytes(partition: PartitionLog) -> int:
+    return partition.pending_bytes + partition.pending_producers_bytes

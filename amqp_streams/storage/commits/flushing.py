@@ -1,0 +1,317 @@
+"""[io] Moving records from memory and journal into segments, behind the commits' back.
+
+Laws: what only the journal has stays in memory until a segment has it; a journal file is free when every record in it is synced in a
+segment; a failed sync is never repeated: the partition stops, and its journal files stay as they are until the store is opened again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from errno import EIO
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.commits.journal import FOLDER, Journal, Slot, make
+from amqp_streams.storage.disk.files import Files, OpenFile
+from amqp_streams.storage.disk.space import FULL, Space
+from amqp_streams.storage.disk.work import Call, Executor, Step, SyncFile, SyncFolder, Task, Work
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+from amqp_streams.storage.partitions.recent import Recent
+from amqp_streams.storage.partitions.segments import Segment, Staged
+from amqp_streams.storage.ports import Use
+
+_JOURNAL_FILES_MAX: Final = 8
+_DUE_SHARE: Final = 16
+"""With so many partitions due, one more is written after each commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Sizes that decide between speed and memory. The defaults were measured: docs/decisions/0001."""
+
+    journal_files: int = 2
+    journal_bytes: int = 64 << 20
+    """Each journal file: how much is taken between two checkpoints."""
+    direct_partitions_max: int = 2
+    direct_bytes_min: int = 48 << 10
+    """A commit of few partitions and at least this size goes straight to the segments."""
+    direct_large_bytes: int = 512 << 10
+    """A partition's part of a commit of at least this size always does."""
+    flush_bytes: int = 256 << 10
+    """A partition's records are moved to its segment when there are this many."""
+    recent_bytes: int = 16 << 20
+    """Records in memory, of all partitions: those no segment has yet, and the latest for readers at the end."""
+    recent_overhead_bytes: int = 512
+    """What a run of records costs beside its messages."""
+    sync_bytes: int = 4 << 20
+    """A segment is synced in the background when this much was moved to it."""
+    index_bytes: int = 8 << 20
+    """A segment's index is written each time it has grown by this: bounds what is scanned after a crash."""
+    cache_bytes: int = 12 << 20
+    """Decoded batches and indexes kept for readers."""
+    open_files: int = 512
+    reserve_bytes: int = 16 << 20
+    """Space that must be left on the disk for an append to be taken."""
+    states_bytes: int = 4 << 20
+    """A file of states of this size is written anew when less than half of it counts."""
+
+
+class Outstanding:
+    """Hands tasks to executors and counts those that have not come back."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def submit(self, executor: Executor, works: Sequence[Work], ended: Callable[[Task], None]) -> None:
+        """Hand over; `ended` is called on the loop's thread."""
+        self.count += 1
+        executor.submit(Task(works, partial(self._ended, ended)))
+
+    def _ended(self, ended: Callable[[Task], None], task: Task) -> None:
+        self.count -= 1
+        ended(task)
+
+
+class Flusher:
+    """Everything that is written outside of commits. `freed` is called when a journal file or a busy partition became free."""
+
+    def __init__(
+        self,
+        files: Files,
+        root: Path,
+        *,
+        journal: Journal,
+        writer: Executor,
+        keeper: Executor,
+        outstanding: Outstanding,
+        tuning: Tuning,
+        now_ms: Callable[[], int],
+        freed: Callable[[], None],
+    ) -> None:
+        self.space: Final = Space(files, root, reserve_bytes=tuning.reserve_bytes, on_free=self._retry)
+        self._files: Final = files
+        self._root: Final = root
+        self._journal: Final = journal
+        self._writer: Final = writer
+        self._keeper: Final = keeper
+        self._outstanding: Final = outstanding
+        self._tuning: Final = tuning
+        self._now_ms: Final = now_ms
+        self._freed: Final = freed
+        self.recent: Final = Recent()
+        self._due: dict[PartitionLog, None] = {}
+        self._held_back: set[PartitionLog] = set()
+        self._growing = False
+
+    # -- memory
+
+    def keep(self, partition: PartitionLog, base: int, size: int) -> None:
+        """The run from `base` on, of `size` bytes, became visible and is in the partition's memory now."""
+        self.recent.add(partition, base, size + self._tuning.recent_overhead_bytes)
+        if partition.unflushed_bytes >= self._tuning.flush_bytes:
+            self._due[partition] = None
+
+    def pace(self) -> None:
+        """A commit ended: write some of what is due. Partitions filled evenly are due all at once; commits must not wait for all."""
+        for partition in list(self._due)[: 1 + len(self._due) // _DUE_SHARE]:
+            del self._due[partition]
+            self.flush(partition)
+        self._evict()
+
+    def hurry(self) -> None:
+        """Commits wait for a journal file: write everything that is due."""
+        for partition in list(self._due):
+            del self._due[partition]
+            self.flush(partition)
+
+    def forget(self, partition: PartitionLog, start: int) -> None:
+        """Everything below `start` was removed from the partition: so are its runs in memory."""
+        self.recent.drop(partition, partition.forget_below(start))
+
+    def uses(self) -> dict[str, Use]:
+        """Its bounds, by name."""
+        held = sum(1 for slot in self._journal.slots if slot.holds)
+        return {
+            "storage_recent_bytes": Use(self.recent.bytes, self._tuning.recent_bytes),
+            "journal_files": Use(held, len(self._journal.slots)),
+        }
+
+    def _evict(self) -> None:
+        """Let go of the oldest runs in memory, beyond the bound; those that no segment has are written first."""
+        while self.recent.bytes > self._tuning.recent_bytes and (partition := self.recent.oldest()):
+            if not partition.evict_first() and partition.failure is None:
+                self.flush(partition)
+                return
+            self.recent.drop_oldest()
+
+    # -- writing
+
+    def flush(self, partition: PartitionLog) -> None:
+        """Write what no segment has yet, unless a write is under way."""
+        if partition.busy or partition.failure or not (chunks := partition.unflushed()):
+            return
+        try:
+            staged = partition.segments.stage(chunks, partition.unflushed_bytes, partition.settings, sync=False)
+        except OSError as error:
+            self._not_flushed(partition, error, again=True)
+            return
+        except Exception as error:  # noqa: BLE001  # a fault of ours stops this partition, not the commits of all
+            self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
+            return
+        partition.busy = True
+        self._outstanding.submit(self._writer, [Work(staged.steps)], partial(self._flush_ended, partition, staged))
+
+    def _flush_ended(self, partition: PartitionLog, staged: Staged, task: Task) -> None:
+        work = task.works[0]
+        partition.busy = False
+        if work.error:
+            partition.segments.forget(staged)
+            self._not_flushed(partition, work.error, again=work.undone and work.error.errno in FULL)
+        else:
+            self._held_back.discard(partition)
+            self.settle(partition, partition.flushed(staged, synced=False))
+            self._evict()
+        self._freed()
+
+    def _not_flushed(self, partition: PartitionLog, error: OSError, *, again: bool) -> None:
+        if again and error.errno in FULL:
+            self.ran_out()
+            self._held_back.add(partition)
+        else:
+            self.stop(partition, error)
+
+    def _retry(self) -> None:
+        for partition in list(self._held_back):
+            self._held_back.discard(partition)
+            self.flush(partition)
+        self._freed()
+
+    # -- syncing
+
+    def settle(self, partition: PartitionLog, closed: Sequence[Segment] = ()) -> None:
+        """Look what a partition needs after it was written to: its closed segments' indexes, a sync, or nothing."""
+        if partition.failure:
+            return
+        self._journal.release(partition, partition.synced_end)
+        steps = [partition.segments.index_step(segment) for segment in closed if segment.bytes]
+        if steps:
+            self._outstanding.submit(self._keeper, [Work(steps)], partial(_saved, closed))
+        needed = self._journal.needs(partition)
+        if needed > partition.flushed_end:
+            self._due[partition] = None
+        active = partition.segments.active
+        grown = active.bytes - active.covered
+        if (
+            partition.synced_end < min(needed, partition.flushed_end)
+            or grown >= self._tuning.index_bytes
+            or partition.unsynced_bytes >= self._tuning.sync_bytes
+        ):
+            self.sync(partition, with_index=grown >= self._tuning.index_bytes)
+
+    def sync(self, partition: PartitionLog, *, with_index: bool) -> None:
+        """Sync what was written to the active segment so far, unless a sync is under way."""
+        active = partition.segments.active
+        if partition.syncing or partition.failure or not (active.bytes or (with_index and active.exists)):
+            return
+        try:
+            steps: list[Step] = [SyncFile(partition.segments.file(active))]
+            if with_index:
+                steps.append(partition.segments.index_step(active))
+        except OSError as error:
+            self.stop(partition, error)
+            return
+        partition.syncing = True
+        partition.unsynced_bytes = 0
+        ended = partial(self._sync_ended, partition, partition.flushed_end, [active] if with_index else [])
+        self._outstanding.submit(self._keeper, [Work(steps)], ended)
+
+    def _sync_ended(self, partition: PartitionLog, end: int, indexed: Sequence[Segment], task: Task) -> None:
+        work = task.works[0]
+        partition.syncing = False
+        _saved(indexed, task)
+        if work.error and isinstance(work.failed, SyncFile):
+            self.stop(partition, work.error)
+        elif not partition.failure:
+            partition.synced_end = max(partition.synced_end, end)
+            self.settle(partition)
+        self._freed()
+
+    def seal(self, partition: PartitionLog) -> bool:
+        """Close the active segment and make it durable, with its index; False where a new one cannot be made now."""
+        segments = partition.segments
+        try:
+            file = segments.file(segments.active)
+            closed = segments.close_active(partition.flushed_end)
+        except OSError:
+            return False
+        steps = [SyncFile(file), segments.index_step(closed), SyncFolder(segments.folder)]
+        self._outstanding.submit(self._keeper, [Work(steps)], partial(self._sealed, partition, partition.flushed_end, closed))
+        return True
+
+    def _sealed(self, partition: PartitionLog, end: int, closed: Segment, task: Task) -> None:
+        if not isinstance(task.works[0].failed, SyncFile):
+            partition.segments.release(closed.path)
+        self._sync_ended(partition, end, [closed], task)
+
+    def spare_producers(self, partition: PartitionLog, count: int) -> int:
+        """How many of its first `count` segments may go: behind them an index must say how far producers have come."""
+        row = partition.segments.row
+        if partition.producers and not any(segment.saved for segment in row[count:]):
+            self.sync(partition, with_index=True)
+            while count and not any(segment.saved for segment in row[count:]):
+                count -= 1
+        return count
+
+    def catch_up(self) -> None:
+        """A journal file is full: bring its partitions' segments up to date, a few after each commit."""
+        for partition in self._journal.waiting():
+            self.settle(partition)
+
+    # -- failing
+
+    def ran_out(self) -> None:
+        """A write failed for lack of space."""
+        self.space.ran_out(self._now_ms())
+
+    def stop(self, partition: PartitionLog, error: OSError) -> None:
+        """The partition takes no more until the store is opened again; what is durable stays readable."""
+        if partition.failure is None:
+            words = f"log {partition.log} partition {partition.index} stopped: {error.strerror or error}"
+            partition.failure = StorageError(f"{words}; mend the disk and start again")
+            self.grow_journal()
+
+    def break_slot(self, slot: Slot, error: OSError) -> None:
+        """Writing or syncing a journal file failed: it is never written again, and all partitions with records in it stop."""
+        slot.broken = True
+        for partition in list(slot.holds):
+            self.stop(partition, error)
+        self.grow_journal()
+
+    def grow_journal(self) -> None:
+        """Add a file to the journal where failures pinned so many that the others could not take turns."""
+        free = [slot for slot in self._journal.slots if not slot.broken and not any(held.failure for held in slot.holds)]
+        if len(free) >= 2 or self._growing or len(self._journal.slots) >= _JOURNAL_FILES_MAX:
+            return
+        self._growing = True
+        path = self._root / FOLDER / f"{len(self._journal.slots)}.journal"
+        made: list[OpenFile] = []
+
+        def add() -> None:
+            file = OpenFile(self._files, path, create=True)
+            make(file, self._tuning.journal_bytes, self._journal.seed)
+            made.append(file)
+
+        self._outstanding.submit(self._keeper, [Work([Call(add), SyncFolder(path.parent)])], partial(self._grown, made))
+
+    def _grown(self, made: list[OpenFile], task: Task) -> None:
+        self._growing = False
+        if task.works[0].error is None:
+            self._journal.slots.append(Slot(made[0], self._tuning.journal_bytes))
+            self._freed()
+
+
+def _saved(segments: Sequence[Segment], task: Task) -> None:
+    """An index is derived: failing to write one costs a scan, and the next sync tells if the disk is bad."""
+    for segment in segments:
+        segment.saved = segment.saved or task.works[0].error is None

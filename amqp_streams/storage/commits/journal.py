@@ -1,0 +1,247 @@
+"""[io] The journal: a few files of fixed size, written over and over in place, so that a sync is one write and changes no metadata.
+
+Law: a file is begun anew only when every record in it is synced in a segment too. Layout of a record: `journal_record.py`.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.errors import DiskFullError
+from amqp_streams.storage.disk.files import Files, OpenFile, fill_with_zeros
+from amqp_streams.storage.disk.space import FULL
+from amqp_streams.storage.findings import Finding, Severity
+from amqp_streams.storage.formats import journal_record, record
+from amqp_streams.storage.formats.journal_record import ALIGN, JournalHead
+from amqp_streams.storage.partitions.partition_log import PartitionLog
+
+FOLDER: Final = "journal"
+_BLOCK_BYTES: Final = 4 << 20
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One file. `holds`: for each partition, one past its last record in here, while a segment may not have it."""
+
+    file: OpenFile
+    size: int
+    generation: int = 0
+    sequence: int = 0
+    position: int = 0
+    holds: dict[PartitionLog, int] = field(default_factory=dict)
+    broken: bool = False
+
+
+class Journal:
+    """The files of the journal and whose turn it is."""
+
+    def __init__(self, slots: list[Slot], *, generation: int, seed: int) -> None:
+        assert len(slots) >= 2, "one file is written while the other waits for its segments"
+        self.slots: Final = slots
+        self._generation = generation
+        self.seed: Final = seed
+        # The oldest first: if its first new record is torn, the newest file still shows what was last.
+        self.current: Slot = min(slots, key=lambda slot: slot.generation)
+        self._begin(self.current)
+
+    @property
+    def record_bytes_max(self) -> int:
+        """The largest record worth journaling: half a file."""
+        return min(slot.size for slot in self.slots) // 2
+
+    def room(self, needed: int) -> bool:
+        """Whether a record of `needed` bytes can be written now, changing to the next file if this one is full."""
+        if not self.current.broken and self.current.position + needed <= self.current.size:
+            return True
+        fresh = next((slot for slot in self.slots if slot is not self.current and not slot.holds and not slot.broken), None)
+        if fresh is None:
+            return False
+        self.current = fresh
+        self._begin(fresh)
+        return True
+
+    def place(self, entries: list[tuple[int, int, int]], batches_bytes: int) -> tuple[Slot, bytes, int]:
+        """Header and position of the next record; the position is taken when `written` is called."""
+        slot = self.current
+        head = journal_record.encode(slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self.seed)
+        return slot, head, slot.position
+
+    def written(self, slot: Slot, bytes_: int) -> None:
+        """The record at the slot's position is done."""
+        slot.position += -(-bytes_ // ALIGN) * ALIGN
+        slot.sequence += 1
+
+    def release(self, partition: PartitionLog, synced_end: int) -> None:
+        """The partition's segments hold everything below `synced_end`, synced."""
+        for slot in self.slots:
+            if slot.holds.get(partition, synced_end + 1) <= synced_end and partition.failure is None:
+                del slot.holds[partition]
+
+    def drop(self, partition: PartitionLog) -> None:
+        """The partition was deleted."""
+        for slot in self.slots:
+            slot.holds.pop(partition, None)
+
+    def waiting(self) -> list[PartitionLog]:
+        """Partitions whose segments must catch up before a full file can be used again."""
+        return [partition for slot in self.slots if slot is not self.current for partition in slot.holds]
+
+    def needs(self, partition: PartitionLog) -> int:
+        """Up to where they must catch up."""
+        return max([slot.holds.get(partition, 0) for slot in self.slots if slot is not self.current])
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for slot in self.slots:
+            slot.file.close()
+
+    def _begin(self, slot: Slot) -> None:
+        self._generation += 1
+        slot.generation, slot.sequence, slot.position = self._generation, 0, 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Where in the journal a partition's batch is."""
+
+    file: OpenFile
+    position: int
+    length: int
+    base: int
+    end: int
+
+
+@dataclass(slots=True, eq=False)
+class Found:
+    """What the journal files hold, for recovery."""
+
+    generations: dict[str, int] = field(default_factory=dict)
+    """By the file's name, the generation of its last use."""
+    entries: dict[tuple[int, int], list[Entry]] = field(default_factory=dict)
+
+
+def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> list[OpenFile]:
+    """Open the journal's files, making those that are missing or too small at full size: what they held is in segments by now.
+
+    Raises:
+        DiskFullError: there is no space for them; those that were begun are removed, so that the disk is as it was.
+    """
+    folder = root / FOLDER
+    opened: list[OpenFile] = []
+    begun: list[OpenFile] = []
+    try:
+        for number in range(count):
+            file = OpenFile(files, folder / f"{number}.journal", create=True)
+            if (before := file.size()) < size:
+                if not before:
+                    begun.append(file)
+                make(file, size, seed)
+            opened.append(file)
+        files.fsync_dir(folder)
+    except OSError as error:
+        for file in begun:
+            with contextlib.suppress(OSError):
+                files.unlink(file.path)
+            file.close()
+        if error.errno not in FULL:
+            raise
+        message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: make room, or use another disk"
+        raise DiskFullError(message) from error
+    return opened
+
+
+def make(file: OpenFile, size: int, seed: int) -> None:
+    """Fill a new file. It begins with an empty record, so that a file of zeros is a lost one and not a new one."""
+    fill_with_zeros(file, size)
+    file.write([journal_record.encode(0, 0, [], batches_bytes=0, seed=seed)], 0)
+    file.sync()
+
+
+def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Found:
+    """Every whole record of every journal file, of the oldest generation first. Anything odd is reported.
+
+    Raises:
+        OSError: the disk failed.
+    """
+    folder = root / FOLDER
+    found = Found()
+    uses: list[tuple[int, str, OpenFile, list[tuple[int, JournalHead]]]] = []
+    for name in files.listdir(folder):
+        relative = f"{FOLDER}/{name}"
+        if not name.endswith(".journal"):
+            findings.append(Finding(Severity.WARNING, relative, None, "does not belong here; left alone"))
+            continue
+        file = OpenFile(files, folder / name)
+        generation, heads = last_use(file, seed)
+        found.generations[name] = generation
+        if not heads and _is_blank(file):
+            findings.append(Finding(Severity.DAMAGE, relative, 0, "holds nothing but zeros: what was in it is lost"))
+        elif not heads:
+            words = "holds no record that can be read: its first one was being written, or the file is damaged"
+            findings.append(Finding(Severity.WARNING, relative, 0, words))
+        uses.append((generation, relative, file, heads))
+    newest = max(found.generations.values(), default=0)
+    for generation, relative, file, heads in sorted(uses, key=lambda use: use[:2]):
+        for position, head, data in whole_records(file, relative, heads, findings, newest=generation == newest):
+            for uid, partition, entry in _entries(file, position, head, data):
+                found.entries.setdefault((uid, partition), []).append(entry)
+    return found
+
+
+def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHead]]]:
+    """The highest generation in a journal file, and where its records' proven headers are, in order."""
+    size = file.size()
+    heads: list[tuple[int, JournalHead]] = []
+    for start in range(0, size, _BLOCK_BYTES):
+        block = file.read(min(_BLOCK_BYTES, size - start), start)
+        found = [start + at for at in range(0, len(block), ALIGN) if block[at : at + 4] == journal_record.MAGIC]
+        heads += [(position, head) for position in found if (head := _head_at(file, position, seed))]
+    generation = max((head.generation for _, head in heads), default=0)
+    return generation, [(position, head) for position, head in heads if head.generation == generation]
+
+
+def whole_records(
+    file: OpenFile, name: str, heads: list[tuple[int, JournalHead]], findings: list[Finding], *, newest: bool
+) -> Iterator[tuple[int, JournalHead, bytes]]:
+    """The whole records among `heads`: position, header, bytes. A hole with more records behind it is reported.
+
+    A hole at the beginning is no damage for sure unless the file is the newest: it may be the first record of another use, torn.
+    """
+    sequence = end = 0
+    torn: int | None = None
+    for position, head in heads:
+        data = file.read(head.length, position)
+        if len(data) < head.length or not journal_record.batches_are_whole(data, head):
+            torn = position
+            continue
+        if head.sequence != sequence:
+            words = f"records {sequence} to {head.sequence - 1} of generation {head.generation} are gone, but later ones are not and count"
+            findings.append(Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words))
+        yield position, head, data
+        sequence, end, torn = head.sequence + 1, position + head.length, None
+    if torn is not None:
+        findings.append(Finding(Severity.NOTE, name, torn, "the last record is torn: it was being written and not accepted yet"))
+
+
+def _head_at(file: OpenFile, position: int, seed: int) -> JournalHead | None:
+    start = file.read(ALIGN, position)
+    wanted = journal_record.head_size(start)
+    if wanted is None:
+        return None
+    return journal_record.decode(start if wanted <= len(start) else file.read(wanted, position), seed)
+
+
+def _is_blank(file: OpenFile) -> bool:
+    size = file.size()
+    return all(not any(file.read(min(_BLOCK_BYTES, size - start), start)) for start in range(0, size, _BLOCK_BYTES))
+
+
+def _entries(file: OpenFile, position: int, head: JournalHead, data: bytes) -> Iterator[tuple[int, int, Entry]]:
+    at = head.batches_at
+    for uid, partition, length in head.entries:
+        batch = record.head_at(data, at)
+        assert batch is not None, "the record was whole"
+        yield uid, partition, Entry(file, position + at, length, batch.base, batch.end)
+        at += length

@@ -1,0 +1,1 @@
+"""[io] Files, free space, and the thread that writes and syncs."""

@@ -1,0 +1,271 @@
+"""[io] What the loop's thread hands to a thread that only writes and syncs, and how the results come back.
+
+Laws: works run in the order they were handed over; a failed step ends its work, and is never tried again here.
+"""
+
+import contextlib
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from errno import EIO
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any, Final, Protocol
+
+from amqp_streams.storage.disk.files import Files, OpenFile, replace_file
+
+LoopCall = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write all of the buffers. `size_before`: cut the file back to it if this or a later step of the work fails (None: leave it)."""
+
+    file: OpenFile
+    buffers: Sequence[bytes]
+    position: int
+    size_before: int | None = None
+    created: bool = False
+    """The file was made for this write: a failure removes it."""
+
+    def run(self, files: Files) -> None:  # noqa: ARG002  # every step takes the files
+        """Do it."""
+        self.file.write(self.buffers, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFile:
+    """Wait until a file's data is on the disk."""
+
+    file: OpenFile
+
+    def run(self, files: Files) -> None:  # noqa: ARG002  # every step takes the files
+        """Do it."""
+        self.file.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class SyncFolder:
+    """Wait until a folder's names are on the disk."""
+
+    path: Path
+
+    def run(self, files: Files) -> None:
+        """Do it."""
+        files.fsync_dir(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Put new content in place of a small file, durably."""
+
+    path: Path
+    data: bytes
+
+    def run(self, files: Files) -> None:
+        """Do it."""
+        replace_file(files, self.path, self.data, sync=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Remove a file, which may be gone already."""
+
+    path: Path
+
+    def run(self, files: Files) -> None:
+        """Do it."""
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Anything else."""
+
+    function: Callable[[], None]
+
+    def run(self, files: Files) -> None:  # noqa: ARG002  # every step takes the files
+        """Do it."""
+        self.function()
+
+
+Step = Write | SyncFile | SyncFolder | Replace | Remove | Call
+
+
+@dataclass(slots=True, eq=False)
+class Work:
+    """Steps that stand or fall together. `lazy`: files that the interval timer is to sync later.
+
+    After it ran: `error`, `failed` (the step), and `undone`, whether a failed write left the files as they were.
+    """
+
+    steps: Sequence[Step]
+    lazy: Sequence[OpenFile] = ()
+    error: OSError | None = None
+    failed: Step | None = None
+    undone: bool = False
+
+    def run(self, files: Files) -> None:
+        """Do the steps up to the first that fails."""
+        for step in self.steps:
+            try:
+                step.run(files)
+            except OSError as error:
+                # Without the traceback: its frames hold this work and its files, and a removed file that is open takes its space on.
+                self.error, self.failed = error.with_traceback(None), step
+                self.undone = isinstance(step, Write) and self._undo(files)
+                return
+            except Exception as error:  # noqa: BLE001  # a fault of ours must stop partitions, not the thread that all wait for
+                self.error, self.failed = OSError(EIO, f"{type(error).__name__}: {error}"), step
+                return
+
+    def _undo(self, files: Files) -> bool:
+        try:
+            for step in self.steps:
+                if isinstance(step, Write) and step.created:
+                    Remove(step.file.path).run(files)
+                elif isinstance(step, Write) and step.size_before is not None:
+                    step.file.truncate(step.size_before)
+        except OSError:
+            return False
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Task:
+    """Works handed over together; `ended` is called with the task on the loop's thread."""
+
+    works: Sequence[Work]
+    ended: Callable[["Task"], None]
+    seconds: float = 0.0
+    notes: Any = field(default=None)
+
+
+class Executor(Protocol):
+    """Runs tasks."""
+
+    def submit(self, task: Task) -> None:
+        """Run the task after those submitted before; its results go to the queue the executor was made with."""
+
+    def stop(self) -> None:
+        """End after what was submitted."""
+
+
+class Results:
+    """Ended tasks on their way back to the loop's thread. Each is handled once, by whoever comes first: the loop or a waiting `close`."""
+
+    def __init__(self, loop_call: LoopCall) -> None:
+        self._loop_call: Final = loop_call
+        self._queue: Final[queue.SimpleQueue[Task]] = queue.SimpleQueue()
+
+    def put(self, task: Task) -> None:
+        """From any thread. A loop that is closed already is no error: `close` takes the rest."""
+        self._queue.put(task)
+        with contextlib.suppress(RuntimeError):
+            self._loop_call(self.handle)
+
+    def handle(self) -> None:
+        """On the loop's thread: everything that ended so far."""
+        while True:
+            try:
+                task = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            task.ended(task)
+
+    def wait(self) -> None:
+        """On the loop's thread: wait for one task, and handle it."""
+        task = self._queue.get()
+        task.ended(task)
+
+
+class ThreadExecutor:
+    """A thread of its own. With `sync_every_s` it syncs the lazy files of its works at that pace.
+
+    `on_lazy_failure` hears of what failed there, in that thread.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        files: Files,
+        results: Results,
+        *,
+        sync_every_s: float | None = None,
+        on_lazy_failure: Callable[[OpenFile, OSError], None] | None = None,
+    ) -> None:
+        self._files: Final = files
+        self._results: Final = results
+        self._every: Final = sync_every_s
+        self._on_lazy_failure: Final = on_lazy_failure
+        self._lazy: dict[OpenFile, None] = {}
+        self._queue: Final[queue.SimpleQueue[Task | None]] = queue.SimpleQueue()
+        self._thread: Final = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, task: Task) -> None:
+        """See `Executor.submit`."""
+        self._queue.put(task)
+
+    def stop(self) -> None:
+        """See `Executor.stop`."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        due: float | None = None
+        while True:
+            try:
+                task = self._queue.get(timeout=None if due is None else max(0.0, due - monotonic()))
+            except queue.Empty:
+                self._sync_lazy()
+                due = None
+                continue
+            if task is None:
+                self._sync_lazy()
+                return
+            run(task, self._files)
+            if self._every is not None:
+                self._lazy.update((file, None) for work in task.works for file in work.lazy)
+                if self._lazy and due is None:
+                    due = monotonic() + self._every
+            self._results.put(task)
+            del task
+            if due is not None and monotonic() >= due:
+                self._sync_lazy()
+                due = None
+
+    def _sync_lazy(self) -> None:
+        lazy, self._lazy = self._lazy, {}
+        for file in lazy:
+            try:
+                file.sync()
+            except OSError as error:
+                if self._on_lazy_failure:
+                    self._on_lazy_failure(file, error)
+
+
+class InlineExecutor:
+    """Runs each task at once, in the caller's thread: for simulations that must go the same way every time. Syncs nothing lazily."""
+
+    def __init__(self, files: Files, results: Results) -> None:
+        self._files: Final = files
+        self._results: Final = results
+
+    def submit(self, task: Task) -> None:
+        """See `Executor.submit`."""
+        run(task, self._files)
+        self._results.put(task)
+
+    def stop(self) -> None:
+        """See `Executor.stop`."""
+
+
+def run(task: Task, files: Files) -> None:
+    """Do the works, one by one; one that fails does not keep the next from running."""
+    began = perf_counter()
+    for work in task.works:
+        work.run(files)
+    task.seconds = perf_counter() - began

@@ -1,0 +1,1 @@
+"""The layout of records on the disk and in memory. Pure."""

@@ -1,0 +1,129 @@
+"""The sparse index of a segment, by offset and by time. Pure. Law: derived; losing it costs a scan, never data.
+
+It says, too, how far producers that number their events had come where it ends, in this segment and all before it: that is read back from
+the segments, too, as far as retention has left them.
+
+One file `<base>.idx` beside each segment, replaced as a whole; all numbers little-endian::
+
+    0   4  magic "AEI1", or "AEI2" with producers (in data directories of format 2)
+    4   4  u32  CRC-32 (zlib) of everything from byte 8 on, begun with the partition's seed
+    8   8  u64  offset number that the segment begins with (its name)
+    16  8  u64  one past the last record covered
+    24  8  i64  timestamp of the first record, ms
+    32  8  i64  timestamp of the last record covered, ms
+    40  8  u64  bytes of the segment that are covered: synced, checked, and never to be scanned again
+    48  4  u32  count of entries
+    52  4  u32  bytes of the table of producers; 0 without
+    56     u64 x count  offset number of the first record of a batch
+           i64 x count  its timestamp, ms
+           u64 x count  position of the batch in the segment
+           the table of producers: `producers.py`
+"""
+
+import sys
+from array import array
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from amqp_streams.storage.formats import producers
+
+MAGIC: Final = b"AEI1"
+MAGIC_NUMBERED: Final = b"AEI2"
+SPACING_BYTES: Final = 16 << 10
+"""Batches that begin nearer than this to the last entry get none: bounds the index to 0.15 % of the segment."""
+HEAD_BYTES: Final = 56
+
+_HEAD: Final = Struct("<4sIQQqqQII")
+
+
+@dataclass(slots=True, eq=False)
+class Index:
+    """Where to begin looking for a record. The entries rise in all three columns."""
+
+    bases: "array[int]" = field(default_factory=lambda: array("Q"))
+    stamps: "array[int]" = field(default_factory=lambda: array("q"))
+    positions: "array[int]" = field(default_factory=lambda: array("Q"))
+
+    def add(self, base: int, first_timestamp_ms: int, position: int) -> None:
+        """Note a batch, unless it lies near the last one noted."""
+        if not self.positions or position - self.positions[-1] >= SPACING_BYTES:
+            self.bases.append(base)
+            self.stamps.append(first_timestamp_ms)
+            self.positions.append(position)
+
+    def extent_of(self, number: int, segment_bytes: int) -> tuple[int, int]:
+        """The stretch (position, until) of the segment that holds the record, if the segment does."""
+        return self._extent(bisect_right(self.bases, number) - 1, segment_bytes)
+
+    def extent_before(self, after_ms: int, segment_bytes: int) -> tuple[int, int]:
+        """The stretch that holds the first record later than `after_ms`, or ends right before it."""
+        return self._extent(bisect_right(self.stamps, after_ms) - 1, segment_bytes)
+
+    def _extent(self, entry: int, segment_bytes: int) -> tuple[int, int]:
+        if not self.positions:
+            return 0, segment_bytes
+        until = self.positions[entry + 1] if entry + 1 < len(self.positions) else segment_bytes
+        return (0 if entry < 0 else self.positions[entry]), until
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What an index file says of its segment as a whole."""
+
+    base: int
+    end: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+    bytes: int
+
+
+class Decoded(NamedTuple):
+    """What an index file says."""
+
+    coverage: Coverage
+    sparse: Index
+    producers: producers.Table
+
+
+def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table | None = None) -> bytes:
+    """The whole file."""
+    table = producers.encode_table(reached) if reached else b""
+    magic = MAGIC_NUMBERED if table else MAGIC
+    columns = [index.bases[:], index.stamps[:], index.positions[:]]
+    if sys.byteorder == "big":
+        for column in columns:
+            column.byteswap()
+    rest = _HEAD.pack(
+        magic,
+        0,
+        coverage.base,
+        coverage.end,
+        coverage.first_timestamp_ms,
+        coverage.last_timestamp_ms,
+        coverage.bytes,
+        len(index.bases),
+        len(table),
+    )[8:]
+    rest += b"".join(column.tobytes() for column in columns) + table
+    return magic + crc32(rest, seed).to_bytes(4, "little") + rest
+
+
+def decode(data: bytes, base: int, seed: int) -> Decoded | None:
+    """Coverage, entries and producers, or None if the file is not an index of the segment that begins with `base`."""
+    if len(data) < HEAD_BYTES:
+        return None
+    magic, crc, found_base, end, first_ms, last_ms, bytes_, count, table_bytes = _HEAD.unpack_from(data)
+    columns_end = HEAD_BYTES + 24 * count
+    if magic not in {MAGIC, MAGIC_NUMBERED} or len(data) != columns_end + table_bytes or found_base != base:
+        return None
+    if crc32(memoryview(data)[8:], seed) != crc:
+        return None
+    index = Index()
+    for place, column in enumerate((index.bases, index.stamps, index.positions)):
+        column.frombytes(data[HEAD_BYTES + 8 * count * place : HEAD_BYTES + 8 * count * (place + 1)])
+        if sys.byteorder == "big":
+            column.byteswap()
+    return Decoded(Coverage(base, end, first_ms, last_ms, bytes_), index, producers.decode_table(data[columns_end:]))

@@ -1,0 +1,266 @@
+"""The record batch: how a run of records is written, in segments and in the journal alike. Pure.
+
+Law: what was encoded is what is decoded, or the CRC says that it is not. All numbers little-endian::
+
+    0   4  magic "AEB1"
+    4   4  u32  length of the whole batch in bytes, this header included
+    8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's seed, so that bytes of
+                another partition, or a message that looks like a batch, are never taken for records of this one
+    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered (in data directories of
+                format 2 and 3), 16 message-formats that are not all 0 (in those of format 3); others 0
+    16  8  u64  offset number of the first record
+    24  8  i64  timestamp of the first record, ms since the epoch
+    32  4  u32  count of records, at least 1
+    36  4  u32  bytes of the body
+    40     u32 x count  ms after the first timestamp, never decreasing      (absent with flag 1)
+           u32 x count  length of each message                             (one u32 with flag 4)
+           u8  x count  length of the header section that it starts with    (absent with flag 2)
+           u32 x count  message-format of each message (AMQP 2.7.5)         (absent without flag 16)
+           what it says of producers: `producers.py`; all that is left      (absent without flag 8)
+           the messages, back to back
+"""
+
+import sys
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from struct import Struct, iter_unpack
+from typing import Final
+from zlib import crc32
+
+from amqp_streams.storage.formats import producers
+from amqp_streams.storage.formats.chunks import count_within, part
+from amqp_streams.storage.ports import Chunk
+
+MAGIC: Final = b"AEB1"
+HEAD_BYTES: Final = 40
+BATCH_BYTES_MAX: Final = 1 << 20
+"""Aim for a batch's body: what a reader must take in one piece. A single larger message is a batch of its own."""
+MESSAGE_BYTES_MAX: Final = 256 << 20
+RECORDS_MAX: Final = 1 << 20
+"""Records in a batch: bounds the tables."""
+SPAN_MS_MAX: Final = (1 << 32) - 1
+"""Between the first and the last timestamp of a batch: about 49.7 days."""
+ORDINARY_RECORD_BYTES_MAX: Final = 9
+"""What the tables have of one record whose message-format is 0."""
+RECORD_BYTES_MAX: Final = ORDINARY_RECORD_BYTES_MAX + 4
+LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + RECORD_BYTES_MAX * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
+
+_ONE_TIMESTAMP: Final = 1
+_NO_HEADERS: Final = 2
+_ONE_LENGTH: Final = 4
+_NUMBERED: Final = 8
+_FORMATS: Final = 16
+_FLAGS: Final = _ONE_TIMESTAMP | _NO_HEADERS | _ONE_LENGTH | _NUMBERED | _FORMATS
+_START: Final = Struct("<4sII")
+_REST: Final = Struct("<IQqII")
+_HEAD: Final = Struct("<4sIIIQqII")
+_OFFSET_MAX: Final = 10**16 - 1
+_TIMESTAMP_MAX: Final = 1 << 62
+_SWAP: Final = sys.byteorder == "big"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A batch's fixed part: plausible, but proven only by `is_whole`."""
+
+    length: int
+    crc: int
+    flags: int
+    base: int
+    first_timestamp_ms: int
+    count: int
+    body_bytes: int
+    producers_bytes: int = 0
+
+    @property
+    def end(self) -> int:
+        """One past its last record."""
+        return self.base + self.count
+
+
+def seed_of(uid: int, partition: int) -> int:
+    """What the CRCs of a partition begin with. `uid` is the random number of its log."""
+    return crc32(uid.to_bytes(8, "little") + partition.to_bytes(4, "little"))
+
+
+def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
+    """The two buffers (head with tables, body) that are one batch. Costs C loops only, nothing per message in Python."""
+    messages, stamps, headers, count = chunk.messages, chunk.timestamps, chunk.header_sizes, len(chunk.messages)
+    assert len(headers) == len(stamps) == count, "each record has a timestamp and a header size"
+    assert 0 < count <= RECORDS_MAX, "a batch has records, and not too many"
+    first_ms = stamps[0]
+    assert 0 <= stamps[-1] - first_ms <= SPAN_MS_MAX, "timestamps never decrease, and a batch spans less than 50 days"
+    lengths = array("I", map(len, messages))
+    body = b"".join(messages)
+    flags, tables = 0, []
+    if stamps[-1] == first_ms:
+        flags |= _ONE_TIMESTAMP
+    else:
+        tables.append(_bytes(array("I", [stamp - first_ms for stamp in stamps])))
+    if lengths[0] * count == len(body) and lengths.count(lengths[0]) == count:
+        flags |= _ONE_LENGTH
+        lengths = lengths[:1]
+    tables.append(_bytes(lengths))
+    if headers.count(0) == count:
+        flags |= _NO_HEADERS
+    else:
+        tables.append(headers)
+    if chunk.formats is not None:
+        assert len(chunk.formats) == count, "each record has a message-format"
+        flags |= _FORMATS
+        tables.append(_bytes(chunk.formats))
+    if chunk.marks:
+        flags |= _NUMBERED
+        tables.append(producers.encode_entries(producers.entries_of(chunk.marks)))
+    rest = _REST.pack(flags, chunk.base, first_ms, count, len(body)) + b"".join(tables)
+    length = _START.size + len(rest) + len(body)
+    assert length <= LENGTH_MAX, "a batch is at most its limit"
+    return _START.pack(MAGIC, length, crc32(body, crc32(rest, seed))) + rest, body
+
+
+def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
+    """Cut a run of `size` bytes into pieces that may each be encoded: about a megabyte, and less than 50 days."""
+    if size <= BATCH_BYTES_MAX and chunk.timestamps[-1] - chunk.timestamps[0] <= SPAN_MS_MAX and len(chunk) <= RECORDS_MAX:
+        yield chunk
+        return
+    while True:
+        count = min(count_within(chunk.messages, BATCH_BYTES_MAX), RECORDS_MAX)
+        if chunk.timestamps[count - 1] - chunk.timestamps[0] > SPAN_MS_MAX:
+            count = bisect_right(chunk.timestamps, chunk.timestamps[0] + SPAN_MS_MAX)
+        if count == len(chunk):
+            yield chunk
+            return
+        base, cut, end = chunk.base, chunk.base + count, chunk.base + len(chunk)
+        marks, later = (producers.within(chunk.marks, base, cut), producers.within(chunk.marks, cut, end)) if chunk.marks else ((), ())
+        yield part(chunk, 0, count, marks)
+        chunk = part(chunk, count, len(chunk), later)
+
+
+def head_at(buffer: bytes, position: int) -> Head | None:
+    """The head found at `position`, or None where no batch can begin: the numbers must agree with each other."""
+    if len(buffer) - position < HEAD_BYTES:
+        return None
+    magic, length, crc, flags, base, first_ms, count, body_bytes = _HEAD.unpack_from(buffer, position)
+    if magic != MAGIC or flags & ~_FLAGS or not 0 < count <= RECORDS_MAX or length > LENGTH_MAX:
+        return None
+    producers_bytes = length - HEAD_BYTES - _tables_bytes(flags, count) - body_bytes
+    if (
+        base + count > _OFFSET_MAX
+        or not 0 <= first_ms < _TIMESTAMP_MAX
+        or producers_bytes < 0
+        or (producers_bytes > 0) != (flags & _NUMBERED > 0)
+    ):
+        return None
+    return Head(length, crc, flags, base, first_ms, count, body_bytes, producers_bytes)
+
+
+def is_whole(buffer: bytes, position: int, head: Head, seed: int) -> bool:
+    """Whether all bytes of the batch are there and are those that were written."""
+    return len(buffer) - position >= head.length and crc32(memoryview(buffer)[position + 12 : position + head.length], seed) == head.crc
+
+
+def last_timestamp_ms(buffer: bytes, position: int, head: Head) -> int:
+    """Timestamp of the last record of a whole batch."""
+    if head.flags & _ONE_TIMESTAMP:
+        return head.first_timestamp_ms
+    return head.first_timestamp_ms + _array(buffer, position + HEAD_BYTES + 4 * (head.count - 1), 1)[0]
+
+
+def entries_at(buffer: bytes, position: int, head: Head) -> producers.Entries:
+    """What a whole batch says of producers."""
+    if not head.producers_bytes:
+        return {}
+    at = position + HEAD_BYTES + _tables_bytes(head.flags, head.count)
+    return producers.decode_entries(bytes(memoryview(buffer)[at : at + head.producers_bytes]))
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """A decoded batch that lends out its records. Holds the buffer it was read from, copies messages only as they are asked for."""
+
+    head: Head
+    buffer: bytes
+    timestamps: "array[int]"
+    header_sizes: bytes
+    body_at: int
+    one_length: int | None
+    ends: list[int] = field(default_factory=list)
+    formats: "array[int] | None" = None
+
+    def cut(self, at: int, bytes_max: int) -> Chunk:
+        """Records from number `at` on, at least one, at most about `bytes_max` bytes."""
+        first, count = at - self.head.base, self.head.count
+        assert 0 <= first < count, "the record wanted is in the batch"
+        if self.one_length is not None:
+            last = min(count, first + max(1, bytes_max // max(1, self.one_length)))
+            messages = self._equal_messages(first, last)
+        else:
+            ends = self.ends
+            last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
+            messages = list(map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1])))
+        formats = None if self.formats is None else self.formats[first:last]
+        if formats is not None and not any(formats):
+            formats = None
+        return Chunk(at, self.timestamps[first:last], self.header_sizes[first:last], messages, formats=formats)
+
+    def all(self) -> Chunk:
+        """Every record."""
+        return self.cut(self.head.base, self.head.length)
+
+    def _equal_messages(self, first: int, last: int) -> list[bytes]:
+        size = self.one_length or 0
+        if size == 0:
+            return [b""] * (last - first)
+        view = memoryview(self.buffer)[self.body_at + first * size : self.body_at + last * size]
+        return list(chain.from_iterable(iter_unpack(f"{size}s", view)))
+
+
+def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
+    """The batch at `position`, or None if its bytes are not those that were written."""
+    if not is_whole(buffer, position, head, seed):
+        return None
+    at, count = position + HEAD_BYTES, head.count
+    if head.flags & _ONE_TIMESTAMP:
+        stamps = array("q", [head.first_timestamp_ms]) * count
+    else:
+        first_ms = head.first_timestamp_ms
+        stamps = array("q", [first_ms + delta for delta in _array(buffer, at, count)])
+        at += 4 * count
+    one_length = None
+    lengths = _array(buffer, at, 1 if head.flags & _ONE_LENGTH else count)
+    at += 4 * len(lengths)
+    if head.flags & _ONE_LENGTH:
+        one_length = lengths[0]
+    headers = bytes(count) if head.flags & _NO_HEADERS else buffer[at : at + count]
+    at += 0 if head.flags & _NO_HEADERS else count
+    formats = _array(buffer, at, count) if head.flags & _FORMATS else None
+    at += (4 * count if head.flags & _FORMATS else 0) + head.producers_bytes
+    ends = [] if one_length is not None else list(accumulate(lengths, initial=at))
+    assert (at + one_length * count if one_length is not None else ends[-1]) == position + head.length, (
+        "the lengths add up, as the CRC swears"
+    )
+    return Batch(head, buffer, stamps, headers, at, one_length, ends, formats)
+
+
+def _tables_bytes(flags: int, count: int) -> int:
+    stamps = 0 if flags & _ONE_TIMESTAMP else 4 * count
+    lengths = 4 if flags & _ONE_LENGTH else 4 * count
+    return stamps + lengths + (0 if flags & _NO_HEADERS else count) + (4 * count if flags & _FORMATS else 0)
+
+
+def _array(buffer: bytes, at: int, count: int) -> "array[int]":
+    numbers = array("I")
+    numbers.frombytes(memoryview(buffer)[at : at + 4 * count])
+    if _SWAP:
+        numbers.byteswap()
+    return numbers
+
+
+def _bytes(numbers: "array[int]") -> bytes:
+    if _SWAP:
+        numbers = numbers[:]
+        numbers.byteswap()
+    return numbers.tobytes()

@@ -1,0 +1,1 @@
+"""[io] One partition: its segments, what is pending, and what readers get."""

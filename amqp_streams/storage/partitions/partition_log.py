@@ -1,0 +1,245 @@
+"""[io] One partition of the embedded log: what is pending, what is visible, what is on disk.
+
+Laws: durable before visible: `end` moves only in `accept`, which the store calls when the commit that holds the records is done.
+Numbers rise along: start <= synced_end <= flushed_end <= end <= the next append's.
+
+Records live in `tail` (memory) from their commit until they are in a segment, and a while longer for readers at the end.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from amqp_streams.errors import StorageError
+from amqp_streams.storage.catalog import LogRecord
+from amqp_streams.storage.formats import producers, record
+from amqp_streams.storage.formats.chunks import cut, join, join_formats
+from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
+from amqp_streams.storage.ports import Chunk, Mark, Numbers, PartitionFacts
+
+Admit = Callable[["PartitionLog", int, int], None]
+"""Called by each append with its bytes and the time; raises DiskFullError where there is no space."""
+
+_TAIL_PARTS_MAX: Final = 64
+
+
+class PartitionLog:
+    """One ordered sequence of records. Owned by the loop's thread."""
+
+    def __init__(self, log: LogRecord, index: int, segments: Segments, admit: Admit, *, start: int, end: int) -> None:
+        self.log: Final = log.name
+        self.index: Final = index
+        self.uid: Final = log.uid
+        self.settings = log.settings
+        self.segments: Final = segments
+        self.start = start
+        self.end = end
+        self.flushed_end = end
+        self.synced_end = end
+        self.failure: StorageError | None = None
+        self.refusal: StorageError | None = None
+        self.busy = False
+        """A write to its segments is under way: there is never more than one."""
+        self.syncing = False
+        self.pending_bytes = 0
+        self.pending_count = 0
+        self.unflushed_bytes = 0
+        self.unsynced_bytes = 0
+        self.tail: list[Chunk] = []
+        self._tail_sizes: list[int] = []
+        self.pending_producers_bytes = 0
+        self.producers: Table = segments.producers.copy()
+        """As far as `end`."""
+        self._marks: list[Mark] = []
+        self._pending: list[tuple[int, Sequence[bytes], bytes, array[int] | None]] = []
+        self._formatted = False
+        """Some of the pending messages have a message-format that is not 0."""
+        self._next = end
+        self.last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
+        self._visible_ms = self.last_ms
+        self._admit: Final = admit
+
+    # -- appending
+
+    @property
+    def fits_one_batch(self) -> bool:
+        """Whether all that is pending can be encoded as one batch: the clock may have jumped by months between two appends."""
+        pending = self._pending
+        return self.pending_count <= record.RECORDS_MAX and (not pending or pending[-1][0] - pending[0][0] <= record.SPAN_MS_MAX)
+
+    @property
+    def pending_tables_bytes(self) -> int:
+        """What a batch of all that is pending says of its records one by one, at most."""
+        return self.pending_count * (record.RECORD_BYTES_MAX if self._formatted else record.ORDINARY_RECORD_BYTES_MAX)
+
+    def append(
+        self,
+        messages: Sequence[bytes],
+        header_sizes: bytes,
+        now_ms: int,
+        numbers: Numbers | None = None,
+        formats: "array[int] | None" = None,
+    ) -> int:
+        """See `Partition.append`."""
+        count = len(messages)
+        assert count == len(header_sizes) > 0, "each message has one header size"
+        if error := self.failure or self.refusal:
+            raise error.with_traceback(None)  # the frames of each earlier raise would stay, and the messages in them
+        size = sum(map(len, messages))
+        self._admit(self, size, now_ms)
+        base = self._next
+        self._next += count
+        self.pending_bytes += size
+        self.pending_count += count
+        self.last_ms = max(self.last_ms, now_ms)
+        self._pending.append((self.last_ms, messages, header_sizes, formats))
+        if formats is not None:
+            assert len(formats) == count, "each message has one message-format"
+            self._formatted = True
+        if numbers is not None:
+            assert len(numbers.sequences) == count, "each message has one number"
+            self._marks += producers.marks_of(base, numbers)
+            self.pending_producers_bytes += producers.bytes_needed(numbers)
+        return base
+
+    def take(self) -> Chunk:
+        """All that is pending, as one run; nothing is pending afterwards."""
+        pending, self._pending = self._pending, []
+        formatted, self._formatted = self._formatted, False
+        base, marks = self._next - self.pending_count, tuple(self._marks)
+        self._marks.clear()
+        self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
+        if len(pending) == 1:
+            stamp, messages, headers, formats = pending[0]
+            return Chunk(base, array("q", [stamp]) * len(messages), headers, messages, marks, formats)
+        stamps, all_messages = array("q"), list[bytes]()
+        for stamp, messages, _, _ in pending:
+            stamps.extend(array("q", [stamp]) * len(messages))
+            all_messages += messages
+        joined = join_formats([(len(messages), formats) for _, messages, _, formats in pending]) if formatted else None
+        return Chunk(base, stamps, b"".join([headers for _, _, headers, _ in pending]), all_messages, marks, joined)
+
+    def give_up_pending(self) -> int:
+        """Drop what is pending, after a failed commit: its numbers will be given out again. Returns how many records that were."""
+        count = self.pending_count
+        self._pending.clear()
+        self._marks.clear()
+        self._formatted = False
+        self.pending_bytes = self.pending_count = self.pending_producers_bytes = 0
+        self.refusal = None
+        self._next = self.end
+        self.last_ms = self._visible_ms
+        return count
+
+    def lose(self, error: StorageError) -> bool:
+        """A commit with records of this partition failed. Returns whether records are pending behind it: they must fail, too.
+
+        Until those have failed in a commit of their own, nothing new is taken, for the numbers behind a lost record cannot stay.
+        """
+        if self.pending_count:
+            self.refusal = error
+            return True
+        self.give_up_pending()
+        return False
+
+    def accept(self, chunk: Chunk, size: int, *, on_segment: bool) -> None:
+        """Make a committed run visible."""
+        assert chunk.base == self.end, "commits end in the order of their appends"
+        self.tail.append(chunk)
+        self._tail_sizes.append(size)
+        self.end = chunk.base + len(chunk)
+        self._visible_ms = chunk.timestamps[-1]
+        if chunk.marks:
+            producers.apply(self.producers, producers.entries_of(chunk.marks), self._visible_ms)
+        if on_segment:
+            assert self.flushed_end == self.end, "what was written is what was accepted"
+        else:
+            self.unflushed_bytes += size
+
+    # -- writing to segments
+
+    def unflushed(self) -> list[Chunk]:
+        """Visible records that no segment has yet."""
+        return self.tail[bisect_left(self.tail, self.flushed_end, key=_base) :]
+
+    def flushed(self, staged: Staged, *, synced: bool) -> list[Segment]:
+        """A staged write is done; returns the segments that it closed."""
+        closed = self.segments.apply(staged)
+        self.flushed_end = staged.end
+        self.unsynced_bytes += sum(placed.length for placed in staged.placed)
+        self.unflushed_bytes = 0
+        if synced:
+            self.synced_end = staged.end
+            self.unsynced_bytes = 0
+        elif closed:
+            self.synced_end = max(self.synced_end, self.segments.active.base)
+        return closed
+
+    def evict_first(self) -> bool:
+        """Drop the oldest run from memory, if a segment has it."""
+        if self.tail and self.tail[0].base < self.flushed_end:
+            del self.tail[0], self._tail_sizes[0]
+            return True
+        return False
+
+    def forget_below(self, start: int) -> list[int]:
+        """Everything below `start` was removed; returns where the runs began that were in memory."""
+        count = bisect_left(self.tail, start, key=_base)
+        bases = [chunk.base for chunk in self.tail[:count]]
+        del self.tail[:count], self._tail_sizes[:count]
+        return bases
+
+    # -- reading
+
+    def read(self, at: int, bytes_max: int) -> Chunk | None:
+        """See `Partition.read`."""
+        at = max(at, self.start)
+        if at >= self.end:
+            return None
+        tail = self.tail
+        if not tail or at < tail[0].base:
+            return self.segments.read(at, bytes_max, tail[0].base if tail else self.end)
+        place = bisect_right(tail, at, key=_base) - 1
+        chunk, size = tail[place], self._tail_sizes[place]
+        if at > chunk.base or size > bytes_max:
+            return cut(chunk, at, bytes_max)
+        last = place + 1
+        while last < len(tail) and last - place < _TAIL_PARTS_MAX and (size := size + self._tail_sizes[last]) <= bytes_max:
+            last += 1
+        return join(tail[place:last])
+
+    def seek_timestamp(self, after_ms: int) -> int:
+        """See `Partition.seek_timestamp`."""
+        tail = self.tail
+        if not tail or tail[0].timestamps[0] > after_ms:
+            found = self.segments.seek_timestamp(after_ms)
+            if found is not None and (not tail or found < tail[0].base):
+                return max(found, self.start)
+        place = bisect_right(tail, after_ms, key=_last_timestamp)
+        if place == len(tail):
+            return self.end
+        return tail[place].base + bisect_right(tail[place].timestamps, after_ms)
+
+    def facts(self) -> PartitionFacts:
+        """See `Partition.facts`."""
+        first: int | None = self.segments.first_timestamp_ms
+        if first is None and self.tail:
+            first = self.tail[0].timestamps[0]
+        return PartitionFacts(
+            start=self.start,
+            end=self.end,
+            bytes=self.segments.bytes + self.unflushed_bytes,
+            first_timestamp_ms=first if self.start < self.end else None,
+            last_timestamp_ms=self._visible_ms if self.start < self.end else None,
+            failure=str(self.failure) if self.failure else None,
+        )
+
+
+def _base(chunk: Chunk) -> int:
+    return chunk.base
+
+
+def _last_timestamp(chunk: Chunk) -> int:
+    return chunk.timestamps[-1]

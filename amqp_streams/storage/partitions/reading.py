@@ -1,0 +1,115 @@
+"""[io] Bytes of segments on their way to readers: open files and decoded batches, both kept while they are likely to be asked for again."""
+
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.storage.disk.files import Files, OpenFile, read_file
+from amqp_streams.storage.formats import index as index_file
+from amqp_streams.storage.formats.index import Index
+from amqp_streams.storage.formats.record import Batch
+from amqp_streams.storage.plans import recovery
+from amqp_streams.storage.ports import Use
+
+_ENTRY_BYTES: Final = 256
+_Key = tuple[Path, int, int, int]
+"""Path, seed (a deleted log's namesake has the same paths), position, until."""
+Stretch = tuple[list[Batch], list[recovery.Damage]]
+
+
+class Reading:
+    """One for all partitions of a store: bounds the open files and the memory that reading takes."""
+
+    def __init__(self, files: Files, *, cache_bytes: int, open_files: int) -> None:
+        self.files: Final = files
+        self._cache_bytes: Final = cache_bytes
+        self._open_files: Final = open_files
+        self._open: OrderedDict[Path, OpenFile] = OrderedDict()
+        self._cache: OrderedDict[_Key, tuple[int, Stretch | Index]] = OrderedDict()
+        self._cached = 0
+
+    def uses(self) -> dict[str, Use]:
+        """Its bounds, by name."""
+        return {
+            "storage_cache_bytes": Use(self._cached, self._cache_bytes),
+            "storage_open_files": Use(len(self._open), self._open_files),
+        }
+
+    def file(self, path: Path, *, create: bool = False) -> OpenFile:
+        """The file, open for reading and writing. Whoever keeps it keeps it open."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._open[path] = OpenFile(self.files, path, create=create, write=True)
+            if len(self._open) > self._open_files:
+                self._open.popitem(last=False)
+        else:
+            self._open.move_to_end(path)
+        return file
+
+    def forget(self, path: Path) -> None:
+        """The file is going away."""
+        self._open.pop(path, None)
+        for key in [key for key in self._cache if key[0] == path]:
+            self._cached -= self._cache.pop(key)[0]
+
+    def close(self) -> None:
+        """Let go of all files and memory."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+        self._cache.clear()
+        self._cached = 0
+
+    def batches(self, path: Path, seed: int, position: int, until: int) -> Stretch:
+        """Everything in the stretch position..until of a segment, checked and decoded.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        found = self._get((path, seed, position, until))
+        if found is None:
+            buffer = self.file(path).read(until - position, position)
+            batches, damage = recovery.batches_in(buffer, seed=seed, base_position=position)
+            if len(buffer) < until - position:
+                damage.append(recovery.Damage(position + len(buffer), until, 0, 0))
+            found = (batches, damage)
+            self._put((path, seed, position, until), len(buffer), found)
+        assert isinstance(found, tuple)
+        return found
+
+    def index(self, path: Path, base: int, seed: int) -> Index:
+        """The index of a closed segment, from its file or else from the segment itself.
+
+        Raises:
+            OSError: the disk failed.
+        """
+        found = self._get((path, seed, -1, -1))
+        if found is None:
+            found = self._load_index(path, base, seed)
+            self._put((path, seed, -1, -1), 24 * len(found.bases), found)
+        assert isinstance(found, Index)
+        return found
+
+    def _load_index(self, path: Path, base: int, seed: int) -> Index:
+        try:
+            decoded = index_file.decode(read_file(self.files, path.with_suffix(".idx")), base, seed)
+        except FileNotFoundError:
+            decoded = None
+        if decoded is not None:
+            return decoded[1]
+        file = self.file(path)
+        return recovery.scan(file.read, file.size(), seed=seed, into=recovery.Scan(file.size()), expected=base).index
+
+    def _get(self, key: _Key) -> Stretch | Index | None:
+        found = self._cache.get(key)
+        if found is None:
+            return None
+        self._cache.move_to_end(key)
+        return found[1]
+
+    def _put(self, key: _Key, size: int, value: Stretch | Index) -> None:
+        size += _ENTRY_BYTES
+        self._cache[key] = (size, value)
+        self._cached += size
+        while self._cached > self._cache_bytes and len(self._cache) > 1:
+            self._cached -= self._cache.popitem(last=False)[1][0]

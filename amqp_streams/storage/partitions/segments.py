@@ -1,0 +1,351 @@
+"""[io] The segments of one partition: where records are on disk, and what writing more of them takes.
+
+Laws: bytes of a partition are written in the order of its records; a segment is synced whole before its successor gets its first byte.
+So after a crash only the last segment can be torn.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import CorruptionError, StorageError
+from amqp_streams.storage.disk.files import OpenFile
+from amqp_streams.storage.disk.work import Replace, Step, SyncFile, SyncFolder, Write
+from amqp_streams.storage.formats import index as index_file
+from amqp_streams.storage.formats import producers, record
+from amqp_streams.storage.formats.chunks import join
+from amqp_streams.storage.formats.index import Coverage, Index
+from amqp_streams.storage.formats.producers import Table
+from amqp_streams.storage.partitions.reading import Reading
+from amqp_streams.storage.plans.recovery import Damage
+from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, must_roll, notice
+from amqp_streams.storage.ports import Chunk
+
+_CHUNK_PARTS_MAX: Final = 64
+
+
+@dataclass(slots=True, eq=False)
+class Segment:
+    """One file of record batches. `bytes` and `end` are what is surely written; `covered` is what its index file covers.
+
+    `saved`: it has an index file, which says how far producers had come. `producers`, once it is closed: what that file is to say.
+    """
+
+    path: Path
+    base: int
+    end: int
+    bytes: int = 0
+    first_timestamp_ms: int = 0
+    last_timestamp_ms: int = 0
+    covered: int = 0
+    exists: bool = False
+    index: Index | None = None
+    saved: bool = False
+    producers: Table | None = None
+    noticed_ms: int | None = None
+    """When it was noticed that its timestamps lie in the future; None: they do not."""
+
+    @property
+    def index_path(self) -> Path:
+        """Its index file."""
+        return self.path.with_suffix(".idx")
+
+    def coverage(self) -> Coverage:
+        """What its index file is to say."""
+        return Coverage(self.base, self.end, self.first_timestamp_ms, self.last_timestamp_ms, self.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    segment: Segment
+    position: int
+    length: int
+    base: int
+    end: int
+    first_timestamp_ms: int
+    last_timestamp_ms: int
+    entries: producers.Entries | None
+
+
+@dataclass(slots=True, eq=False)
+class Staged:
+    """A write that was prepared: the steps that do it, and what holds when they are done."""
+
+    steps: list[Step] = field(default_factory=list)
+    placed: list[_Placed] = field(default_factory=list)
+    opened: list[Segment] = field(default_factory=list)
+    created: list[Path] = field(default_factory=list)
+    closed: list[Segment] = field(default_factory=list)
+    """After it was applied: the segments that it closed."""
+    end: int = 0
+
+
+def segment_path(folder: Path, base: int) -> Path:
+    """Name of the segment whose first record is `base`."""
+    return folder / f"{base:016d}.log"
+
+
+class Segments:
+    """All segments of a partition, the last one active. At least one, though its file may not exist yet."""
+
+    def __init__(self, folder: Path, seed: int, reading: Reading, row: list[Segment], reached: Table | None = None) -> None:
+        assert row, "a partition has an active segment"
+        self.folder: Final = folder
+        self.seed: Final = seed
+        self.row: Final = row
+        self.producers: Final[Table] = reached or {}
+        """How far producers have come in what is written here."""
+        self._reading: Final = reading
+        self.bytes = sum(segment.bytes for segment in row)
+        self._closed_file: OpenFile | None = None
+        """What `close_active` closed, until it is synced: the next segment gets its first byte only then."""
+
+    @property
+    def active(self) -> Segment:
+        """The one that is written to."""
+        return self.row[-1]
+
+    @property
+    def first_timestamp_ms(self) -> int | None:
+        """Of the first record on disk."""
+        return next((segment.first_timestamp_ms for segment in self.row if segment.bytes), None)
+
+    # -- writing
+
+    def stage(self, chunks: Sequence[Chunk], size: int, settings: LogSettings, *, sync: bool) -> Staged:
+        """Prepare writing the records of `chunks` (together `size` bytes), merged; with `sync`, until they are on the disk.
+
+        Raises:
+            OSError: a new segment could not be created.
+        """
+        staged = Staged(end=chunks[-1].base + len(chunks[-1]))
+        segment, position = self.active, self.active.bytes
+        began, first_ms = position, segment.first_timestamp_ms
+        if not position and self._closed_file:
+            staged.steps.append(SyncFile(self._closed_file))
+        for piece in record.batches(join(chunks), size):
+            now_ms = piece.timestamps[0]
+            if position and must_roll(
+                first_timestamp_ms=first_ms,
+                bytes_=position,
+                now_ms=now_ms,
+                segment_ms=settings.segment_ms,
+                segment_bytes=settings.segment_bytes,
+            ):
+                staged.steps.append(SyncFile(self._reading.file(segment.path)))
+                segment, position, began = Segment(segment_path(self.folder, piece.base), piece.base, piece.base), 0, 0
+                staged.opened.append(segment)
+            if not position:
+                first_ms = now_ms
+                if not segment.exists:
+                    self._reading.file(segment.path, create=True)
+                    staged.created.append(segment.path)
+                staged.steps.append(SyncFolder(self.folder))  # the name, too, must be there after a loss of power
+            buffers = record.encode(piece, self.seed)
+            length = len(buffers[0]) + len(buffers[1])
+            staged.steps.append(Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists))
+            entries = producers.entries_of(piece.marks) if piece.marks else None
+            end, last_ms = piece.base + len(piece), piece.timestamps[-1]
+            staged.placed.append(_Placed(segment, position, length, piece.base, end, now_ms, last_ms, entries))
+            position += length
+        if sync:
+            staged.steps.append(SyncFile(self._reading.file(segment.path)))
+        return staged
+
+    def apply(self, staged: Staged) -> list[Segment]:
+        """The write was done; returns the segments that it closed."""
+        closed: list[Segment] = []
+        current = self.active
+        self._closed_file = None
+        for segment in staged.opened:
+            self.active.noticed_ms = None  # that was about its first record; its age as a closed one is that of its last
+            closed.append(self.active)
+            self.row.append(segment)
+        for placed in staged.placed:
+            segment = placed.segment
+            assert segment.bytes == placed.position, "batches follow each other"
+            if segment is not current:
+                current.producers, current = self.producers.copy(), segment
+            if placed.entries:
+                producers.apply(self.producers, placed.entries, placed.last_timestamp_ms)
+            if segment.index is None:
+                segment.index = Index()
+            if not segment.bytes:
+                segment.first_timestamp_ms = placed.first_timestamp_ms
+            segment.exists = True
+            segment.index.add(placed.base, placed.first_timestamp_ms, placed.position)
+            segment.bytes += placed.length
+            segment.end, segment.last_timestamp_ms = placed.end, placed.last_timestamp_ms
+            self.bytes += placed.length
+        return closed
+
+    def file(self, segment: Segment) -> OpenFile:
+        """The segment's file.
+
+        Raises:
+            OSError: it could not be opened.
+        """
+        return self._reading.file(segment.path)
+
+    def forget(self, staged: Staged) -> None:
+        """The write failed, and the files made for it are gone."""
+        for path in staged.created:
+            self._reading.forget(path)
+
+    def index_step(self, segment: Segment) -> Step:
+        """Write the index of what the segment holds now; to be run when that is synced."""
+        segment.covered = segment.bytes
+        reached = self.producers if segment is self.active else segment.producers
+        step = Replace(segment.index_path, index_file.encode(segment.coverage(), self._index(segment), self.seed, reached))
+        if segment is not self.active:
+            segment.index = segment.producers = None  # read again if a reader wants it
+        return step
+
+    def close_active(self, end: int) -> Segment:
+        """Begin a new segment at `end` and return the one that was active. The new file is made at once: its name keeps the number.
+
+        Raises:
+            OSError: it could not be created.
+        """
+        closed_file = self.file(self.active)
+        closed, opened = self.active, Segment(segment_path(self.folder, end), end, end, exists=True)
+        self._reading.file(opened.path, create=True)
+        self.row.append(opened)
+        closed.producers, closed.noticed_ms = self.producers.copy(), None
+        self._closed_file = closed_file
+        return closed
+
+    def closed(self, now_ms: int) -> Iterator[ClosedSegment]:
+        """What retention may take, from the oldest on."""
+        closed = self.row[:-1]
+        notice(closed, now_ms)
+        for part in closed:
+            last_ms, part.noticed_ms = aging_from(part.last_timestamp_ms, part.noticed_ms, now_ms)
+            yield ClosedSegment(part.base, part.end, part.bytes, last_ms)
+
+    def active_is_due(self, now_ms: int, segment_ms: int) -> bool:
+        """Whether the active segment has records and is old enough to be closed."""
+        active = self.active
+        if not active.bytes:
+            return False
+        first_ms, active.noticed_ms = aging_from(active.first_timestamp_ms, active.noticed_ms, now_ms)
+        return now_ms - first_ms >= segment_ms
+
+    def drop(self, count: int) -> list[Segment]:
+        """Forget the first `count` segments; their files are the caller's to remove."""
+        dropped = self.row[:count]
+        del self.row[:count]
+        for segment in dropped:
+            self.bytes -= segment.bytes
+            self._reading.forget(segment.path)
+            self.release(segment.path)
+        return dropped
+
+    def release(self, path: Path) -> None:
+        """This closed segment is synced, or is to be removed: close its file, because a removed file that is open takes its space on."""
+        if self._closed_file and self._closed_file.path == path:
+            self._closed_file = None
+
+    # -- reading
+
+    def read(self, at: int, bytes_max: int, after: int) -> Chunk:
+        """Records from `at` on. `after` is the next readable number behind all segments.
+
+        Raises:
+            CorruptionError: no segment has the record, though it was there once.
+            StorageError: the disk failed.
+        """
+        place = max(0, bisect_right(self.row, at, key=_base) - 1)
+        segment = self.row[place]
+        if at >= segment.end or at < segment.base:
+            raise self._corruption(segment, segment.bytes, at, self._next_base(place, at, after))
+        position, until = self._extent(segment, at)
+        batches, damage = self._batches(segment, position, until, at)
+        found = bisect_right(batches, at, key=_batch_base) - 1
+        if found < 0 or at >= batches[found].head.end:
+            later = batches[found + 1].head.base if found + 1 < len(batches) else self._base_behind(segment, until, place, at, after)
+            raise self._corruption(segment, damage[0].position if damage else position, at, later)
+        chunk = batches[found].cut(at, bytes_max)
+        return self._more(chunk, batches, found + 1, bytes_max)
+
+    def seek_timestamp(self, after_ms: int) -> int | None:
+        """Number of the first record later than `after_ms`; None if the segments have none. At damage, the first number it hides.
+
+        Raises:
+            StorageError: the disk failed.
+        """
+        place = bisect_right(self.row, after_ms, key=lambda segment: segment.last_timestamp_ms if segment.bytes else 1 << 62)
+        if place == len(self.row) or not self.row[place].bytes:
+            return None
+        segment = self.row[place]
+        if segment.first_timestamp_ms > after_ms:
+            return segment.base
+        position, until = self._index(segment).extent_before(after_ms, segment.bytes)
+        batches, damage = self._batches(segment, position, until, segment.base)
+        expected = batches[0].head.base if batches else self._index(segment).bases[0]
+        for batch in batches:
+            if batch.head.base != expected and damage:
+                return expected
+            if batch.timestamps[-1] > after_ms:
+                return batch.head.base + bisect_right(batch.timestamps, after_ms)
+            expected = batch.head.end
+        return expected
+
+    def _extent(self, segment: Segment, at: int) -> tuple[int, int]:
+        try:
+            return self._index(segment).extent_of(at, segment.bytes)
+        except FileNotFoundError:
+            raise self._corruption(segment, 0, at, segment.end) from None
+        except OSError as error:
+            raise _failed(segment, error) from error
+
+    def _index(self, segment: Segment) -> Index:
+        return segment.index or self._reading.index(segment.path, segment.base, self.seed)
+
+    def _batches(self, segment: Segment, position: int, until: int, at: int) -> tuple[list[record.Batch], list[Damage]]:
+        try:
+            return self._reading.batches(segment.path, self.seed, position, until)
+        except FileNotFoundError:
+            raise self._corruption(segment, 0, at, segment.end) from None
+        except OSError as error:
+            raise _failed(segment, error) from error
+
+    def _more(self, chunk: Chunk, batches: Sequence[record.Batch], place: int, bytes_max: int) -> Chunk:
+        """Add the batches that follow, while there is room: slow partitions have small ones."""
+        room = bytes_max - sum(map(len, chunk.messages))
+        parts, end = [chunk], chunk.base + len(chunk)
+        for batch in batches[place : place + _CHUNK_PARTS_MAX]:
+            room -= batch.head.body_bytes
+            if room < 0 or batch.head.base != end or parts[-1].base + len(parts[-1]) != end:
+                break
+            parts.append(batch.all())
+            end = batch.head.end
+        return join(parts)
+
+    def _base_behind(self, segment: Segment, until: int, place: int, at: int, after: int) -> int:
+        index = self._index(segment)
+        entry = bisect_right(index.positions, until - 1)
+        return index.bases[entry] if entry < len(index.bases) else self._next_base(place, at, after)
+
+    def _next_base(self, place: int, at: int, after: int) -> int:
+        return next((segment.base for segment in self.row[place:] if segment.bytes and segment.base > at), after)
+
+    def _corruption(self, segment: Segment, position: int, first: int, after: int) -> CorruptionError:
+        name = "/".join(segment.path.parts[-4:])
+        message = f"{name} at byte {position}: records {first} to {after - 1} are damaged or missing"
+        return CorruptionError(message, first=first, after=after)
+
+
+def _failed(segment: Segment, error: OSError) -> StorageError:
+    return StorageError(f"cannot read {segment.path}: {error.strerror or error}")
+
+
+def _base(segment: Segment) -> int:
+    return segment.base
+
+
+def _batch_base(batch: record.Batch) -> int:
+    return batch.head.base

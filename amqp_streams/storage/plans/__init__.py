@@ -1,0 +1,1 @@
+"""Decisions of the store without their execution: recovery and retention. Pure."""

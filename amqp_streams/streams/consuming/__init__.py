@@ -1,0 +1,1 @@
+"""Events out: where consumers start, what they hold, and what they have settled."""

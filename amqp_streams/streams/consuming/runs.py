@@ -1,0 +1,272 @@
+"""Runs of records on their way to a consumer, and the cursor that reads them of one partition. Spec: Event Streams 1, 4.4, 5.2.
+
+Law: the read unit is not the delivery unit. A cursor holds a chunk as the store gives it and hands out runs as small as the credit that
+is there; it can stop at any record. Filtering stops, too: a stretch that a filter passed over is reported.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, islice, takewhile
+from typing import Final
+
+from amqp_streams.filters import Compiled
+from amqp_streams.storage.ports import Chunk, Partition
+from amqp_streams.streams.consuming.held import Held
+
+READ_BYTES: Final = 128 << 10
+"""Asked of the store at once: large enough to make reading cheap, small enough for thousands of readers."""
+MERGE_READ_BYTES: Final = 256 << 10
+"""The same where partitions take turns: as much as the store writes of a partition at once, so that nothing is decoded twice."""
+TURN_EVENTS: Final = 256
+"""Events of one partition before the next gets its turn."""
+STRETCH_US: Final = 500
+"""Time, roughly, that a filter may take before the stretch that it passed over is reported."""
+STRETCH_STEPS: Final = 1 << 17
+"""The same in steps of a filter's work, which depend on what is in the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Records that were looked at and that no filter let through: there may be more to read."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """Consecutive records of one partition, all in `chunk`: from index `start`, `count` of them.
+
+    `skipped`: how many records retention removed before this reader came to them.
+    """
+
+    partition: Partition
+    chunk: Chunk
+    start: int
+    count: int
+    skipped: int
+
+    @property
+    def first(self) -> int:
+        """Number of the first record."""
+        return self.chunk.base + self.start
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picked:
+    """Records of one partition that are to be delivered together, ascending, not all of them neighbours.
+
+    `bytes`: with what each takes beside its message. `after`: number of the next record to look at. `skipped` as in `Run`. `weighed`:
+    filters looked into the records.
+    """
+
+    partition: Partition
+    offsets: "array[int]"
+    timestamps: "array[int]"
+    messages: Sequence[bytes]
+    bytes: int
+    skipped: int
+    after: int
+    weighed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What records may take together: `size` bytes, with an `overhead` for each. `one`: the first is taken whatever its size."""
+
+    size: int
+    overhead: int
+    one: bool
+
+    def counted(self, messages: Sequence[bytes]) -> tuple[int, int]:
+        """How many of these, from the first, there is room for, and the bytes that they take."""
+        ends, overhead = list(accumulate(map(len, messages))), self.overhead
+        count = len(ends)
+        if ends[-1] + overhead * count > self.size:
+            count = bisect_right(range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1))
+            count = max(count, int(self.one))
+        return count, ends[count - 1] + overhead * count if count else 0
+
+
+class PartitionCursor:
+    """Reads one partition."""
+
+    __slots__ = (
+        "chosen",
+        "chunk",
+        "end",
+        "filters",
+        "finished",
+        "held",
+        "judged",
+        "latest",
+        "missed",
+        "partition",
+        "position",
+        "read_bytes",
+        "used",
+    )
+
+    def __init__(self, partition: Partition, position: int, filters: Compiled | None, *, latest: int, held: Held) -> None:
+        self.partition = partition
+        self.position = position
+        self.filters = filters
+        self.held = held
+        self.used = False
+        self.read_bytes = READ_BYTES
+        self.latest = latest
+        self.chunk: Chunk | None = None
+        self.chosen: deque[int] = deque()
+        """Indices in the chunk that the filters let through, of the records before number `judged`."""
+        self.judged = position
+        self.missed = 0
+        """Records that retention removed before this cursor came to them, to be reported with its next run."""
+        self.finished = False
+        """No record from here on can pass."""
+        self.end: Final = None if filters is None else filters.bounds.end(self.latest)
+        """No record from this number on can."""
+
+    def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | None:
+        """The next records; what was passed over instead; or None when all that is durable was read."""
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        start = self.position - chunk.base
+        if self.filters is None:
+            count = min(count_max, len(chunk) - start)
+            if bytes_max is not None:
+                count = _fitting(chunk.messages[start : start + count], bytes_max)
+            self.position = chunk.base + start + count
+            return self._told(chunk, start, count)
+        if not self.chosen:
+            passed = self._judge(self.filters, chunk, start, now_ms)
+            if not self.chosen:
+                self.position = self.judged
+                return Passed(passed)
+        return self._next_chosen(chunk, count_max, bytes_max)
+
+    def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
+        """The next records, neighbours or not, that there is room for. Else as `run`."""
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        start, filters = self.position - chunk.base, self.filters
+        if filters is None or not filters.content:
+            return self._pick_within(chunk, filters, count_max, room)
+        if not self.chosen:
+            passed = self._judge(filters, chunk, start, now_ms)
+            if not self.chosen:
+                self.position = self.judged
+                return Passed(passed)
+        indices = list(islice(self.chosen, count_max))
+        messages = list(map(chunk.messages.__getitem__, indices))
+        count, size = room.counted(messages)
+        if not count:
+            return Passed(0)
+        for _ in range(count):
+            self.chosen.popleft()
+        self.position = chunk.base + self.chosen[0] if self.chosen else self.judged
+        offsets = array("Q", map(chunk.base.__add__, indices[:count]))
+        stamps = array("q", map(chunk.timestamps.__getitem__, indices[:count]))
+        return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True)
+
+    def _pick_within(self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room) -> Picked | Passed:
+        """The same where place and time alone decide."""
+        start = self.position - chunk.base
+        low, high = start, len(chunk)
+        if filters is not None:
+            low, high = filters.bounds.indices(chunk.base, chunk.timestamps, start, high, self.latest)
+            if low == high:
+                self.position = chunk.base + len(chunk)
+                self.finished = filters.bounds.done(self.position - 1, chunk.timestamps[-1], self.latest)
+                return Passed(len(chunk) - start)
+        last = min(high, low + count_max)
+        count, size = room.counted(chunk.messages[low:last])
+        if not count:
+            return Passed(0)
+        last = low + count
+        self.position = chunk.base + last
+        self.finished = last == high < len(chunk)
+        first = chunk.base + low
+        numbers = array("Q", range(first, first + count))
+        return Picked(self.partition, numbers, chunk.timestamps[low:last], chunk.messages[low:last], size, self._missed(), self.position)
+
+    def _chunk(self) -> Chunk | None:
+        """What is read of the log at the position; None: there is nothing to look at."""
+        if self.end is not None and self.position >= self.end:
+            self.finished = True
+        if self.finished and not self.chosen:
+            return None
+        chunk = self.chunk
+        self.used = True
+        if chunk is None or not chunk.base <= self.position < chunk.base + len(chunk):
+            chunk = self.chunk = self.partition.read(self.position, self.read_bytes)
+            if chunk is None:
+                self.held.release(self)
+                return None
+            self.held.hold(self, chunk)
+        if chunk.base > self.position:
+            self.missed += chunk.base - self.position
+            self.position = chunk.base
+        return chunk
+
+    def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
+        """Let the filters choose among the next records of the chunk; returns how many were looked at."""
+        stretch = max(1, STRETCH_US // max(1, filters.weight)) if filters.content else len(chunk)
+        end = min(len(chunk), start + stretch)
+        chosen, end = filters.judge(
+            chunk.messages,
+            chunk.base,
+            chunk.timestamps,
+            partition=str(self.partition.index),
+            latest=self.latest,
+            now_ms=now_ms,
+            start=start,
+            end=end,
+            work_max=STRETCH_STEPS,
+        )
+        self.chosen.extend(chosen)
+        self.judged = chunk.base + end
+        bounds = filters.bounds
+        if bounds.done(self.judged - 1, chunk.timestamps[end - 1], self.latest):
+            self.finished = True
+        elif self.chosen and not filters.content and not bounds.before and bounds.before_ms is None:
+            self.filters = None  # offsets rise and timestamps never fall: from the first that passes on, all do
+        return end - start
+
+    def _next_chosen(self, chunk: Chunk, count_max: int, bytes_max: int | None) -> Run:
+        """The first chosen records that are neighbours."""
+        first = self.chosen.popleft()
+        if bytes_max is not None:
+            count_max = _fitting(chunk.messages[first : first + count_max], bytes_max)
+        count = 1
+        while count < count_max and self.chosen and self.chosen[0] == first + count:
+            self.chosen.popleft()
+            count += 1
+        self.position = chunk.base + first + count if self.chosen or self.filters is None else self.judged
+        if self.filters is None:
+            self.chosen.clear()
+        return self._told(chunk, first, count)
+
+    def _told(self, chunk: Chunk, start: int, count: int) -> Run:
+        return Run(self.partition, chunk, start, count, self._missed())
+
+    def _missed(self) -> int:
+        missed, self.missed = self.missed, 0
+        return missed
+
+    def forget(self) -> None:
+        """Give the chunk back; what was chosen of it and not taken is judged again."""
+        self.held.release(self)
+        self.chunk = None
+        if self.chosen:
+            self.chosen.clear()
+            self.finished = False
+
+
+def _fitting(messages: Sequence[bytes], bytes_max: int) -> int:
+    """How many of these messages, from the first, have so many bytes together; at least one."""
+    sizes = accumulate(map(len, messages))
+    return max(1, sum(1 for _ in takewhile(lambda size: size <= bytes_max, sizes)))

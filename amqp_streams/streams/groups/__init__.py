@@ -1,0 +1,1 @@
+"""Consumer groups: who owns which partition. Spec: Event Streams 4.5."""

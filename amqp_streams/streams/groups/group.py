@@ -1,0 +1,111 @@
+"""What is known of one consumer group of one log: its partitions' holders and epochs, who waits, who would have more.
+
+One law: a partition is reserved only for a member that wants one. `ownership.py` decides; this keeps and counts.
+"""
+
+from dataclasses import dataclass, field
+
+from amqp_streams.streams.groups.claims import Hold, HoldState
+
+
+@dataclass(slots=True, eq=False)
+class Slot:
+    """One partition within the group. `reserved`: the member that it is, or will be, freed for. `taken` orders holds by when they began."""
+
+    recorded: int = 0
+    hold: Hold | None = None
+    writing: list[Hold] = field(default_factory=list)
+    last_member: str | None = None
+    reserved: str | None = None
+    taken: int = 0
+
+    @property
+    def issued(self) -> int:
+        """The highest epoch that is on the disk or on its way there: no claim below it can be granted any more."""
+        return max([self.recorded, *(hold.epoch for hold in self.writing)])
+
+
+@dataclass(slots=True)
+class Want:
+    """A member that could have more, since when. `seen_ms`: when it last asked, for one whose attach was refused."""
+
+    since_ms: int
+    seen_ms: int
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """`waiting`: in the order of coming. `wants`: of all that wait, for a while of those refused too. `moved_ms`: the last move."""
+
+    name: str
+    slots: dict[int, Slot] = field(default_factory=dict)
+    waiting: dict[Hold, None] = field(default_factory=dict)
+    wants: dict[str, Want] = field(default_factory=dict)
+    moved_ms: int | None = None
+
+    def slot(self, partition: int) -> Slot:
+        """The partition's slot, made when first asked for."""
+        return self.slots.setdefault(partition, Slot())
+
+    def waits(self, member: str) -> bool:
+        """Whether an attach of this member is held pending."""
+        return any(hold.member == member for hold in self.waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing would be lost if it were forgotten."""
+        return not (self.waiting or self.wants) and not any(slot.hold or slot.issued for slot in self.slots.values())
+
+    def loads(self) -> dict[str, int]:
+        """How many partitions each member has or is to get; those it is leaving are not its own any more."""
+        loads: dict[str, int] = {}
+        for slot in self.slots.values():
+            staying = slot.hold is not None and slot.hold.state is not HoldState.LEAVING
+            owner = slot.hold.member if slot.hold is not None and staying else slot.reserved
+            if owner is not None:
+                loads[owner] = loads.get(owner, 0) + 1
+        return loads
+
+    def coming(self) -> dict[str, int]:
+        """How many partitions are reserved for each member."""
+        coming: dict[str, int] = {}
+        for slot in self.slots.values():
+            if slot.reserved is not None:
+                coming[slot.reserved] = coming.get(slot.reserved, 0) + 1
+        return coming
+
+    def movable(self) -> dict[str, list[int]]:
+        """What the node itself assigned to each member, the last taken first."""
+        movable: dict[str, list[int]] = {}
+        for partition, slot in sorted(self.slots.items(), key=lambda entry: -entry[1].taken):
+            if slot.hold is not None and slot.hold.state is HoldState.OWNING and slot.hold.claim.partition is None:
+                movable.setdefault(slot.hold.member, []).append(partition)
+        return movable
+
+    def wanted(self, now_ms: int, at_least_ms: int) -> dict[str, int]:
+        """How many more each member asks for that has wanted for so long, the longest first; what is coming to it is not asked for again.
+
+        A refused member is remembered as wanting one, and was seen to want from its first attach to its last.
+        """
+        counts: dict[str, int] = {}
+        for hold in self.waiting:
+            counts[hold.member] = counts.get(hold.member, 0) + 1
+        coming = self.coming()
+        return {
+            member: counts.get(member, 1) - coming.get(member, 0)
+            for member, want in sorted(self.wants.items(), key=lambda entry: entry[1].since_ms)
+            if (now_ms if member in counts else want.seen_ms) - want.since_ms >= at_least_ms
+        }
+
+    def forget_want(self, member: str) -> None:
+        """This member has what it wanted, or wants no more: what was reserved for it is anybody's."""
+        self.wants.pop(member, None)
+        for slot in self.slots.values():
+            if slot.reserved == member:
+                slot.reserved = None
+
+    def forget_wants(self, now_ms: int, after_ms: int) -> None:
+        """Forget refused members that did not come back for longer than `after_ms`."""
+        for member, want in list(self.wants.items()):
+            if now_ms - want.seen_ms > after_ms and not self.waits(member):
+                self.forget_want(member)

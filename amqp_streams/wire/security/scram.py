@@ -1,0 +1,316 @@
+"""SCRAM: both sides prove that they know the password, and neither sends it (RFC 5802; RFC 7677 for SHA-256).
+
+    client  n,,n=user,r=CNONCE                       ->
+            <-  r=CNONCE SNONCE,s=salt,i=iterations      server
+    client  c=gs2 header,r=both nonces,p=proof       ->
+            <-  v=signature, with the outcome            server
+
+The server keeps `ScramKeys`. One law: keys of a user that there is not answer in the same form, and no proof meets them. Channel binding is
+not offered: a client that wants it (`p=`) is refused, one that says we have none (`y`) is right. Nonces are arguments.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+
+from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.wire.security.mechanisms import Answer, Challenge, Failure, FindKeys, ScramAlgorithm, ScramKeys, Step, Success
+from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX, prepared_name, prepared_or_same
+
+ITERATIONS_MIN: Final = 4096
+"""RFC 7677: less is not safe; a client that would go along gives its password to whoever asks for little."""
+ITERATIONS_MAX: Final = 5_000_000
+"""Some seconds of a client's CPU: what a malicious server can take of it."""
+SALT_BYTES: Final = 16
+NONCE_CHARACTERS_MAX: Final = 1024
+
+_PRINTABLE: Final = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
+_ESCAPE: Final = re.compile(r"=(2C|3D)?")
+_ATTRIBUTE: Final = re.compile(r"[A-Za-z]=[^\0]*")
+
+
+class ScramError(AmqpStreamsError):
+    """The peer does not follow SCRAM, or does not know the password."""
+
+
+# -- keys
+
+
+@lru_cache(maxsize=64)
+def salted_password(algorithm: ScramAlgorithm, password: str, salt: bytes, iterations: int) -> bytes:
+    """The slow part; remembered, so that connecting again costs nothing."""
+    return hashlib.pbkdf2_hmac(algorithm.digest, prepared_or_same(password).encode(), salt, iterations)
+
+
+def make_keys(algorithm: ScramAlgorithm, user: str, password: str, *, salt: bytes, iterations: int) -> ScramKeys:
+    """What a server keeps of a password. Takes as long as `iterations` say: not on an event loop."""
+    salted = salted_password.__wrapped__(algorithm, password, salt, iterations)
+    client_key = _hmac(algorithm, salted, b"Client Key")
+    return ScramKeys(user, salt, iterations, hashlib.new(algorithm.digest, client_key).digest(), _hmac(algorithm, salted, b"Server Key"))
+
+
+def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iterations: int) -> ScramKeys:
+    """Keys for a user that there is not: always the same salt for the same name, and a stored key that is no client key's hash.
+
+    `secret` is the server's own; who knows it can tell these from real ones.
+    """
+
+    def part(label: str) -> bytes:
+        return _hmac(algorithm, secret, f"{label}\0{algorithm}\0{user}".encode("utf-8", "surrogatepass"))
+
+    return ScramKeys(user, part("salt")[:SALT_BYTES], iterations, part("stored"), part("server"))
+
+
+def format_keys(algorithm: ScramAlgorithm, keys: ScramKeys) -> str:
+    """The keys as text: `SCRAM-SHA-256$iterations:salt$StoredKey:ServerKey`, base64 (RFC 5803)."""
+    salt, stored, server = (base64.b64encode(part).decode() for part in (keys.salt, keys.stored_key, keys.server_key))
+    return f"{algorithm}${keys.iterations}:{salt}${stored}:{server}"
+
+
+def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
+    """Read what `format_keys` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    name, _, rest = text.partition("$")
+    first, _, second = rest.partition("$")
+    iterations, _, salt = first.partition(":")
+    stored, _, server = second.partition(":")
+    try:
+        salt_bytes, stored_key, server_key = (base64.b64decode(part, validate=True) for part in (salt, stored, server))
+    except binascii.Error as error:
+        message = f"no keys of {algorithm}: {error}"
+        raise ValueError(message) from error
+    size = hashlib.new(algorithm.digest).digest_size
+    good = (
+        name == algorithm
+        and iterations.isdecimal()
+        and iterations.isascii()
+        and salt_bytes
+        and (len(stored_key), len(server_key)) == (size, size)
+    )
+    if not good or not ITERATIONS_MIN <= int(iterations[:9]) <= ITERATIONS_MAX:
+        message = f"no keys of {algorithm}, which look like {algorithm}$ITERATIONS:SALT$STOREDKEY:SERVERKEY"
+        raise ValueError(message)
+    return ScramKeys(user, salt_bytes, int(iterations), stored_key, server_key)
+
+
+# -- the server's side
+
+
+class _State(Enum):
+    FIRST = "first"
+    KEYS = "keys"
+    FINAL = "final"
+
+
+class ScramServer:
+    """One attempt of one peer (`mechanisms.Mechanism`). `nonce`: fresh, random, printable, without a comma."""
+
+    def __init__(self, algorithm: ScramAlgorithm, *, nonce: str) -> None:
+        self.claimed: str | None = None
+        self._algorithm: Final = algorithm
+        self._own_nonce: Final = nonce
+        self._state = _State.FIRST
+        self._header = b""
+        self._first = ""
+        self._nonce = ""
+        self._identity = ""
+        self._server_first = ""
+        self._keys: ScramKeys | None = None
+
+    def start(self, initial: bytes | None) -> Step:
+        """The client's first message, or an empty challenge that asks for it."""
+        return Challenge(b"") if initial is None else self.respond(initial)
+
+    def respond(self, data: bytes) -> Step:
+        """The client's first or final message."""
+        try:
+            text = data.decode()
+            return self._client_first(text) if self._state is _State.FIRST else self._client_final(text)
+        except UnicodeDecodeError:
+            return Failure("not UTF-8")
+        except ScramError as error:
+            return Failure(str(error))
+
+    def answered(self, answer: Answer) -> Step:
+        """The user's keys, or ones that look alike."""
+        if not isinstance(answer, ScramKeys):
+            return answer
+        assert self._state is _State.KEYS, self._state
+        self._keys, self._state = answer, _State.FINAL
+        salt = base64.b64encode(answer.salt).decode()
+        self._server_first = f"r={self._nonce},s={salt},i={answer.iterations}"
+        return Challenge(self._server_first.encode())
+
+    def _client_first(self, text: str) -> Step:
+        flag, identity, bare = _split(text, 3)
+        if flag.startswith("p="):
+            message = "the client wants channel binding, which is not offered"
+            raise ScramError(message)
+        if flag not in {"n", "y"} or not (identity == "" or identity.startswith("a=")):
+            message = "no GS2 header"
+            raise ScramError(message)
+        name, nonce, *_ = [*_attributes(bare), "", ""]
+        if not name.startswith("n=") or not nonce.startswith("r="):  # `m=` too: an extension that we would have to know
+            message = "no user and nonce where they have to be"
+            raise ScramError(message)
+        if not _PRINTABLE.fullmatch(nonce[2:]) or len(nonce) > NONCE_CHARACTERS_MAX:
+            message = "a nonce that is none"
+            raise ScramError(message)
+        self._identity, self.claimed = _name(identity[2:]), _name(name[2:])
+        if not self.claimed:
+            message = "no user"
+            raise ScramError(message)
+        if self._identity and prepared_name(self._identity) != prepared_name(self.claimed):
+            message = "a user may act for itself only"
+            raise ScramError(message)
+        self._header, self._first, self._nonce = f"{flag},{identity},".encode(), bare, nonce[2:] + self._own_nonce
+        self._state = _State.KEYS
+        return FindKeys(self.claimed, self._algorithm)
+
+    def _client_final(self, text: str) -> Step:
+        assert self._keys is not None
+        without_proof, _, proof = text.rpartition(",p=")
+        binding, nonce, *_ = [*_attributes(without_proof), "", ""]
+        if not binding.startswith("c=") or _decoded(binding[2:]) != self._header:
+            message = "the GS2 header is not the one it began with"
+            raise ScramError(message)
+        if not hmac.compare_digest(nonce.encode(), f"r={self._nonce}".encode()):
+            message = "the nonce is not ours"
+            raise ScramError(message)
+        said = f"{self._first},{self._server_first},{without_proof}".encode()
+        signature = _hmac(self._algorithm, self._keys.stored_key, said)
+        client_key = _xor(_decoded(proof), signature)
+        if not hmac.compare_digest(hashlib.new(self._algorithm.digest, client_key).digest(), self._keys.stored_key):
+            return Failure("wrong user or password")
+        verifier = base64.b64encode(_hmac(self._algorithm, self._keys.server_key, said))
+        return Success(self._keys.user, b"v=" + verifier)
+
+
+# -- the client's side
+
+
+class ScramClient:
+    """One attempt: `first`, then `final` with the server's challenge, then `finish` with its signature. `nonce` as for the server."""
+
+    def __init__(self, algorithm: ScramAlgorithm, user: str, password: str, *, nonce: str) -> None:
+        name = prepared_or_same(user).replace("=", "=3D").replace(",", "=2C")
+        self.complete = False
+        """The server has proved that it knows the password."""
+        self._algorithm: Final = algorithm
+        self._password: Final = password
+        self._nonce: Final = nonce
+        self._bare: Final = f"n={name},r={nonce}"
+        self._signature = b""
+
+    def first(self) -> bytes:
+        """The first message."""
+        return f"n,,{self._bare}".encode()
+
+    def final(self, challenge: bytes) -> bytes:
+        """The final message. Takes as long as the server's iterations say, the first time.
+
+        Raises:
+            ScramError: the challenge is none, or asks for too little or too much work.
+        """
+        text = _text(challenge)
+        nonce, salt, iterations, *_ = [*_attributes(text), "", "", ""]
+        if not (nonce.startswith("r=" + self._nonce) and len(nonce) > len(self._nonce) + 2) or not salt.startswith("s="):
+            message = "the server does not follow SCRAM"
+            raise ScramError(message)
+        if not re.fullmatch(r"i=[0-9]{1,9}", iterations) or not ITERATIONS_MIN <= int(iterations[2:]) <= ITERATIONS_MAX:
+            message = f"the server asks for {iterations[2:20]} iterations, which is not between {ITERATIONS_MIN} and {ITERATIONS_MAX}"
+            raise ScramError(message)
+        salted = salted_password(self._algorithm, self._password, _decoded(salt[2:]), int(iterations[2:]))
+        client_key = _hmac(self._algorithm, salted, b"Client Key")
+        without_proof = f"c=biws,{nonce}"
+        said = f"{self._bare},{text},{without_proof}".encode()
+        stored_key = hashlib.new(self._algorithm.digest, client_key).digest()
+        proof = base64.b64encode(_xor(client_key, _hmac(self._algorithm, stored_key, said)))
+        self._signature = _hmac(self._algorithm, _hmac(self._algorithm, salted, b"Server Key"), said)
+        return f"{without_proof},p={proof.decode()}".encode()
+
+    def finish(self, data: bytes) -> None:
+        """Check the server's signature; `complete` is true then.
+
+        Raises:
+            ScramError: it is not the server's who knows the password.
+        """
+        text = _text(data)
+        if text.startswith("e="):
+            message = f"the server refused: {text[2:80]}"
+            raise ScramError(message)
+        verifier = _attributes(text)[0]
+        if not self._signature or not verifier.startswith("v=") or not hmac.compare_digest(_decoded(verifier[2:]), self._signature):
+            message = "the server did not prove that it knows the password"
+            raise ScramError(message)
+        self.complete = True
+
+
+# -- messages
+
+
+def _hmac(algorithm: ScramAlgorithm, key: bytes, data: bytes) -> bytes:
+    return hmac.digest(key, data, algorithm.digest)
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    if len(left) != len(right):
+        message = "a proof of another length"
+        raise ScramError(message)
+    return bytes(one ^ other for one, other in zip(left, right, strict=True))
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        message = "not UTF-8"
+        raise ScramError(message) from None
+
+
+def _split(text: str, count: int) -> list[str]:
+    parts = text.split(",", count - 1)
+    if len(parts) < count:
+        message = "a message without its parts"
+        raise ScramError(message)
+    return parts
+
+
+def _attributes(text: str) -> list[str]:
+    parts = text.split(",")
+    if not all(_ATTRIBUTE.fullmatch(part) for part in parts):
+        message = "a message that is no list of attributes"
+        raise ScramError(message)
+    return parts
+
+
+def _name(escaped: str) -> str:
+    """A saslname: `=2C` is a comma, `=3D` an equals sign, and no other equals sign may be."""
+
+    def unescaped(found: re.Match[str]) -> str:
+        if found[1] is None:
+            message = "a name with a lone equals sign"
+            raise ScramError(message)
+        return "," if found[1] == "2C" else "="
+
+    name = _ESCAPE.sub(unescaped, escaped)
+    if len(name) > NAME_CHARACTERS_MAX:
+        message = f"a name of more than {NAME_CHARACTERS_MAX} characters"
+        raise ScramError(message)
+    return name
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        message = "no base64"
+        raise ScramError(message) from None

@@ -1,0 +1,1 @@
+"""From objects and reports to status, routes and logs: decisions only. Pure."""

@@ -1,0 +1,73 @@
+"""What logs and data plane have reported so far, by name. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.controller.deciding.sources import UNKNOWN_LOG, Upkeep, names_of
+from knative_gateway.controller.deciding.subscribers import Served
+from knative_gateway.ports import Key, Route, Subscriber
+from knative_gateway.resources.objects import Object, uid_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    owner: str
+    problem: str | None
+
+
+class DataPlaneState:
+    """Routes as they are served, subscribers that could not be set up, and logs."""
+
+    def __init__(self) -> None:
+        self._logs: Final[dict[str, _Log]] = {}
+        self._routes: Final[dict[str, Route]] = {}
+        self._failing: Final[dict[str, Mapping[str, str]]] = {}
+        self._served: Final[dict[str, Served]] = {}
+
+    def log_known(self, log: str, owner: str, problem: str | None) -> bool:
+        """The log of this Broker or Channel (its uid) is there (`problem` None) or not; whether that is new."""
+        known = _Log(owner, problem)
+        is_new = self._logs.get(log) != known
+        self._logs[log] = known
+        return is_new
+
+    def log_gone(self, log: str) -> bool:
+        """Nothing is known of this log any more; whether something was."""
+        return self._logs.pop(log, None) is not None
+
+    def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> list[str]:
+        """What is served at a path; the uids of subscribers of which something else is known than before."""
+        before = self._routes.pop(path, None)
+        old_failing = self._failing.pop(path, {})
+        uids = {each.uid for each in (before.subscribers if before else ())} | old_failing.keys()
+        if route is not None:
+            self._routes[path] = route
+        if failing:
+            self._failing[path] = dict(failing)
+        now = {each.uid: Served(each, failing.get(each.uid)) for each in (route.subscribers if route else ())}
+        now |= {uid: Served(None, words) for uid, words in failing.items() if uid not in now}
+        changed = [uid for uid in uids - now.keys() if self._served.pop(uid, None) is not None]
+        for uid, known in now.items():
+            if self._served.get(uid) != known:
+                self._served[uid] = known
+                changed.append(uid)
+        return changed
+
+    def subscriber(self, uid: str) -> Subscriber | None:
+        """A subscriber as it is served."""
+        return self.of_subscriber(uid).subscriber
+
+    def of_subscriber(self, uid: str) -> Served:
+        """What is known of one."""
+        return self._served.get(uid, _NOTHING)
+
+    def upkeep(self, key: Key, object_: Object) -> Upkeep:
+        """What is known of a Broker or Channel: of a predecessor of the same name nothing counts."""
+        path, log = names_of(key)
+        known, route, uid = self._logs.get(log), self._routes.get(path), uid_of(object_)
+        problem = UNKNOWN_LOG if known is None or known.owner != uid else known.problem
+        return Upkeep(problem, route is not None and route.uid == uid)
+
+
+_NOTHING: Final = Served()

@@ -1,0 +1,141 @@
+"""How the log of a Broker or Channel is made: the Broker's ConfigMap, the Channel's template, or the operator's defaults.
+
+ConfigMap keys, all optional, others are left alone:
+    partitions   an integer from 1 to 1024 (also as `default.topic.partitions`, which Kafka's Broker has)
+    retention    an ISO 8601 duration, as P7D
+    delivery     a DeliverySpec in YAML or JSON, for Brokers without spec.delivery
+A Channel's template: spec.partitions (also numPartitions) and spec.retention (also retentionDuration).
+
+Law: what a ConfigMap of another namespace says is in no message: it is read by people who may not read the ConfigMap.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+from knative_gateway.controller.deciding.plan import LogNeed, Settings
+from knative_gateway.ports import Key
+from knative_gateway.resources.durations import duration_ms
+from knative_gateway.resources.objects import EMPTY, Object, at, child, namespace_of, text
+from knative_gateway.resources.schema.checking import check
+from knative_gateway.resources.schema.own_kinds import DELIVERY
+from knative_gateway.resources.validation import check_delivery
+
+PARTITIONS_MAX: Final = 1024
+DELIVERY_CHARACTERS_MAX: Final = 16_384
+PROBLEM_CHARACTERS_MAX: Final = 1024
+_NOT_SHOWN: Final = "is not valid; what it says is not shown in another namespace"
+WELL_KNOWN: Final = Key("", "ConfigMap", "knative-eventing", "config-br-default-channel")
+"""Knative's examples refer to it; where nobody made it, it means the defaults."""
+_PARTITIONS: Final = ("partitions", "default.topic.partitions", "numPartitions")
+_RETENTION: Final = ("retention", "retentionDuration")
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What was found. `problem`: a reason and a sentence, if it cannot be used; the defaults are in the other fields then."""
+
+    need: LogNeed
+    delivery: Object | None = None
+    problem: tuple[str, str] | None = None
+
+
+def of_broker(log: str, broker: Object, config: Object | None, config_key: Key | None, settings: Settings) -> LogSettings:
+    """`config`: what spec.config refers to by `config_key`, if both are there."""
+    plain = LogSettings(LogNeed(log, settings.partitions, settings.retention_ms))
+    if config_key is None:
+        return plain
+    where = f"ConfigMap {config_key.namespace}/{config_key.name}"
+    is_foreign = config_key.namespace != namespace_of(broker)
+    if (config_key.group, config_key.kind) != ("", "ConfigMap"):
+        found = _failed(plain, "ConfigKindNotSupported", f"spec.config refers to a {config_key.kind}; a ConfigMap is needed")
+    elif config is not None:
+        found = _read(plain, child(config, "data"), settings, where)
+        if found.problem and is_foreign:
+            found = _failed(plain, "ConfigInvalid", f"{where} {_NOT_SHOWN}")
+    elif config_key == WELL_KNOWN:
+        found = plain
+    else:
+        found = _failed(plain, "ConfigNotFound", f"there is no {where}")
+    if found.problem or at(broker, "spec", "delivery"):
+        return found
+    delivery, problem = _delivery(text(config, "data", "delivery"))
+    if problem:
+        return _failed(plain, "ConfigInvalid", f"{where} {_NOT_SHOWN}" if is_foreign else f"{where}: delivery: {problem}")
+    return LogSettings(found.need, settings.defaults.broker_delivery if delivery is None else delivery)
+
+
+def of_channel(log: str, channel: Object, settings: Settings) -> LogSettings:
+    """From the Channel's template; an InMemoryChannel has none."""
+    return _read(
+        LogSettings(LogNeed(log, settings.partitions, settings.retention_ms)),
+        child(channel, "spec", "channelTemplate", "spec"),
+        settings,
+        "spec.channelTemplate.spec",
+    )
+
+
+def _read(plain: LogSettings, data: Object, settings: Settings, where: str) -> LogSettings:
+    partitions, retention_ms = settings.partitions, settings.retention_ms
+    for name in _PARTITIONS:
+        if name in data:
+            written = _written(data[name])
+            if not re.fullmatch("[0-9]{1,4}", written) or not 1 <= int(written) <= PARTITIONS_MAX:
+                return _failed(
+                    plain, "ConfigInvalid", f"{where}: {name} must be an integer from 1 to {PARTITIONS_MAX}, not {written[:80]!r}"
+                )
+            partitions = int(written)
+            break
+    for name in _RETENTION:
+        if name in data:
+            try:
+                retention_ms = duration_ms(_written(data[name])) or None
+            except ValueError as error:
+                return _failed(plain, "ConfigInvalid", f"{where}: {name}: {error}")
+            break
+    return LogSettings(LogNeed(plain.need.log, partitions, retention_ms))
+
+
+def _failed(plain: LogSettings, reason: str, message: str) -> LogSettings:
+    return LogSettings(plain.need, None, (reason, message))
+
+
+def _delivery(written: str) -> tuple[Object | None, str]:
+    """A DeliverySpec from YAML, or what is wrong with it."""
+    if not written:
+        return None, ""
+    if len(written) > DELIVERY_CHARACTERS_MAX:
+        return None, f"at most {DELIVERY_CHARACTERS_MAX} characters"
+    try:
+        return _read_delivery(yaml.safe_load(written))
+    except Exception as error:  # noqa: BLE001  # PyYAML raises what its constructors raise: KeyError, IndexError, AttributeError, …
+        return None, f"it is not valid YAML: {str(error)[:200] or type(error).__name__}"
+
+
+def _read_delivery(read: object) -> tuple[Object | None, str]:
+    if not isinstance(read, Mapping):
+        return None, "expected a DeliverySpec"
+    if not _has_text_keys(read):
+        return None, "every key must be a string"
+    checked = check(DELIVERY, read, "delivery")
+    wrong = [str(cause) for cause in checked.causes] + [f"unknown field {path}" for path in checked.unknown]
+    wrong = wrong or [str(cause) for cause in check_delivery({"spec": {"delivery": checked.value}})]
+    return (None, "; ".join(wrong)[:PROBLEM_CHARACTERS_MAX]) if wrong else (child(checked.value) or EMPTY, "")
+
+
+def _has_text_keys(value: object) -> bool:
+    """YAML has keys of other types, JSON does not."""
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) and _has_text_keys(below) for name, below in value.items())
+    return all(map(_has_text_keys, value)) if isinstance(value, list) else True
+
+
+def _written(value: object) -> str:
+    """A setting as text; an integer of thousands of digits has none."""
+    try:
+        return str(value)
+    except ValueError:
+        return ""

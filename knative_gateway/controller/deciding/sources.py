@@ -1,0 +1,178 @@
+"""Brokers and Channels: where their events come in, into which log, and what is the matter with them.
+
+Spec: knative-eventing-test-spec, "Broker Lifecycle", "Channel Lifecycle", "Event Routing". A Channel is served as it is: its template
+says how its log is made, and no second object is made from it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from knative_gateway.addressing import Addressing, Lookup
+from knative_gateway.controller.deciding.delivery_specs import Resolved, resolved
+from knative_gateway.controller.deciding.log_settings import LogSettings, of_broker, of_channel
+from knative_gateway.controller.deciding.plan import Settings
+from knative_gateway.controller.deciding.relations import CHANNELS
+from knative_gateway.ports import Key
+from knative_gateway.resources.conditions import TRUE, Condition, is_false, is_true, is_unknown, status_of, summary
+from knative_gateway.resources.extensions import duplicate_window_ms
+from knative_gateway.resources.kinds import EVENTING, MESSAGING
+from knative_gateway.resources.objects import Object, child, group_of, put, text, uid_of
+
+OF_DATA_PLANE: Final[Mapping[str, tuple[str, ...]]] = {
+    "Broker": ("IngressReady", "TriggerChannelReady", "FilterReady"),
+    "Channel": ("BackingChannelReady",),
+    "InMemoryChannel": ("DispatcherReady", "ServiceReady", "EndpointsReady", "ChannelServiceReady"),
+}
+"""The conditions that tell of log and ingress."""
+PREFIXES: Final = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One Broker or Channel. `served`: it needs a log and a route; `routed`: it has the route, since it is known whether its log is there;
+    `url`: its published address, empty while it has none."""
+
+    key: Key
+    resource: Object
+    path: str
+    log: LogSettings
+    served: bool
+    routed: bool
+    url: str
+    data_plane: Condition
+    taken: Condition | None
+    published: Object
+    """The object with the address that it has by now: what others refer to."""
+
+    @property
+    def uid(self) -> str:
+        """Its identity."""
+        return uid_of(self.resource)
+
+    @property
+    def duplicates_ms(self) -> int | None:
+        """The window of its duplicate detection."""
+        return duplicate_window_ms(self.resource)[0]
+
+    def delivery(self, addressing: Addressing) -> Resolved:
+        """The delivery that its Triggers or Subscriptions inherit."""
+        spec = child(self.resource, "spec", "delivery") or child(self.log.delivery)
+        return resolved(spec, self.key.namespace, addressing)
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What the data plane says of one. `log_problem`: None if its log is there, `UNKNOWN_LOG` if not known yet; `routed`: it is served."""
+
+    log_problem: str | None
+    routed: bool
+
+
+UNKNOWN_LOG: Final = "unknown"
+
+
+def names_of(key: Key) -> tuple[str, str]:
+    """Its path and its log."""
+    prefix = PREFIXES[key.kind]
+    return f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
+
+
+def log_of(path: str) -> str:
+    """The log of what has this path."""
+    return path.removeprefix("/").replace("/", ".", 2)
+
+
+def path_of(log: str) -> str:
+    """The path of what has this log."""
+    return "/" + log.replace(".", "/", 2)
+
+
+def keys_of(path: str) -> Sequence[Key]:
+    """What may have this path: `names_of` the other way round."""
+    parts = path.split("/")
+    if len(parts) != 4 or parts[0]:
+        return ()
+    kinds = [kind for kind, prefix in PREFIXES.items() if prefix == parts[1]]
+    return [Key(MESSAGING if kind in CHANNELS else EVENTING, kind, parts[2], parts[3]) for kind in kinds]
+
+
+def source(key: Key, object_: Object, settings: Settings, kept: Upkeep, lookup: Lookup) -> Source:
+    """One of them."""
+    path, log_name = names_of(key)
+    log = _log_settings(key, log_name, object_, lookup, settings)
+    before = text(object_, "status", "address", "url")
+    taken = _name_taken(key, object_, lookup)
+    served = taken is None and (log.problem is None or bool(before))
+    was_served = bool(before) and status_of(object_, OF_DATA_PLANE[key.kind][0]) == TRUE
+    data_plane = _data_plane(log, kept, was_served)
+    able = data_plane.status == TRUE or bool(before)
+    url = f"{settings.base_url}{path}" if served and able else ""
+    published = put(object_, ("status", "address"), {"url": url} if url else {})
+    routed = served and kept.log_problem != UNKNOWN_LOG
+    return Source(key, object_, path, log, served, routed, url, data_plane, taken, published)
+
+
+def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings: Settings) -> LogSettings:
+    if key.kind in CHANNELS:
+        return of_channel(log, object_, settings)
+    config = child(object_, "spec", "config")
+    if not config:
+        return of_broker(log, object_, None, None, settings)
+    namespace = text(config, "namespace") or key.namespace
+    config_key = Key(group_of(text(config, "apiVersion")), text(config, "kind"), namespace, text(config, "name"))
+    return of_broker(log, object_, lookup(config_key), config_key, settings)
+
+
+def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
+    """A Channel and an InMemoryChannel of one name would be one address: the elder has it."""
+    if key.kind not in CHANNELS:
+        return None
+    (other_kind,) = (kind for kind in CHANNELS if kind != key.kind)
+    other = lookup(Key(MESSAGING, other_kind, key.namespace, key.name))
+    if other is None or _age(object_) < _age(other):
+        return None
+    return is_false("Addressable", "NameTaken", f"{other_kind} {key.namespace}/{key.name} has this address")
+
+
+def _age(object_: Object) -> tuple[str, bool, str]:
+    """Who sorts first is the elder: timestamps have whole seconds, and of those of one second the one that has the address keeps it."""
+    return text(object_, "metadata", "creationTimestamp"), not text(object_, "status", "address", "url"), uid_of(object_)
+
+
+def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
+    """Whether log and ingress are there; under a name that each kind gives its own. `was_served`: its status says so, and what is not known
+    yet after a start, or on another replica, does not change that."""
+    if log.problem is not None:
+        return is_false("", *log.problem)
+    name, is_known = log.need.log, kept.log_problem != UNKNOWN_LOG
+    if is_known and kept.log_problem is not None:
+        return is_false("", "LogUnavailable", f"log {name}: {kept.log_problem}")
+    if was_served:
+        return is_true("")
+    if not is_known:
+        return is_unknown("", "LogPending", f"log {name} is being made")
+    return is_true("") if kept.routed else is_unknown("", "RoutePending", "its address is not served yet")
+
+
+def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
+    """All but Ready."""
+    data_plane = source_.data_plane
+    same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in OF_DATA_PLANE[source_.key.kind]]
+    if source_.taken is not None:
+        addressable = source_.taken
+    elif source_.url:
+        addressable = is_true("Addressable")
+    else:
+        addressable = Condition("Addressable", data_plane.status, data_plane.reason, data_plane.message)
+    return [
+        *same,
+        addressable,
+        delivery.condition,
+        is_true("EventPoliciesReady", "AuthorizationByGateway", "senders are judged by the gateway"),
+    ]
+
+
+def readiness(source_: Source, delivery: Resolved) -> Condition:
+    """Ready of it."""
+    return summary(conditions(source_, delivery))

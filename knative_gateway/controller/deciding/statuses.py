@@ -1,0 +1,89 @@
+"""Objects as they should be: with their status, a Channel with its list of subscribers too. Pure.
+
+Spec: knative-eventing-test-spec, "Detailed Resources", Status.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from knative_gateway.controller.deciding.plan import Figures
+from knative_gateway.controller.deciding.relations import CHANNELS
+from knative_gateway.controller.deciding.sources import conditions
+from knative_gateway.controller.deciding.subscribers import Member, Parent, subscriber_spec, subscriber_status
+from knative_gateway.ports import Failure
+from knative_gateway.resources.conditions import FALSE, READY, TRUE, UNKNOWN, Condition, is_false, living, status_of
+from knative_gateway.resources.kinds import established
+from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, same, text, timestamp
+
+HISTORY_MAX: Final = 10
+"""Failures in status; more are in the API."""
+RECONCILED: Final = "Reconciled"
+"""The condition of an object that could not be reconciled; others do not have it."""
+
+
+def _with_status(object_: Object, status: Mapping[str, object], conditions_: Sequence[Condition], now: str) -> dict[str, object]:
+    """Spec: observedGeneration and conditions MUST be updated in the same transaction: they are one value of one write."""
+    generation = number(object_, "metadata", "generation")
+    annotations = child(object_, "status", "annotations")
+    kept = {"annotations": annotations} if annotations else {}
+    return {**object_, "status": {"observedGeneration": generation, "conditions": living(conditions_, object_, now), **kept, **status}}
+
+
+def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
+    """A Broker or Channel, with those who get its events."""
+    source_, delivery = parent.source, parent.delivery
+    status: dict[str, object] = {**({"address": {"url": source_.url}} if source_.url else {}), **delivery.status()}
+    object_ = source_.resource
+    if source_.key.kind in CHANNELS:
+        object_ = _with_subscribers(object_, [subscriber_spec(each) for each in members if each.subscriber is not None])
+        if members:
+            status["subscribers"] = [subscriber_status(each) for each in members]
+    return _with_status(object_, status, conditions(source_, delivery), now)
+
+
+def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> Object:
+    """The Channel with its server-filled list: a change of the spec, so its generation counts on."""
+    if same(entries(channel, "spec", "subscribers"), subscribers):
+        return channel
+    changed = put(channel, ("spec", "subscribers"), subscribers) if subscribers else drop(channel, ("spec", "subscribers"))
+    return put(changed, ("metadata", "generation"), number(channel, "metadata", "generation") + 1)
+
+
+def of_member(each: Member, figures: Figures | None, now: str) -> Object:
+    """A Trigger or Subscription. `figures` None: what was counted stays."""
+    before = child(each.resource, "status")
+    counted = {name: before[name] for name in ("deliveries", "history") if name in before}
+    if figures is not None:
+        counted = {"deliveries": dict(figures.counters)} if figures.counters else {}
+        counted |= {"history": [_told(failure) for failure in figures.history[:HISTORY_MAX]]} if figures.history else {}
+    return _with_status(each.resource, {**each.status, **counted}, each.conditions, now)
+
+
+def _told(failure: Failure) -> dict[str, object]:
+    """A failure as status shows it."""
+    made: dict[str, object] = {"time": timestamp(failure.at_ms), "eventId": failure.event_id, "eventSource": failure.event_source}
+    made |= {"partition": failure.partition, "offset": failure.offset, "attempt": failure.attempt, "reason": failure.reason}
+    made |= {} if failure.code is None else {"code": failure.code}
+    return made | {name: value for name, value in (("body", failure.body), ("end", failure.end)) if value}
+
+
+def of_broken(object_: Object, now: str) -> Object:
+    """An object that the gateway fails to reconcile: all else that its status says stays."""
+    broken = is_false(RECONCILED, "InternalError", "the gateway failed to reconcile this object: see the gateway's log")
+    known = [
+        Condition(text(each, "type"), text(each, "status"), text(each, "reason") or "Unknown", text(each, "message"))
+        for each in entries(object_, "status", "conditions")
+        if text(each, "type") not in {READY, RECONCILED, ""} and text(each, "status") in {TRUE, FALSE, UNKNOWN}
+    ]
+    kept = {
+        name: value for name, value in child(object_, "status").items() if name not in {"observedGeneration", "conditions", "annotations"}
+    }
+    return _with_status(object_, kept, [broken, *known], now)
+
+
+def of_definition(definition: Object, now: str) -> Object:
+    """A stored definition is served from then on."""
+    if status_of(definition, "Established") == TRUE:
+        return definition
+    stored = [text(version, "name") for version in entries(definition, "spec", "versions") if at(version, "storage") is True]
+    return {**definition, "status": established(child(definition, "spec", "names"), stored, now)}

@@ -1,0 +1,1 @@
+"""[io] HTTP requests to subscribers: names, connections, one POST and its answer."""

@@ -1,0 +1,120 @@
+"""[io] A new connection to a subscriber: its name is resolved, its addresses are checked, and one of them is connected to.
+
+Laws: only an address that the rules allow is connected to: names are resolved here, once; an
+error that says that this machine has run out of something is not the subscriber's: it is waited out, and no attempt is lost to it.
+"""
+
+import asyncio
+import errno
+import ssl
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from knative_gateway.dispatcher.posting.connection import Connection, connect
+from knative_gateway.dispatcher.posting.resolving import Names
+from knative_gateway.dispatcher.posting.target import Target
+from knative_gateway.security.destinations import Destinations
+
+_LOCAL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN})
+_LOCAL_WAIT_S: Final = 0.25
+_SAY_S: Final = 10.0
+
+log = structlog.get_logger(__name__)
+
+
+class DeniedError(OSError):
+    """The rules deny this destination."""
+
+
+class LocalError(OSError):
+    """This machine has run out of descriptors, ports, memory or threads."""
+
+
+class Opener:
+    """Opens connections. `local_errors`: how often this machine had run out of something."""
+
+    def __init__(self, rules: Destinations, tls: ssl.SSLContext, connect_timeout_s: float, names: Names) -> None:
+        self.tls = tls
+        self.local_errors = 0
+        self._rules: Final = rules
+        self._connect_timeout_s: Final = connect_timeout_s
+        self._names: Final = names
+        self._loop: Final = asyncio.get_running_loop()
+        self._say_at_s = 0.0
+
+    async def open(self, target: Target, deadline_s: float, *, namespace: str = "") -> tuple[Connection, float]:
+        """A new connection, and the deadline after the time is added for which we waited for this machine.
+
+        `namespace`: whose lookup it is.
+
+        Raises:
+            DeniedError: the rules deny all addresses of the host.
+            TimeoutError: no connection in time.
+            OSError: no connection.
+        """
+        while True:
+            began_s = self._loop.time()
+            try:
+                addresses = self._names.known(target.host)
+                lookup = None if addresses is not None else self._names.lookup(target.host, target.port, namespace=namespace)
+                if lookup is not None:
+                    await asyncio.shield(lookup.begun)
+                later_s = deadline_s + self._loop.time() - began_s
+                wait_s = min(later_s - self._loop.time(), self._connect_timeout_s)
+                try:
+                    async with asyncio.timeout(wait_s):
+                        if lookup is not None:
+                            addresses = await lookup.addresses()
+                        return await self._connect(target, self._allowed(target, addresses or ()), self._loop.time() + wait_s), later_s
+                except TimeoutError:
+                    message = f"no connection within {wait_s * 1000:.0f} ms"
+                    raise TimeoutError(message) from None
+            except OSError as error:
+                if not _is_local(error):
+                    raise
+                self._say(error)
+            await asyncio.sleep(_LOCAL_WAIT_S)
+            deadline_s += self._loop.time() - began_s
+
+    def _allowed(self, target: Target, addresses: Sequence[str]) -> Sequence[str]:
+        """The addresses of a host that may be connected to."""
+        refusals = [self._rules.refusal(target.host, address) for address in addresses]
+        allowed = [address for address, refusal in zip(addresses, refusals, strict=True) if refusal is None]
+        if refusals and not allowed:
+            raise DeniedError(f"destination denied: {refusals[0]}")
+        return allowed
+
+    async def _connect(self, target: Target, addresses: Sequence[str], deadline_s: float) -> Connection:
+        """To the first address that is there. Of several, one that does not answer at all must not take the others' time."""
+        failure = OSError(f"{target.host} has no address")
+        for count, address in enumerate(addresses):
+            share_s = (deadline_s - self._loop.time()) / (len(addresses) - count)
+            try:
+                async with asyncio.timeout(share_s):
+                    return await connect(address, target.port, self.tls if target.is_tls else None, target.host)
+            except OSError as error:
+                failure = error
+                if error.errno == errno.EADDRNOTAVAIL and ":" not in address:
+                    # All ports are in use. For an address of IPv6 it may say that this machine has none of its own.
+                    raise LocalError(error.errno, error.strerror) from error
+                if _is_local(error):
+                    raise
+        raise failure
+
+    def _say(self, error: OSError) -> None:
+        self.local_errors += 1
+        now_s = self._loop.time()
+        if now_s >= self._say_at_s:
+            self._say_at_s = now_s + _SAY_S
+            log.error(
+                "connecting_delayed",
+                reason=str(error),
+                count=self.local_errors,
+                do="raise the limit of open files, or lower subscribers.connections",
+            )
+
+
+def _is_local(error: OSError) -> bool:
+    return isinstance(error, LocalError) or error.errno in _LOCAL

@@ -1,0 +1,281 @@
+"""[io] One POST of one event, and what came back. Spec: knative-data-plane-contract, "HTTP Verbs", "Event Acknowledgement".
+
+Laws: whatever happens there is an `Answer`, never an exception but a cancellation; redirects are not followed; nothing of an answer is kept
+beyond the limits; one request is one attempt, unless it met the end of a connection that was kept alive for it: then it is sent once more,
+over a new one, which is counted. A destination that is denied is denied for good.
+"""
+
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import structlog
+
+from knative_gateway.cloudevents.http import from_http, mode_of_http
+from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX
+from knative_gateway.delivery.outcome import OK, Answer, succeeded
+from knative_gateway.dispatcher.posting.connecting import Connections
+from knative_gateway.dispatcher.posting.connection import Connection, ConnectionClosedError, Response
+from knative_gateway.dispatcher.posting.opening import DeniedError
+from knative_gateway.dispatcher.posting.replies import BYTES_MAX
+from knative_gateway.dispatcher.posting.resolving import Resolve
+from knative_gateway.dispatcher.posting.slots import CONNECTIONS_MAX
+from knative_gateway.dispatcher.posting.target import Target
+from knative_gateway.errors import GatewayError
+from knative_gateway.security.destinations import Destinations
+
+log = structlog.get_logger(__name__)
+
+_KEPT_BYTES: Final = 4 * DATA_CHARACTERS_MAX + 4
+_REASON_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SendSettings:
+    """Limits of requests. `timeout_ms` where a delivery sets none; `reply_bytes_max`: of a reply, beyond which it is an error.
+    `replies_bytes_max`: of all replies that are received at once; the others wait.
+
+    `ca_file`: certificates that are trusted beside the system's; `certificate_file` and `key_file`: shown to subscribers that ask for one.
+    """
+
+    timeout_ms: int = 60_000
+    connect_timeout_ms: int = 10_000
+    reply_bytes_max: int = 16 << 20
+    ca_file: Path | None = None
+    certificate_file: Path | None = None
+    key_file: Path | None = None
+    verify: bool = True
+    connections_max: int = CONNECTIONS_MAX
+    replies_bytes_max: int = BYTES_MAX
+
+
+class Told(Protocol):
+    """Who sent an event without waiting. One of these is called, once."""
+
+    def accepted(self, elapsed_ms: int) -> None:
+        """It was taken, and nothing came back, after so long."""
+
+    def answered(self, answer: Answer) -> None:
+        """Anything else that ends an attempt, a reply among it."""
+
+    def missed(self) -> None:
+        """The connection that was kept alive had been closed: nobody has seen the event, and this was no attempt."""
+
+
+class Inside(Protocol):
+    """The ingress of this gateway."""
+
+    def leads_in(self, url: str) -> bool:
+        """A URL is for it."""
+
+    async def take(
+        self, url: str, namespace: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
+        """Store the event of a request that an object of this namespace sends; the status, and the answer as ASGI has it."""
+
+
+class Sender:
+    """POSTs to subscribers, over connections kept alive. Use with `async with`."""
+
+    def __init__(
+        self,
+        settings: SendSettings | None = None,
+        destinations: Destinations | None = None,
+        *,
+        resolve: Resolve | None = None,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.settings: Final = settings or SendSettings()
+        self._destinations: Final = destinations or Destinations.parse()
+        self._resolve: Final = resolve
+        self._now_ms: Final = now_ms
+        self._target: Final = lru_cache(4096)(self._looked_at)
+        self.connections: Connections
+        self.inside: Inside | None = None
+        """Where events for Brokers and Channels of this gateway go, without a connection."""
+
+    async def __aenter__(self) -> Self:
+        settings = self.settings
+        self.connections = Connections(
+            self._destinations,
+            tls_context(settings),
+            settings.connect_timeout_ms / 1000,
+            self._resolve,
+            connections_max=settings.connections_max,
+            replies_bytes_max=settings.replies_bytes_max,
+        )
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.connections.close()
+
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Use this TLS context for new connections. Requests in flight finish over their connections."""
+        self.connections.use(tls)
+
+    @property
+    def resent(self) -> int:
+        """Requests that met the end of a connection that was kept alive for them, and were sent once more."""
+        return self.connections.resent
+
+    def begin(
+        self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Told, owner: str = ""
+    ) -> Connection | None:
+        """Send it once without waiting, if a connection is there and nothing is to be said against the URL; `fields` are `lines`.
+
+        `to` is told once, later. To give up waiting: `abort` the connection.
+        """
+        limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
+        limit_of = self._of_reply if reply_wanted else _of_record
+        target = self._target(url)
+        if isinstance(target, str):
+            return None
+        began = time.monotonic()
+
+        def told(connection: Connection, outcome: Response | OSError) -> None:
+            if isinstance(outcome, Response):
+                status, received, kept = outcome
+                replied = reply_wanted and status == OK and mode_of_http(received) is not None
+                if 200 <= status < 300 and not replied:
+                    to.accepted(_since(began))
+                    return
+                try:
+                    answer = self._read(status, received, kept, began, wanted=replied)
+                except Exception as error:
+                    # Without this, the sender would wait without end: a fault of ours fails this attempt.
+                    log.exception("answer_not_read", destination=target.host, status=status)
+                    answer = self._failed(error, began, limit_ms)
+                to.answered(answer)
+            elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
+                self.connections.resend(target)
+                to.missed()
+            else:
+                to.answered(self._failed(outcome, began, limit_ms))
+
+        return self.connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, told=told, owner=owner)
+
+    async def post(
+        self,
+        url: str,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        *,
+        timeout_ms: int | None = None,
+        reply_wanted: bool = False,
+        owner: str = "",
+        namespace: str = "",
+    ) -> Answer:
+        """Send it once. `reply_wanted`: an event in a 200 is read.
+
+        `owner`: the subscriber, which has a share of all connections; `namespace`: where it is, which has a share of all lookups.
+        """
+        if self.inside is not None and self.inside.leads_in(url):
+            return await self._given(self.inside, url, namespace, headers, body)
+        limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
+        limit_of = self._of_reply if reply_wanted else _of_record
+        began = time.monotonic()
+        target = self._target(url)
+        if isinstance(target, str):
+            return Answer(None, self._now_ms(), f"destination denied: {target}", final=True)
+        try:
+            fields = lines(headers)
+            response = await self.connections.post(
+                target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, owner=owner, namespace=namespace
+            )
+        except (OSError, ValueError) as error:
+            return self._failed(error, began, limit_ms)
+        status, received, kept = response
+        return self._read(status, received, kept, began, wanted=reply_wanted and status == OK and mode_of_http(received) is not None)
+
+    async def _given(self, inside: Inside, url: str, namespace: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
+        """The answer of this gateway's own ingress."""
+        began = time.monotonic()
+        status, _, message = await inside.take(url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body)
+        text: bytes = message["body"]
+        reason = "" if succeeded(status) else f"status {status}"
+        return Answer(status, self._now_ms(), reason, text, elapsed_ms=_since(began))
+
+    def _looked_at(self, url: str) -> Target | str:
+        """Where it goes, or why it does not."""
+        refusal = self._destinations.refusal_of_url(url)
+        if refusal is not None:
+            return refusal
+        try:
+            return Target.of(url)
+        except ValueError as error:
+            return f"{url!r} is no URL: {error}"
+
+    def _of_reply(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> int:
+        wanted = status == OK and mode_of_http(headers) is not None
+        return self.settings.reply_bytes_max + 1 if wanted else _KEPT_BYTES
+
+    def _read(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, began: float, *, wanted: bool) -> Answer:
+        at_ms, elapsed_ms = self._now_ms(), _since(began)
+        if not wanted:
+            reason = "" if succeeded(status) else f"status {status}"
+            return Answer(status, at_ms, reason, body[:_KEPT_BYTES], headers, elapsed_ms=elapsed_ms)
+        if len(body) > self.settings.reply_bytes_max:
+            # A reply that cannot be stored fails the delivery.
+            return Answer(None, at_ms, f"the reply is larger than {self.settings.reply_bytes_max} bytes", elapsed_ms=elapsed_ms)
+        try:
+            event, reason = from_http(headers, body), ""
+        except GatewayError as error:
+            event, reason = None, f"what was answered is no event: {error}"
+        except Exception as error:
+            log.exception("reply_not_read")
+            return Answer(None, at_ms, f"the reply could not be read: internal error: {error!r}"[:_REASON_MAX], elapsed_ms=elapsed_ms)
+        return Answer(status, at_ms, reason, body[:_KEPT_BYTES], headers, event, elapsed_ms)
+
+    def _failed(self, error: Exception, began: float, limit_ms: int) -> Answer:
+        if isinstance(error, DeniedError):
+            reason = str(error)
+        elif isinstance(error, TimeoutError) and not str(error):
+            reason = f"no answer within {limit_ms} ms"
+        else:
+            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return Answer(None, self._now_ms(), reason[:_REASON_MAX], elapsed_ms=_since(began), final=isinstance(error, DeniedError))
+
+
+def lines(headers: Iterable[tuple[str, str]]) -> bytes:
+    """Header fields as they go over the wire.
+
+    Raises:
+        ValueError: one of them would be more than one.
+    """
+    fields = [f"{name}: {value}\r\n" for name, value in headers]
+    text = "".join(fields)
+    if text.count("\n") != len(fields) or text.count("\r") != len(fields) or "\0" in text:
+        message = "a header has a line break"
+        raise ValueError(message)
+    return text.encode("latin-1")
+
+
+def tls_context(settings: SendSettings) -> ssl.SSLContext:
+    """How https subscribers are met.
+
+    Raises:
+        OSError: a file cannot be read, or is none of its kind.
+    """
+    context = ssl.create_default_context()
+    context.hostname_checks_common_name = False  # RFC 9525, 6.3: only subject alternative names count
+    if settings.ca_file is not None:
+        context.load_verify_locations(settings.ca_file)
+    if settings.certificate_file is not None:
+        context.load_cert_chain(settings.certificate_file, settings.key_file)
+    if not settings.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _of_record(_status: int, _headers: Sequence[tuple[bytes, bytes]]) -> int:
+    return _KEPT_BYTES
+
+
+def _since(began: float) -> int:
+    return round((time.monotonic() - began) * 1000)

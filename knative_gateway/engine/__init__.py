@@ -1,0 +1,1 @@
+"""[io] The event log node as the gateway uses it, through its client."""

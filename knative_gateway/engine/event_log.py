@@ -1,0 +1,256 @@
+"""[io] The logs of an event log node, through its client: `ports.EventLog`.
+
+Laws: positions are a reader's own (nothing is kept at the node); a reader goes on after any loss of the node, where it was; what was read
+and not taken is bounded.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import aclosing, suppress
+from types import TracebackType
+from typing import Final, Self
+
+import structlog
+
+from amqp_streams.client import (
+    EARLIEST,
+    AfterOffset,
+    Client,
+    Consumer,
+    LogInfo,
+    ManagementError,
+    PartitionExtent,
+    RetryPolicy,
+    TlsOptions,
+    connect,
+)
+from amqp_streams.client.raw import bare, place_of
+from amqp_streams.errors import AmqpStreamsError
+from knative_gateway.engine.appending import Appender, AppendLimits, Told
+from knative_gateway.engine.probing import Probe, ProbeTimes
+from knative_gateway.errors import UnavailableError
+from knative_gateway.ports import Extents, Stored
+from knative_gateway.running.supervising import Supervisor
+
+READ_EVENTS_MAX: Final = 500
+"""Events that one batch of a reader has at most."""
+_CREDIT: Final = 1000
+_ANSWER_S: Final = 10.0
+_AGAIN_S: Final = 1.0
+_FOR_EVER: Final = 1 << 40
+_CONFLICT: Final = 409
+
+log = structlog.get_logger("knative_gateway.engine.event_log")
+
+
+class AmqpEventLog:
+    """One node's logs. Use it with `async with`; it need not be there yet, and may go away and come back."""
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        *,
+        user: str | None = None,
+        password: str | None = None,
+        tls: TlsOptions | None = None,
+        limits: AppendLimits | None = None,
+        drain_s: float = 5.0,
+        probes: ProbeTimes | None = None,
+        tasks: Supervisor | None = None,
+    ) -> None:
+        retry = RetryPolicy(attempts_max=_FOR_EVER, elapsed_max_ms=_FOR_EVER, first_ms=50, wait_max_ms=1000, first_connect=True)
+        self._client: Final[Client] = connect(url, user=user, password=password, tls=tls, retry=retry, timeout=None)
+        self._appender: Final = Appender(self._client, limits)
+        self._drain_s: Final = drain_s
+        self._probes: Final = probes
+        self._supervisor: Final = tasks or Supervisor()
+        self._probe: Probe | None = None
+        self._tasks: Final[list[asyncio.Task[None]]] = []
+
+    @property
+    def problem(self) -> str | None:
+        """Why the node cannot be used; None: nothing is known against it."""
+        return "the event log node is away" if self._probe is None else self._probe.problem
+
+    @property
+    def client(self) -> Client:
+        """What it speaks to the node with."""
+        return self._client
+
+    @property
+    def connected(self) -> bool:
+        """The node is there just now."""
+        return self._client.connected
+
+    async def __aenter__(self) -> Self:
+        self._probe = Probe(self._client, self._probes)
+        self._tasks[:] = asyncio.create_task(self._connect()), self._supervisor.keep("event log probe", self._probe.run)
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Wait for the outcome of what is on its way, for a time, and disconnect."""
+        await self._appender.close(self._drain_s if self.connected else 0.0)
+        for task in self._tasks:
+            task.cancel()
+        await self._client.close()
+
+    async def wait_connected(self, timeout_s: float) -> None:
+        """Until the node is there for the first time.
+
+        Raises:
+            UnavailableError: it does not come within `timeout_s`, or does not let us in; with its reason.
+        """
+        connecting, *_ = self._tasks
+        done, _ = await asyncio.wait({connecting}, timeout=timeout_s)
+        if not done:
+            message = f"the event log node does not answer within {timeout_s:g} s"
+            raise UnavailableError(message)
+        connecting.result()
+
+    async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
+        """Make the log if it is not there; the number of its partitions.
+
+        Raises:
+            UnavailableError: the node is away, or refuses.
+        """
+        try:
+            info = await self._client.management.create_log(log, partitions=partitions, retention_ms=retention_ms, timeout=_ANSWER_S)
+        except ManagementError as error:
+            if error.status != _CONFLICT:
+                raise _away(log, error) from error
+            info = await self._info(log)
+        except AmqpStreamsError as error:
+            raise _away(log, error) from error
+        return len(info.partitions) or partitions
+
+    async def delete(self, log: str) -> None:
+        """Delete a log and its events; nothing if there is none.
+
+        Raises:
+            UnavailableError: the node is away, or refuses.
+        """
+        self._appender.forget(log)
+        try:
+            await self._client.management.delete_log(log, timeout=_ANSWER_S)
+        except ManagementError as error:
+            if error.status != 404:
+                raise _away(log, error) from error
+        except AmqpStreamsError as error:
+            raise _away(log, error) from error
+
+    def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
+        """Store one message; durable when what it gives, awaited, returns. The message carries its own group key.
+
+        Raises:
+            OverloadedError: the log pushes back; try later.
+            UnavailableError: it is away; nothing is known of this message.
+            TooLargeError: it is larger than what the node takes.
+        """
+        return self._appender.append(log, message)
+
+    def post(self, log: str, message: bytes, told: Told) -> None:
+        """The same without waiting: `told` is called once, later, with None when it is durable, else with why it is not known to be.
+
+        Raises: what `append` raises, where that is known at once; `told` is not called then.
+        """
+        self._appender.post(log, message, told)
+
+    async def ends(self, log: str) -> Mapping[int, str | None]:
+        """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""
+        return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
+
+    async def extents(self, log: str) -> Extents:
+        """What the log holds now, over links that stay: it is asked for often. Raises UnavailableError."""
+        try:
+            extent = (await self._client.extents(log, timeout=_ANSWER_S))[log]
+        except (AmqpStreamsError, KeyError) as error:
+            raise _away(log, error) from error
+        first = {int(one.partition): _offset(one.earliest, one) for one in extent.partitions}
+        last = {int(one.partition): _offset(one.next - 1, one) for one in extent.partitions}
+        return Extents(extent.incarnation, first, last)
+
+    async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
+        """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""
+        try:
+            found = await self._client.offset_at(log, None, at_ms + 1, timeout=_ANSWER_S)
+        except AmqpStreamsError as error:
+            raise _away(log, error) from error
+        return {int(partition): AfterOffset(number - 1).symbol if number else None for partition, number in found.items()}
+
+    async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
+        """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""
+        # One batch of each partition waits at most; what a link has got beyond it waits in the client, under its credit.
+        batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(max(1, len(after)))
+        readers = [asyncio.create_task(self._read(log, partition, offset, batches)) for partition, offset in after.items()]
+        try:
+            while True:
+                yield await batches.get()
+        finally:
+            for reader in readers:
+                reader.cancel()
+            await asyncio.gather(*readers, return_exceptions=True)
+
+    async def _read(self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]") -> None:
+        """One partition, for ever: a link that is refused is tried again, from where we are."""
+        while True:
+            try:
+                start = EARLIEST if offset is None else AfterOffset(offset)
+                consumer = self._client.consumer(name, partition=partition, start=start, credit=_CREDIT, settle="none")
+                try:
+                    await consumer.open(timeout=None)
+                    async with aclosing(_batches(consumer, partition)) as taken:
+                        async for batch in taken:
+                            await batches.put(batch)
+                            offset = batch[-1].offset
+                finally:
+                    await consumer.close(timeout=1.0)
+            except (AmqpStreamsError, ValueError) as error:  # ValueError: a start that was stored is not an offset
+                log.warning("reading_interrupted", log=name, partition=partition, reason=str(error))
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _info(self, log: str) -> LogInfo:
+        try:
+            return await self._client.info(log, timeout=_ANSWER_S)
+        except AmqpStreamsError as error:
+            raise _away(log, error) from error
+
+    async def _connect(self) -> None:
+        try:
+            await self._client.connect()
+        except AmqpStreamsError as error:
+            message = f"the event log node: {error}"
+            raise UnavailableError(message) from error
+
+
+async def _batches(consumer: Consumer, partition: int) -> AsyncGenerator[Sequence[Stored], None]:
+    while True:
+        messages = await consumer.receive_raw(READ_EVENTS_MAX)
+        batch = [stored for message in messages if (stored := _stored(partition, message)) is not None]
+        if batch:
+            yield batch
+
+
+def _stored(partition: int, message: bytes) -> Stored | None:
+    """One event; None: it is not said where it is. One that cannot be read is passed on, so that those it is for hear of it."""
+    try:
+        place = place_of(message)
+    except AmqpStreamsError as error:
+        log.warning("message_unreadable", partition=partition, reason=str(error))
+        return None
+    if place.offset is None:
+        return None
+    with suppress(AmqpStreamsError):
+        message = bare(message)
+    return Stored(partition, place.offset, place.timestamp_ms or 0, message)
+
+
+def _offset(number: int, extent: PartitionExtent) -> str | None:
+    """The offset of an event of a partition; None: it has no events."""
+    return AfterOffset(number).symbol if extent.earliest < extent.next else None
+
+
+def _away(log: str, error: Exception) -> UnavailableError:
+    return UnavailableError(f"{log}: {error}")

@@ -1,0 +1,93 @@
+"""Casts between the types of CESQL, and values of an event's attributes as such types. Spec: CESQL 3.2, 3.7.
+
+Law: a cast that cannot be raises `Failed` of kind CAST; nothing else is raised whatever the value.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from knative_gateway.filters.cesql.parser import INTEGER_MAX, INTEGER_MIN
+from knative_gateway.filters.cesql.syntax import Type
+from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
+
+BOOLEAN_LENGTH_MAX: Final = len("false")
+INTEGER_LENGTH_MAX: Final = 1 << 14
+"""Characters of a text that can be an integer, leading zeros among them."""
+
+_INTEGER: Final = re.compile(r"([+-]?)([0-9]++)", re.ASCII)
+_DIGITS_MAX: Final = 10
+
+
+def as_string(value: Primitive) -> str:
+    """Of any value there is a String."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def as_integer(value: Primitive) -> int:
+    """A Boolean is 1 or 0, a String its decimal digits with or without a sign.
+
+    Raises:
+        Failed: the String is no integer of 32 bits.
+    """
+    if isinstance(value, str):
+        written = _INTEGER.fullmatch(value) if len(value) <= INTEGER_LENGTH_MAX else None
+        if written and len(digits := written[2].lstrip("0")) <= _DIGITS_MAX:
+            number = int(written[1] + (digits or "0"))
+            if INTEGER_MIN <= number <= INTEGER_MAX:
+                return number
+        raise Failed(ErrorKind.CAST, f"{value[:80]!r} is no integer of 32 bits")
+    return int(value)
+
+
+def as_boolean(value: Primitive) -> bool:
+    """An Integer other than 0 is true, a String says which it is in letters of any case.
+
+    Raises:
+        Failed: the String is neither.
+    """
+    if isinstance(value, str):
+        written = value[: BOOLEAN_LENGTH_MAX + 1].lower()
+        if written in ("true", "false"):
+            return written == "true"
+        raise Failed(ErrorKind.CAST, f"{value[:80]!r} is neither true nor false")
+    return bool(value)
+
+
+def unchanged(value: Primitive) -> Primitive:
+    """The cast to whatever it is."""
+    return value
+
+
+CASTS: Final[Mapping[Type, Callable[[Primitive], Primitive]]] = {
+    Type.STRING: as_string,
+    Type.INTEGER: as_integer,
+    Type.BOOLEAN: as_boolean,
+    Type.ANY: unchanged,
+}
+
+
+def type_of(value: Primitive) -> Type:
+    """The type of a value."""
+    return Type.STRING if isinstance(value, str) else Type.BOOLEAN if isinstance(value, bool) else Type.INTEGER
+
+
+def primitive(value: object) -> Primitive:
+    """An attribute's value as CESQL sees it: what is no String, Integer of 32 bits or Boolean is its canonical text. Spec: CESQL 3.2."""
+    if isinstance(value, str | bool):
+        return value
+    if isinstance(value, int):
+        return value if INTEGER_MIN <= value <= INTEGER_MAX else str(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode("ascii")
+    return str(value)
+
+
+def canonical(value: object) -> str:
+    """An attribute's value as the text that CloudEvents gives it."""
+    return value if isinstance(value, str) else as_string(primitive(value))

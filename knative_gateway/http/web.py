@@ -1,0 +1,93 @@
+"""[io] All that the gateway serves over HTTP on one listener, by path: events, health, metrics, the API.
+
+`/broker/…` and `/channel/…` go straight to the ingress: what is on the way of every event is as short as can be.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from knative_gateway.http.listening import App
+
+EVENTS: Final = ("/broker/", "/channel/")
+
+_NOT_ONE_HOST: Final = PlainTextResponse("an HTTP/1.1 request must have exactly one Host header\n", status_code=400)
+
+FIGURES_KEPT_S: Final = 1.0
+_TRIES: Final = 5
+"""How often the figures are begun again in a thread, because the event loop changed them meanwhile."""
+
+Ready = Callable[[], str | None]
+"""None when all is well, else what is not, in words."""
+
+
+class Figures:
+    """The text of `/metrics`: built in a thread, at most once a second."""
+
+    def __init__(self, registry: CollectorRegistry, *, kept_s: float = FIGURES_KEPT_S) -> None:
+        self.made = 0
+        """How often a text was made."""
+        self._registry: Final = registry
+        self._kept_s: Final = kept_s
+        self._making: asyncio.Task[bytes] | None = None
+        self._until = 0.0
+
+    async def text(self) -> bytes:
+        """As it was at most a second ago."""
+        loop = asyncio.get_running_loop()
+        if self._making is None or (self._making.done() and (loop.time() >= self._until or self._making.exception() is not None)):
+            self._making = loop.create_task(self._make())
+        return await asyncio.shield(self._making)
+
+    async def _make(self) -> bytes:
+        self.made += 1
+        made = await self._made_beside()
+        if made is None:
+            made = generate_latest(self._registry)
+        self._until = asyncio.get_running_loop().time() + self._kept_s
+        return made
+
+    async def _made_beside(self) -> bytes | None:
+        """The text, made in a thread; None: each time something came or went meanwhile."""
+        for _ in range(_TRIES):
+            with suppress(LookupError, RuntimeError):
+                return await asyncio.to_thread(generate_latest, self._registry)
+        return None
+
+
+class Web:
+    """The application. `routes` are the API's."""
+
+    def __init__(self, ingress: App, registry: CollectorRegistry, *, ready: Ready, routes: Sequence[BaseRoute] = ()) -> None:
+        self._ingress: Final = ingress
+        self._figures: Final = Figures(registry)
+        self._ready: Final = ready
+        self._rest: Final = Starlette(
+            routes=[Route("/healthz", self._healthz), Route("/readyz", self._readyz), Route("/metrics", self._metrics), *routes]
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request. Without a Host, or with several, no two readers agree on where it goes. Spec: RFC 9112, 3.2."""
+        if scope["http_version"] == "1.1" and sum(name == b"host" for name, _ in scope["headers"]) != 1:
+            await _NOT_ONE_HOST(scope, receive, send)
+        elif scope["path"].startswith(EVENTS):
+            await self._ingress(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+    async def _healthz(self, _request: Request) -> Response:
+        return PlainTextResponse("alive\n")
+
+    async def _readyz(self, _request: Request) -> Response:
+        missing = self._ready()
+        return PlainTextResponse("ready\n") if missing is None else PlainTextResponse(f"not ready: {missing}\n", status_code=503)
+
+    async def _metrics(self, _request: Request) -> Response:
+        return Response(await self._figures.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,1 @@
+"""JSON and YAML documents as they are sent, read with limits. Pure."""

@@ -1,0 +1,157 @@
+"""YAML and JSON as people write objects: read with care. Pure.
+
+YAML is JSON here: dates stay texts, keys are texts, and aliases cannot make a small file huge.
+"""
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import yaml
+
+from knative_gateway.resources.documents.bounds import Budget
+from knative_gateway.resources.documents.yaml_documents import FLOATING, documents
+from knative_gateway.resources.objects import Object, entries, text
+
+_DIGITS_MAX: Final = 20
+_SURROGATE: Final = re.compile(rb"\\(?:u|U0000)[dD][89a-fA-F]")
+"""An escape of half a character: both halves together are one."""
+
+
+class ManifestError(ValueError):
+    """A text that is no YAML or JSON, or more than is taken; says where."""
+
+
+def read_json(written: bytes) -> object:
+    """One JSON document.
+
+    Raises:
+        ManifestError: it is none.
+    """
+    try:
+        read = json.loads(written, parse_constant=_no_constant, parse_float=_float, parse_int=_integer)
+        Budget().spend(read)
+        if _SURROGATE.search(written):
+            check_text(read)
+    except RecursionError:
+        message = "it is nested too deep"
+        raise ManifestError(message) from None
+    except ValueError as error:
+        message = f"it is no JSON: {error}"
+        raise ManifestError(message[:300]) from None
+    return read
+
+
+def read_yaml(written: bytes) -> list[object]:
+    """The documents of a YAML text, empty ones left out.
+
+    Raises:
+        ManifestError: it is none, or too much.
+    """
+    try:
+        read = [_plain(each) for each in documents(written) if each is not None]
+        if _SURROGATE.search(written):
+            check_text(read)
+        return read
+    except (ValueError, OverflowError) as error:
+        raise ManifestError(str(error)[:300]) from None
+
+
+def objects(read: Sequence[object]) -> list[Object]:
+    """The objects in documents, those of Lists one by one.
+
+    Raises:
+        ManifestError: something is no object.
+    """
+    found: list[Object] = []
+    for document in read:
+        if not isinstance(document, Mapping) or not text(document, "apiVersion") or not text(document, "kind"):
+            message = "apiVersion and kind are missing"
+            raise ManifestError(message)
+        if text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
+            found += objects(entries(document, "items"))
+        else:
+            found.append(document)
+    return found
+
+
+def written_yaml(document: Any) -> str:
+    """A document as YAML."""
+    dumped: str = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=140)
+    return dumped
+
+
+def check_text(value: object) -> None:
+    """Every text in a document, names too, can be written as UTF-8.
+
+    Raises:
+        ValueError: one has half a character (a surrogate without its other half).
+    """
+    match value:
+        case str():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                message = f"{value[:40].encode('ascii', 'backslashreplace').decode()!r} contains half a character (a lone surrogate)"
+                raise ValueError(message) from None
+        case Mapping():
+            for name, below in value.items():
+                check_text(name)
+                check_text(below)
+        case list():
+            for below in value:
+                check_text(below)
+        case _:
+            pass
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's, less what others read otherwise."""
+
+
+def _represent(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
+    # "y" is a text for PyYAML and true for others; 1e3 a number for others.
+    ambiguous = value.lower() in {"y", "n"} or FLOATING.fullmatch(value) is not None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="'" if ambiguous else None)
+
+
+_Dumper.add_representer(str, _represent)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return _finite(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _sized(value)
+    return value
+
+
+def _integer(written: str) -> int | float:
+    return _sized(int(written)) if len(written) <= _DIGITS_MAX else _float(written)
+
+
+def _sized(value: int) -> int | float:
+    """As in Kubernetes: what is no 64-bit integer is a floating-point number."""
+    return value if -(1 << 63) <= value < 1 << 63 else _finite(float(value))
+
+
+def _float(written: str) -> float:
+    return _finite(float(written))
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        message = f"{value} is no JSON number"
+        raise ValueError(message)
+    return value
+
+
+def _no_constant(name: str) -> object:
+    message = f"{name} is not allowed"
+    raise ValueError(message)

@@ -1,0 +1,1 @@
+"""Patches of objects: JSON patch, merge patches, server-side apply. Pure."""

@@ -1,0 +1,174 @@
+"""Who set which field: `metadata.managedFields`, and server-side apply with its conflicts. Spec: Kubernetes, "Server-Side Apply".
+
+An apply owns what it names; any other write owns what it changes. An apply that would change another manager's field is refused unless
+it is forced. What a field is: `fields`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from knative_gateway.resources.objects import EMPTY, Object, at, child, drop, entries, put, same, text
+from knative_gateway.resources.refusals import Because, Cause, apply_conflict
+from knative_gateway.resources.schema.fields import Item, Path, below, fields_v1, is_open, items, leaves, own, read_fields, shown
+
+MANAGED: Final = ("metadata", "managedFields")
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+MANAGERS_MAX: Final = 100
+"""Of one object: beyond it the oldest entries of plain writes are forgotten."""
+_HERE: Final = object()
+"""In a tree of paths: one ends here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    """Who writes, and how: one entry of managedFields. `subresource` is `status` or empty."""
+
+    name: str
+    operation: str
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """What a manager owns. `api_version` and `time` are those of its last write that changed this."""
+
+    fields: frozenset[Path]
+    api_version: str
+    time: str
+
+
+Owners = dict[Manager, Managed]
+
+
+def owners(object_: Object) -> Owners:
+    """The managers of an object, as its metadata says; entries that cannot be read are left out."""
+    found: Owners = {}
+    for entry in entries(object_, *MANAGED):
+        manager = Manager(text(entry, "manager"), text(entry, "operation"), text(entry, "subresource"))
+        if manager.operation in {APPLY, UPDATE}:
+            found[manager] = Managed(frozenset(read_fields(child(entry, "fieldsV1"))), text(entry, "apiVersion"), text(entry, "time"))
+    return found
+
+
+def with_owners(object_: Object, known: Owners) -> dict[str, object]:
+    """The object with these managers in its metadata."""
+    listed = [(manager, managed) for manager, managed in known.items() if managed.fields]
+    listed = sorted(listed, key=lambda each: (each[0].operation, each[1].time, each[0].name))[-MANAGERS_MAX:]
+    if not listed:
+        return drop(object_, MANAGED)
+    written = [
+        {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": managed.api_version,
+            "time": managed.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": fields_v1(managed.fields),
+            **({"subresource": manager.subresource} if manager.subresource else {}),
+        }
+        for manager, managed in listed
+    ]
+    return put(object_, MANAGED, written)
+
+
+def updated(old: Object, new: Object, manager: Manager, now: str, schema: Object = EMPTY) -> dict[str, object]:
+    """The new object, with what changed since the old one owned by its writer. `old` is empty for a creation."""
+    known = owners(new if at(new, *MANAGED) is not None else old)
+    status = manager.subresource == "status"
+    before, after = leaves(old, schema, status=status), leaves(new, schema, status=status)
+    changed = {path for path, value in after.items() if path not in before or not same(before[path], value)}
+    lost = changed | (before.keys() - after.keys())
+    for other, managed in list(known.items()):
+        known[other] = Managed(managed.fields - lost, managed.api_version, managed.time)
+    if changed:
+        mine = known.get(manager)
+        known[manager] = Managed((mine.fields if mine else frozenset()) | changed, text(new, "apiVersion"), now)
+    return with_owners(new, known)
+
+
+def apply(live: Object, config: Object, manager: Manager, now: str, schema: Object = EMPTY, *, force: bool) -> dict[str, object]:
+    """The live object (empty: there is none yet) with what is applied, and the managers as they are then.
+
+    Fields that this manager applied earlier and no longer names are removed unless somebody else has them too.
+
+    Raises:
+        StatusError: fields of other managers would change, and it is not forced (409).
+    """
+    status = manager.subresource == "status"
+    wanted = leaves(config, schema, status=status)
+    present = leaves(live, schema, status=status)
+    known = owners(live)
+    mine = known.pop(manager, None)
+    conflicts = _conflicts(wanted, present, known)
+    if conflicts and not force:
+        raise apply_conflict([_cause(path, other) for path, other in conflicts])
+    for path, other in conflicts:
+        known[other] = Managed(known[other].fields - {path}, known[other].api_version, known[other].time)
+    kept = set(wanted).union(*(managed.fields for managed in known.values()))
+    kept |= {path[:end] for path in kept for end in range(1, len(path)) if isinstance(path[end - 1], Item)}
+    gone = (mine.fields if mine else frozenset()) - kept
+    result: Object = live or {"apiVersion": config.get("apiVersion"), "kind": config.get("kind")}
+    result = _merged(_without(result, _tree(gone), schema), own(config, status=status), schema)
+    fields = frozenset(wanted)
+    if mine is None or mine.fields != fields or any(not same(present.get(path), value) for path, value in wanted.items()):
+        mine = Managed(fields, text(config, "apiVersion"), now)
+    return with_owners(result, {**known, manager: mine})
+
+
+def _conflicts(wanted: Mapping[Path, object], present: Mapping[Path, object], known: Owners) -> list[tuple[Path, Manager]]:
+    """Fields of others that an apply would change."""
+    changed = [path for path, value in wanted.items() if not same(present.get(path), value)]
+    return [(path, other) for path in changed for other, managed in known.items() if path in managed.fields]
+
+
+def _cause(path: Path, other: Manager) -> Cause:
+    using = f" using {other.operation}" if other.operation == UPDATE else ""
+    return Cause(Because.CONFLICT, shown(path), f'conflict with "{other.name}"{using}')
+
+
+def _tree(paths: frozenset[Path]) -> dict[object, Any]:
+    tree: dict[object, Any] = {}
+    for path in paths:
+        node = tree
+        for step in path:
+            node = node.setdefault(step, {})
+        node[_HERE] = True
+    return tree
+
+
+def _without(value: Any, tree: Mapping[object, Any], schema: Object) -> Any:
+    """Without the fields of a tree, and without what is empty then."""
+    listed = items(value, schema)
+    if listed is not None:
+        within = child(schema, "items")
+        rest = {item: _left(each, tree.get(item), within, whole=True) for item, each in listed.items()}
+        return [each for each in rest.values() if each is not _HERE]
+    if not isinstance(value, Mapping):
+        return value
+    left = {name: _left(each, tree.get(name), below(schema, name)) for name, each in value.items()}
+    return {name: each for name, each in left.items() if each is not _HERE}
+
+
+def _left(value: Any, tree: Mapping[object, Any] | None, schema: Object, *, whole: bool = False) -> Any:
+    """What is left of a value; `_HERE`: nothing. `whole`: an item goes with all that is in it."""
+    if tree is None:
+        return value
+    if _HERE in tree and (whole or not value or not (is_open(value, schema) or items(value, schema))):
+        return _HERE
+    left = _without(value, tree, schema)
+    return _HERE if value and not left and isinstance(left, Mapping | list) and not whole else left
+
+
+def _merged(live: Any, config: Any, schema: Object) -> Any:
+    """The live value with what is applied."""
+    if is_open(config, schema):
+        if not isinstance(live, Mapping):
+            return config
+        return {**live, **{name: _merged(live.get(name), value, below(schema, name)) for name, value in config.items()}}
+    new, present = items(config, schema), items(live if isinstance(live, list | tuple) else [], schema)
+    if new is None or present is None:
+        return config
+    within = child(schema, "items")
+    return list({**present, **{item: _merged(present.get(item), each, within) for item, each in new.items()}}.values())

@@ -1,0 +1,169 @@
+"""Patches of JSON documents: merge patch (RFC 7386) and JSON patch (RFC 6902). Server-side apply: `applying`.
+
+All or nothing: a patch that cannot be carried out whole changes nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from knative_gateway.resources.documents.bounds import Budget, TooMuchError
+from knative_gateway.resources.objects import Object, same
+from knative_gateway.resources.refusals import StatusError, bad_request
+
+MERGE: Final = "application/merge-patch+json"
+JSON: Final = "application/json-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+OPERATIONS_MAX: Final = 10_000
+"""Of one JSON patch, as in Kubernetes."""
+COPIED_VALUES_MAX: Final = 50_000
+"""Of all copy operations of one JSON patch: copies of copies grow fast."""
+DEPTH_MAX: Final = 64
+
+
+def merge_patch(target: object, patch: object, depth: int = 0) -> object:
+    """The document with a merge patch: null removes, objects are merged, all else replaces.
+
+    Raises:
+        StatusError: nested too deep (400).
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    if depth > DEPTH_MAX:
+        raise bad_request(f"the patch is nested more than {DEPTH_MAX} deep")
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value, depth + 1)
+    return merged
+
+
+def json_patch(target: Object, operations: object) -> object:
+    """The document after a list of operations.
+
+    Raises:
+        StatusError: an operation that cannot be read (400), that does not fit, or a test that fails (422), copies of too much (413).
+    """
+    if not isinstance(operations, list) or not all(isinstance(each, Mapping) for each in operations):
+        raise bad_request("a JSON patch is a list of operations")
+    if len(operations) > OPERATIONS_MAX:
+        raise bad_request(f"a JSON patch has at most {OPERATIONS_MAX} operations")
+    document = _copied(target)
+    copies = Budget(COPIED_VALUES_MAX)
+    for index, operation in enumerate(operations):
+        try:
+            document = _operate(document, operation, copies)
+        except LookupError as error:
+            message = f"operation {index} of the JSON patch does not fit: {error.args[0]}"
+            raise StatusError(422, "Invalid", message) from None
+        except TooMuchError:
+            raise StatusError(413, "RequestEntityTooLarge", f"operation {index} of the JSON patch copies too much") from None
+    return document
+
+
+def _operate(document: Any, operation: Mapping[str, object], copies: Budget) -> Any:
+    """Carry out one operation; the document, which is ours to change in place."""
+    path = _pointer(operation, "path")
+    match operation.get("op"):
+        case "add":
+            return _add(document, path, _copied(_value(operation)))
+        case "remove":
+            return _remove(document, path)[0]
+        case "replace":
+            return _replace(document, path, _copied(_value(operation)))
+        case "move":
+            source = _pointer(operation, "from")
+            if path[: len(source)] == source and len(path) > len(source):
+                raise LookupError("a value cannot be moved into itself")
+            return _add(*_moved(document, source, path))
+        case "copy":
+            found = _find(document, _pointer(operation, "from"))
+            copies.spend(found)
+            return _add(document, path, _copied(found))
+        case "test":
+            if not same(_find(document, path), _value(operation)):
+                raise LookupError(f"testing {operation['path']} failed")
+            return document
+        case other:
+            raise bad_request(f"a JSON patch has no operation {other!r}"[:200])
+
+
+def _moved(document: Any, source: Sequence[str], path: Sequence[str]) -> tuple[Any, Sequence[str], Any]:
+    rest, value = _remove(document, source)
+    return rest, path, value
+
+
+def _copied(value: object) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _copied(each) for name, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _value(operation: Mapping[str, object]) -> object:
+    if "value" not in operation:
+        raise bad_request(f"operation {operation.get('op')} of a JSON patch needs a value")
+    return operation["value"]
+
+
+def _pointer(operation: Mapping[str, object], name: str) -> list[str]:
+    """The steps of a JSON pointer (RFC 6901)."""
+    written = operation.get(name)
+    if not isinstance(written, str) or (written and not written.startswith("/")) or re.search("~(?![01])", written):
+        raise bad_request(f"operation {operation.get('op')} of a JSON patch: {name} must be a JSON pointer")
+    return [step.replace("~1", "/").replace("~0", "~") for step in written.split("/")[1:]]
+
+
+def _find(document: Any, path: Sequence[str]) -> Any:
+    for step in path:
+        if isinstance(document, dict):
+            if step not in document:
+                raise LookupError(f"there is no {step!r}")
+            document = document[step]
+        elif isinstance(document, list):
+            document = document[_index(document, step, end=len(document))]
+        else:
+            raise LookupError(f"there is nothing below {step!r}")
+    return document
+
+
+def _index(array: Sequence[object], step: str, *, end: int) -> int:
+    if not re.fullmatch("0|[1-9][0-9]{0,9}", step) or int(step) >= end:
+        raise LookupError(f"{step!r} is no index of a list of {len(array)}")
+    return int(step)
+
+
+def _add(document: Any, path: Sequence[str], value: object) -> Any:
+    if not path:
+        return value
+    *way, step = path
+    place = _find(document, way)
+    if isinstance(place, dict):
+        place[step] = value
+    elif isinstance(place, list):
+        place.insert(len(place) if step == "-" else _index(place, step, end=len(place) + 1), value)
+    else:
+        raise LookupError(f"there is nothing to add {step!r} to")
+    return document
+
+
+def _replace(document: Any, path: Sequence[str], value: object) -> Any:
+    if not path:
+        return value
+    *way, step = path
+    _find(document, path)
+    place = _find(document, way)
+    place[int(step) if isinstance(place, list) else step] = value
+    return document
+
+
+def _remove(document: Any, path: Sequence[str]) -> tuple[Any, Any]:
+    """What is left, and what was there."""
+    if not path:
+        return None, document
+    *way, step = path
+    _find(document, path)
+    place = _find(document, way)
+    return document, place.pop(int(step) if isinstance(place, list) else step)

@@ -1,0 +1,1 @@
+"""OpenAPI schemas of kinds, and documents checked against them. Pure."""

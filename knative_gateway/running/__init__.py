@@ -1,0 +1,1 @@
+"""[io] The process: tasks that must run, an orderly stop, logging."""

@@ -1,0 +1,1 @@
+"""[io] Connections to nodes, and what reading asks of them."""

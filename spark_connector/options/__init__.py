@@ -1,0 +1,1 @@
+"""The options of `format("amqpstreams")`, and what they mean together."""

@@ -1,0 +1,1 @@
+"""What to read: offsets, ranges and micro-batches. Pure."""

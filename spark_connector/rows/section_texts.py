@@ -1,0 +1,134 @@
+"""What the sections before the body say, as text and numbers. Each function reads one section, bytes with its descriptor. Pure.
+
+Raises of all: WireError or ValueError where the section is broken; b"" is a section that is not there.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from amqp_streams.client.raw import Symbol, Timestamp, decode, key_section
+from spark_connector.rows.message_parts import section_value
+from spark_connector.rows.values import microseconds, text_of
+
+Pairs = dict[str, str | None]
+"""Names and texts. No list of pairs: Python looks for garbage among tuples, and not in dictionaries of text."""
+
+_KEY_AT: Final = 6
+_SAMPLE: Final = key_section("k")
+_KEY_NAME: Final = _SAMPLE[_KEY_AT:-3]
+"""The group key's name with its constructor, as a section of nothing else has it."""
+_KEY_SYMBOL: Final = decode(_KEY_NAME, 0)[0]
+_TWICE: Final = "a map has a key twice"
+
+
+def key_of(section: bytes) -> str | None:
+    """The group key among message annotations."""
+    if not section:
+        return None
+    text_at = _KEY_AT + len(_KEY_NAME)
+    plain = section[5] == 2 and section[_KEY_AT:text_at] == _KEY_NAME and section[text_at] == 0xA1
+    if plain and text_at + 2 + section[text_at + 1] == len(section):
+        return section[text_at + 2 :].decode()
+    value = section_value(section)
+    return text_of(value.get(_KEY_SYMBOL)) if isinstance(value, dict) else None
+
+
+def pairs_of(section: bytes) -> Pairs | None:
+    """Names and values of a map, values as text."""
+    found = typed_pairs(section)
+    if found is None:
+        return None
+    for value in found.values():
+        if type(value) is not str:
+            return {name: value if type(value) is str else text_of(value) for name, value in found.items()}
+    return cast("Pairs", found)
+
+
+def typed_pairs(section: bytes) -> dict[str, object] | None:
+    """Names and values of a map."""
+    if not section:
+        return None
+    kind = section[3]
+    if kind == 0xC1:
+        at, count = 6, section[5]
+    elif kind == 0xD1:
+        at, count = 12, int.from_bytes(section[8:12])
+    else:
+        return _decoded(section)
+    found: dict[str, object] = {}
+    end = len(section)
+    # Short strings are what nearly everybody writes; the decoder reads all else.
+    for _ in range(count >> 1):
+        if at + 1 >= end or section[at] not in (0xA1, 0xA3):
+            return _decoded(section)
+        value_at = at + 2 + section[at + 1]
+        name = section[at + 2 : value_at].decode()
+        if value_at + 1 < end and section[value_at] == 0xA1:
+            at = value_at + 2 + section[value_at + 1]
+            found[name] = section[value_at + 2 : at].decode()
+        else:
+            found[name], at = decode(section, value_at)
+    if at != end or 2 * len(found) != count:
+        return _decoded(section)
+    return found
+
+
+def _decoded(section: bytes) -> dict[str, object] | None:
+    value = section_value(section)
+    if not isinstance(value, dict):
+        return None
+    found = {str(text_of(name)): item for name, item in value.items()}
+    if len(found) != len(value):
+        raise ValueError(_TWICE)
+    return found
+
+
+def fields_of(section: bytes) -> list[object]:
+    """The fields of the properties; fewer than there are names where the last are not given."""
+    value = section_value(section) if section else []
+    return value if isinstance(value, list) else []
+
+
+def field(index: int, read: Callable[[object], object]) -> Callable[[list[object]], object]:
+    """Who reads one of the fields."""
+
+    def found(fields: list[object]) -> object:
+        return read(fields[index]) if index < len(fields) else None
+
+    return found
+
+
+def time_of(value: object) -> int | None:
+    """Microseconds since 1970 UTC of a timestamp; None: it is none."""
+    return microseconds(int(value)) if isinstance(value, Timestamp) else None
+
+
+def word_of(value: object) -> str | None:
+    """Text of a string or a symbol, as `text_of`, checked."""
+    return str(value) if isinstance(value, str | Symbol) else text_of(value)
+
+
+FIELDS: Final = {
+    "message_id": field(0, text_of),
+    "subject": field(3, word_of),
+    "correlation_id": field(5, text_of),
+    "content_type": field(6, word_of),
+    "creation_time": field(9, time_of),
+}
+"""Columns that are fields of the properties section. Spec: AMQP 1.0 core 3.2.4."""
+
+
+def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
+    """Maps as Arrow wants them: where each begins (None: a null), all keys, all values."""
+    starts: list[int | None] = []
+    keys: list[str] = []
+    values: list[str | None] = []
+    for row in rows:
+        if row is None:
+            starts.append(None)
+            continue
+        starts.append(len(keys))
+        keys += row
+        values += row.values()
+    starts.append(len(keys))
+    return starts, keys, values

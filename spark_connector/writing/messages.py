@@ -1,0 +1,100 @@
+"""Batches of rows as AMQP messages, and where each is to go. Pure.
+
+Law: within what goes to one place, messages are in the order of their rows. A row goes to the partition that its column `partition` names,
+else where the engine's hash of its key says, else to the partition that the caller gives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_connector.errors import RowError
+from spark_connector.writing.cloudevents import event_sections
+from spark_connector.writing.layout import Layout, Style
+from spark_connector.writing.sections import (
+    PROPERTY_COLUMNS,
+    Pieces,
+    application_properties,
+    body_sections,
+    entries_of,
+    key_sections,
+    properties_sections,
+)
+
+BY_KEY: Final = None
+"""The place of messages that the engine routes by their key."""
+
+Place = int | None
+"""A partition, or BY_KEY."""
+
+_KEYED: Final = b"\x00\x53\x72"
+"""What a message with a key begins with: a section of message annotations."""
+_PLAIN: Final = b"\x00\x53\x73"
+"""What one without begins with, or something greater: the sections that come behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """Makes messages of a DataFrame's rows. `partition_count` is that of the log, `default` the partition for rows that do not care."""
+
+    layout: Layout
+    partition_count: int
+    default: int
+
+    def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Place] | Place]:
+        """A message for each row, and where it goes: a place for each, or one for all.
+
+        Raises:
+            RowError: a row cannot be written.
+        """
+        columns = {name: batch.column(place) for name, place in self.layout.places.items()}
+        sections = event_sections(columns, len(batch)) if self.layout.style is Style.CLOUDEVENTS else _sections(columns, len(batch))
+        messages = sections[0] if len(sections) == 1 else list(map(b"".join, zip(*sections, strict=True)))
+        return messages, self._places(messages, columns.get("partition"))
+
+    def _places(self, messages: list[bytes], partition: pa.Array | None) -> list[Place] | Place:
+        if partition is None or partition.null_count == len(partition):
+            if min(messages, default=_PLAIN) >= _PLAIN:
+                return self.default
+            if max(messages) < _PLAIN:
+                return BY_KEY
+            return [BY_KEY if message.startswith(_KEYED) else self.default for message in messages]
+        self._check(partition)
+        return [
+            wanted if wanted is not None else BY_KEY if message.startswith(_KEYED) else self.default
+            for wanted, message in zip(partition.to_pylist(), messages, strict=True)
+        ]
+
+    def _check(self, partition: pa.Array) -> None:
+        wrong = pc.or_(pc.less(partition, 0), pc.greater_equal(partition.cast(pa.int64()), self.partition_count))
+        if pc.any(wrong).as_py():
+            row = pc.index(wrong, True).as_py()
+            raise RowError(
+                f"column partition is {partition[row]}: the log has partitions 0 to {self.partition_count - 1}", f"row {row} of its batch"
+            )
+
+
+def _sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
+    sections = []
+    if "key" in columns:
+        sections.append(key_sections(columns["key"].to_pylist()))
+    if columns.keys() & PROPERTY_COLUMNS:
+        _check_content_type(columns.get("content_type"))
+        sections.append(properties_sections(rows, columns))
+    if "properties" in columns:
+        sections.append(application_properties(entries_of(columns["properties"])))
+    sections.append(body_sections(columns["body"]))
+    return sections
+
+
+def _check_content_type(column: pa.Array | None) -> None:
+    """Symbols are ASCII (AMQP 1.0 types 1.6.21)."""
+    if column is None:
+        return
+    wrong = pc.invert(pc.string_is_ascii(column))
+    if pc.any(wrong).as_py():
+        row = pc.index(wrong, True).as_py()
+        raise RowError(f"column content_type {column[row].as_py()[:80]!r} is not ASCII", f"row {row} of its batch")

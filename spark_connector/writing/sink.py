@@ -1,0 +1,172 @@
+"""Writing rows to a log: what `write` and `writeStream` run on the driver and in tasks. [io]
+
+Laws: rows are appended, never replaced. A task that is run again, and a micro-batch that is replayed, have the names that they had before,
+so the log stores nothing of them twice: the query's id (it is kept in the checkpoint), the micro-batch and the task name a write in
+streaming; the transaction (one for each write, or the user's) and the task name one in batches.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+from zlib import crc32
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import DataType, MapType, StringType, StructType
+
+from spark_connector.errors import ConnectorError, OptionError
+from spark_connector.options.settings import WriteOptions, write_options
+from spark_connector.workers import settle
+from spark_connector.writing.chunks import Chunk, Cutter
+from spark_connector.writing.layout import Column, Layout, plan
+from spark_connector.writing.messages import Encoder
+from spark_connector.writing.sending import Sending, partition_count
+from spark_connector.writing.spark_input import input_is_whole
+
+logger: Final = logging.getLogger(__name__)
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+_BATCH_ID: Final = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What one task wrote; all of it is durable."""
+
+    spark_partition: int
+    rows: int
+    bytes: int
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "BatchWriter":
+    """For `write`. Asks the node, so that what cannot work is told before the job begins.
+
+    Raises: OptionError, SchemaError, StreamNotFoundError, NodeError.
+    """
+    if overwrite:
+        raise _append_only("mode", '.mode("append")')
+    chosen = write_options(options, streaming=False)
+    layout = plan(columns_of(schema))
+    partition_count(chosen)
+    return BatchWriter(chosen, layout, chosen.transaction or uuid4().hex)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "StreamWriter":
+    """For `writeStream`; made for every micro-batch, so it asks nobody.
+
+    Raises: OptionError, SchemaError.
+    """
+    if overwrite:
+        raise _append_only("outputMode", '.outputMode("append")')
+    return StreamWriter(write_options(options, streaming=True), plan(columns_of(schema)))
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One write. Made on the driver, run in tasks; `write_id` is the same in all of them, and in all tries of them."""
+
+    def __init__(self, options: WriteOptions, layout: Layout, write_id: str) -> None:
+        self._options = options
+        self._layout = layout
+        self._write_id = write_id
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """One task's rows."""
+        return _write(self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode()))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """All tasks are done, and what they wrote is durable already."""
+        logger.info("written stream=%s %s", self._options.stream, _totals(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Some task failed for good. What others wrote stays: a log takes nothing back."""
+        logger.warning("write_failed stream=%s %s: these stay in the log", self._options.stream, _totals(messages))
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """One micro-batch of a query."""
+
+    def __init__(self, options: WriteOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """One task's rows."""
+        context = _context()
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        if self._options.deduplicate and (query is None or batch is None):
+            raise ConnectorError(
+                "Spark does not say which query this is",
+                remedy="Without that nothing can be written exactly once: set deduplicate to false",
+            )
+        return _write(self._options, self._layout, iterator, f"query/{query}/{batch}", int(batch or 0))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """All tasks are done, and what they wrote is durable already."""
+        logger.info("written stream=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
+        """Some task failed for good: Spark replays the micro-batch when the query is started again."""
+        logger.warning("write_failed stream=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
+
+
+def columns_of(schema: StructType) -> list[Column]:
+    """A DataFrame's columns as `layout.plan` takes them."""
+    return [Column(field.name, field.dataType.simpleString(), _inside(field.dataType)) for field in schema.fields]
+
+
+def _inside(kind: DataType) -> dict[str, str] | None:
+    if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
+        return {"*": kind.valueType.simpleString()}
+    return {field.name: field.dataType.simpleString() for field in kind.fields} if isinstance(kind, StructType) else None
+
+
+def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], write: str, number: int) -> Written:
+    """`number`: of the write, the same when it is repeated. It spreads the rows without a key of small writes over the partitions."""
+    task = _context().partitionId()
+    rows = size = 0
+    batches = (batch for batch in batches if len(batch))
+    first = next(batches, None)
+    if first is None:  # Spark runs tasks without rows, too: no connection for them
+        return Written(task, 0, 0)
+    partitions = partition_count(options)
+    encoder = Encoder(layout, partitions, (task + number) % partitions)
+    cutter = Cutter(sort=options.sort_rows)
+    with Sending(options, f"{write}/{task}") as sending:
+        for chunk in _chunks(encoder, cutter, _chain(first, batches)):
+            sending.send(chunk)
+            rows, size = rows + chunk.rows, size + chunk.bytes
+    settle()
+    return Written(task, rows, size)
+
+
+def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
+    for batch in batches:
+        yield from cutter.add(*encoder.encode(batch))
+    if not input_is_whole():
+        raise ConnectorError(
+            "the rows of this task end before all of them came: what makes them failed", remedy="See the error before this one"
+        )
+    yield from cutter.rest()
+
+
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "Spark calls write in a task"
+    return context
+
+
+def _append_only(what: str, remedy: str) -> OptionError:
+    return OptionError(f"a log is appended to: nothing in it is replaced, as this {what} asks", "", f"Say {remedy}")
+
+
+def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:
+    written = [message for message in messages if isinstance(message, Written)]
+    return f"tasks={len(written)} rows={sum(one.rows for one in written)} bytes={sum(one.bytes for one in written)}"

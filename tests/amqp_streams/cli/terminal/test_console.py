@@ -1,0 +1,54 @@
+"""Tables can be read, and cut apart by programs that should have asked for JSON."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from amqp_streams.cli.terminal.console import cell, human_bytes, human_duration, print_table, progress, say
+from amqp_streams.quantities import duration_ms
+
+
+def test_a_table_is_never_cut_short_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME", "EVENTS"), [("x" * 300, 1_234_567), ("y", None)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["NAME", "EVENTS"]
+    assert lines[1] == "x" * 300 + "  1,234,567"
+    assert lines[2].split() == ["y", "-"]
+
+
+def test_markup_and_control_characters_in_a_table_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME",), [("[red]a\x1b[0m",)])
+    assert capsys.readouterr().out == "NAME\n[red]a\\x1b[0m\n"
+
+
+def test_an_empty_table_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("NAME",), [])
+    assert capsys.readouterr().out == "NAME\n"
+
+
+@pytest.mark.parametrize(("value", "shown"), [(None, "-"), (True, "yes"), (False, "no"), (1234.5, "1,234.50"), (1234, "1,234"), ("a", "a")])
+def test_cells_are_written_as_people_do(value: object, shown: str) -> None:
+    assert cell(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (10 << 30, "10.0 GiB"), (5 << 50, "5120.0 TiB")]
+)
+def test_sizes_are_said_as_people_do(count: int, shown: str) -> None:
+    assert human_bytes(count) == shown
+
+
+@given(st.integers(0, 10**12))
+def test_a_duration_is_said_as_it_would_be_written(ms: int) -> None:
+    assert duration_ms(human_duration(ms)) == ms
+
+
+def test_words_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    say("done")
+    assert capsys.readouterr() == ("", "done\n")
+
+
+def test_there_is_no_progress_bar_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("sending", 10) as advance:
+        advance(5, note="half")
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,184 @@
+"""Requests and answers have a budget for each turn, however many links ask."""
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from amqp_streams.server import dispatch
+from amqp_streams.server.links import turns as turns_module
+from amqp_streams.server.links.link import Owner
+from amqp_streams.server.links.turns import CONNECTION_BYTES_MAX, NODE_BYTES_MAX, SMALL_BYTES, Turns
+from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of, terminus
+from amqp_streams.testing_amqp.node import ManualLoop
+from amqp_streams.wire.types import UInt
+
+
+@dataclass
+class Peer:
+    cuts: list[str] = field(default_factory=list)
+
+    def cut(self, reason: str) -> None:
+        self.cuts.append(reason)
+
+
+@dataclass(eq=False)
+class Working:
+    """Has some steps to do, and keeps in what order they were done."""
+
+    name: str
+    steps: int
+    done: list[str]
+    fails: bool = False
+    peer: Peer = field(default_factory=Peer)
+
+    @property
+    def owner(self) -> Owner:
+        return cast("Owner", self.peer)
+
+    def work(self) -> bool:
+        assert not self.fails, "a fault of our own"
+        self.done.append(self.name)
+        self.steps -= 1
+        return self.steps > 0
+
+
+def made(monkeypatch: pytest.MonkeyPatch, steps_a_turn: int) -> tuple[Turns, ManualLoop]:
+    """Turns whose clock allows so many steps."""
+    loop, ticks = ManualLoop(), iter(range(1_000_000))
+    monkeypatch.setattr(turns_module, "perf_counter", lambda: next(ticks) * turns_module.BUDGET_S / steps_a_turn)
+    return Turns(loop.call_soon), loop
+
+
+def test_a_turn_ends_with_its_budget_and_the_links_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, loop = made(monkeypatch, 2)
+    done: list[str] = []
+    for name in "abc":
+        turns.add(cast("Any", Working(name, 2, done)))
+    loop.run_ready()
+    assert done == ["a", "b"]
+    loop.run_ready()
+    assert done == ["a", "b", "c", "a"]
+    while loop.run_ready():
+        pass
+    assert done == ["a", "b", "c", "a", "b", "c"]
+    assert turns.seconds > 0
+
+
+def test_a_link_is_in_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, loop = made(monkeypatch, 10)
+    done: list[str] = []
+    worker = cast("Any", Working("a", 1, done))
+    turns.add(worker)
+    turns.add(worker)
+    loop.run_ready()
+    assert done == ["a"]
+    turns.add(worker)
+    loop.run_ready()
+    assert done == ["a", "a"]
+
+
+def test_failing_work_closes_only_its_own_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, loop = made(monkeypatch, 10)
+    done: list[str] = []
+    broken = Working("broken", 1, done, fails=True)
+    turns.add(cast("Any", broken))
+    turns.add(cast("Any", Working("well", 1, done)))
+    with capture_logs() as lines:
+        loop.run_ready()
+    assert done == ["well"]
+    assert len(broken.peer.cuts) == 1
+    assert [line["event"] for line in lines] == ["connection_failed"]
+
+
+def test_requests_that_wait_are_bounded_by_connection_and_for_the_node() -> None:
+    turns = Turns(ManualLoop().call_soon)
+    assert turns.hold(1, CONNECTION_BYTES_MAX + 5), "one that is alone is let in"
+    assert not turns.hold(1, 1)
+    turns.release(1, CONNECTION_BYTES_MAX + 5)
+    assert turns.uses()["request_bytes"].used == 0
+    connection = 2
+    while turns.hold(connection, CONNECTION_BYTES_MAX):
+        connection += 1
+    use = turns.uses()["request_bytes"]
+    assert use.limit == NODE_BYTES_MAX
+    assert use.limit - CONNECTION_BYTES_MAX < use.used <= use.limit
+
+
+def test_a_small_request_is_let_in_however_much_others_have_waiting() -> None:
+    turns, connection = Turns(ManualLoop().call_soon), 1
+    while turns.hold(connection, CONNECTION_BYTES_MAX):
+        connection += 1
+    while turns.hold(connection, 1000):
+        pass
+    other = connection + 1
+    assert not turns.hold(other, SMALL_BYTES + 1)
+    assert turns.hold(other, SMALL_BYTES)
+    assert not turns.hold(other, 1), "one for each connection"
+    turns.release(other, SMALL_BYTES)
+    assert turns.hold(other, 1)
+
+
+# -- peers that ask for much at once
+
+
+def opened(node: InMemoryNode) -> ScriptedPeer:
+    peer = ScriptedPeer(node)
+    peer.open()
+    return peer
+
+
+def attaches(count: int) -> bytes:
+    """So many links, each attached and detached."""
+    ends = {"source": terminus(0x28, "temps"), "target": terminus(0x29, None)}
+    attach = frame_of("attach", name="many", handle=UInt(0), role=True, **ends)
+    return (attach + frame_of("detach", handle=UInt(0), closed=True)) * count
+
+
+def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each may cost milliseconds, and a block has room for thousands."""
+    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    node = InMemoryNode({"temps": 1})
+    greedy, other = opened(node), opened(node)
+    attached: list[str] = []
+    attach = node.service.node.attach
+    monkeypatch.setattr(node.service.node, "attach", lambda asked, now_ms: (attached.append(asked.link), attach(asked, now_ms))[1])
+    greedy._out += attaches(50)
+    other._out += frame_of("attach", name="one", handle=UInt(0), role=True, source=terminus(0x28, "temps"), target=terminus(0x29, None))
+    node.run()
+    assert attached.index("one") < 5
+    assert attached.count("many") == 50
+    assert len(greedy.take("detach")) == 50
+    assert not greedy.lost
+
+
+def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    node = InMemoryNode({"temps": 1})
+    peer = opened(node)
+    connection = next(iter(node.service.connections))
+    for echo in range(2):
+        connection.received(memoryview(attaches(3) + echo_of_the_session()))
+        assert not peer.channel.reading
+        while not peer.channel.reading:
+            assert node.loop.run_ready()
+        node.run()
+        assert len(peer.take("detach")) == 3
+        assert len(peer.take("flow")) == 1, echo
+
+
+def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "TURN_S", -1.0)
+    node = InMemoryNode({"temps": 1})
+    peer = opened(node)
+    next(iter(node.service.connections)).received(memoryview(attaches(30)))
+    node.disconnect(peer)
+    node.run()
+    assert (list(node.service.node.consumers()), node.service.connections) == ([], set())
+
+
+def echo_of_the_session() -> bytes:
+    """A flow that asks for one."""
+    windows = {"next_incoming_id": UInt(0), "incoming_window": UInt(100), "next_outgoing_id": UInt(0), "outgoing_window": UInt(100)}
+    return frame_of("flow", echo=True, **windows)

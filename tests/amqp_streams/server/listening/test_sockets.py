@@ -1,0 +1,127 @@
+"""Admission, addresses, and lines that strangers cause; accepting itself is in test_listener.py."""
+
+import ssl
+
+import pytest
+from structlog.testing import capture_logs
+
+from amqp_streams.config import Listener
+from amqp_streams.errors import ConfigError
+from amqp_streams.server.listening import sockets
+from amqp_streams.server.listening.sockets import Admission, BoundAddress, Seldom, _reason, bind, format_address, is_loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "text"), [("127.0.0.1", 5672, "127.0.0.1:5672"), ("::1", 5671, "[::1]:5671"), ("node.example", 0, "node.example:0")]
+)
+def test_addresses_are_written_as_in_urls(host: str, port: int, text: str) -> None:
+    assert format_address(host, port) == str(BoundAddress(host, port, tls=False)) == text
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+        ("::", False),
+        ("fe80::1%lo", False),
+        ("localhost", False),
+        ("", False),
+        ("?", False),
+    ],
+)
+def test_only_loopback_addresses_are_this_machine(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+async def test_admission_counts_each_member_once_and_forgets_strangers() -> None:
+    admission = Admission(2)
+    assert admission.enter("a", peer="p")
+    assert admission.enter("b", peer="p")
+    assert not admission.enter("c", peer="p")
+    assert (admission.count, admission.refused) == (2, 1)
+    admission.leave("c")
+    admission.leave("a")
+    admission.leave("a")
+    assert admission.count == 1
+    assert admission.enter("c", peer="p")
+    assert admission.count == 2
+
+
+async def test_strangers_give_their_places_up_the_oldest_of_the_largest_crowd_first() -> None:
+    admission, gone = Admission(4), list[str]()
+
+    def come(name: str, address: str) -> bool:
+        return admission.enter(name, peer=f"{address}:40000", send_away=lambda: gone.append(name))
+
+    assert all([come("a1", "10.0.0.1"), come("a2", "10.0.0.1"), come("a3", "10.0.0.1"), come("b1", "10.0.0.2")])
+    admission.opened("a1")
+    assert come("c1", "10.0.0.3")
+    assert gone == ["a2"]
+    assert come("a4", "10.0.0.1"), "an address that has as many as any other makes room by itself"
+    assert gone == ["a2", "a3"]
+    assert come("d1", "10.0.0.4")
+    assert gone == ["a2", "a3", "b1"], "each has one: the one that came first goes"
+    for each in ("c1", "a4", "d1"):
+        admission.opened(each)
+    assert not come("e1", "10.0.0.5"), "nobody who has logged in goes for a stranger"
+    assert (admission.count, admission.refused) == (4, 4)
+    admission.leave("a1")
+    assert come("e1", "10.0.0.5")
+    admission.leave("e1")
+    assert (admission._networks, admission._strangers) == ({}, {})
+
+
+async def test_strangers_cause_one_line_and_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    seldom = Seldom("connection_refused")
+    with capture_logs() as lines:
+        for number in range(1000):
+            seldom.warning(peer=number)
+        assert [(line["peer"], line["left_out"]) for line in lines] == [(0, 0)]
+        monkeypatch.setattr(sockets, "QUIET_S", 0.0)
+        seldom = Seldom("connection_refused")
+        seldom.warning(peer="x")
+        seldom.warning(peer="y")
+    assert [line["peer"] for line in lines] == [0, "x", "y"]
+
+
+async def test_the_line_after_the_quiet_time_tells_how_many_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    seldom = Seldom("handshake_failed")
+    with capture_logs() as lines:
+        for _ in range(5):
+            seldom.warning()
+        seldom._next_at = float("-inf")  # the quiet time is over
+        seldom.warning()
+    assert [line["left_out"] for line in lines] == [0, 4]
+
+
+async def test_a_name_is_bound_at_its_addresses() -> None:
+    bound = await bind(Listener(host="localhost", port=0))
+    try:
+        assert bound
+        assert all(is_loopback(sock.getsockname()[0]) for sock in bound)
+    finally:
+        for sock in bound:
+            sock.close()
+
+
+async def test_a_failed_bind_leaves_nothing_bound() -> None:
+    (sock,) = await bind(Listener(host="127.0.0.1", port=0))
+    with sock, pytest.raises(ConfigError, match=r"^cannot listen on 127\.0\.0\.1:\d+: Address already in use$"):
+        await bind(Listener(host="127.0.0.1", port=sock.getsockname()[1]))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ConnectionAbortedError(), "the peer closed the connection: it may not trust the certificate, or may not speak TLS"),
+        (ConnectionResetError(104, "Connection reset by peer"), "[Errno 104] Connection reset by peer"),
+        (ssl.SSLError(1, "[SSL] alert unknown ca"), "[SSL] alert unknown ca"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+)
+def test_a_failed_handshake_always_has_a_reason(error: OSError, words: str) -> None:
+    assert words in _reason(error)

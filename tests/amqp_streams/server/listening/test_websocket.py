@@ -1,0 +1,376 @@
+"""AMQP over WebSocket with the `websockets` client, on both event loops."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.typing import Subprotocol
+
+from amqp_streams.config import Limits, Listener
+from amqp_streams.server.listening import admin as admin_module
+from amqp_streams.server.listening.admin import WEBSOCKET_PATHS, AdminServer, Phase, serve_admin
+from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE, ByteChannel, Connection
+from amqp_streams.server.listening.sockets import Admission
+from amqp_streams.server.listening.tls import TlsContext
+from amqp_streams.server.observing.metrics import Metrics
+from tests.amqp_streams.server.peers import Authority, Echo, Echoes
+
+BOTH_LOOPS = True
+LOCAL = Listener(host="127.0.0.1", port=0)
+
+Start = Callable[..., Awaitable[AdminServer]]
+Open = Callable[..., Awaitable[ClientConnection]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def serve(factory: Callable[[ByteChannel], Connection], listener: Listener = LOCAL, **settings: Any) -> AdminServer:
+            server = await serve_admin(listener, Metrics(), **{"limits": Limits(), "linger_s": 1.0, **settings})
+            stack.push_async_callback(server.close)
+            server.factory, server.phase = factory, Phase.READY
+            return server
+
+        yield serve
+
+
+@pytest.fixture
+async def dial() -> AsyncIterator[Open]:
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(server: AdminServer, path: str = "/", *names: str, scheme: str = "ws", **settings: Any) -> ClientConnection:
+            protocols = [Subprotocol(name) for name in names or ("amqp",)]
+            url = f"{scheme}://{server.addresses[0]}{path}"
+            client = await connect(url, subprotocols=protocols, proxy=None, compression=None, **settings)
+            stack.callback(client.transport.abort)
+            return client
+
+        yield start
+
+
+async def take(client: ClientConnection, size: int) -> bytes:
+    """The next `size` bytes, however they are cut into messages."""
+    got = bytearray()
+    while len(got) < size:
+        message = await client.recv()
+        assert isinstance(message, bytes)
+        got += message
+    assert len(got) == size
+    return bytes(got)
+
+
+@pytest.mark.parametrize("path", WEBSOCKET_PATHS)
+async def test_bytes_come_back_at_each_of_the_paths(start: Start, dial: Open, echoes: Echoes, path: str) -> None:
+    client = await dial(await start(echoes), path)
+    await client.send(b"AMQP\x00\x01\x00\x00")
+    assert await take(client, 8) == b"AMQP\x00\x01\x00\x00"
+    channel = echoes.made[0].channel
+    assert channel.peer == "{}:{}".format(*client.local_address)
+    assert (channel.loopback, channel.secure) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"),
+    [(["amqp"], "amqp"), (["AMQPWSB10"], "AMQPWSB10"), (["AMQPWSB10", "amqp"], "amqp"), (["mqtt", "AMQPWSB10"], "AMQPWSB10")],
+)
+async def test_the_sub_protocol_is_the_registered_one_or_the_old_one(
+    start: Start, dial: Open, echoes: Echoes, offered: list[str], chosen: str
+) -> None:
+    client = await dial(await start(echoes), "/", *offered)
+    assert client.subprotocol == chosen
+
+
+async def refused(opening: Awaitable[ClientConnection]) -> tuple[int, str]:
+    with pytest.raises(InvalidStatus) as caught:
+        await opening
+    response = caught.value.response
+    return response.status_code, (response.body or b"").decode()
+
+
+async def test_another_sub_protocol_is_refused_with_words(start: Start, dial: Open, echoes: Echoes) -> None:
+    status, words = await refused(dial(await start(echoes), "/", "mqtt"))
+    assert status == 400
+    assert "amqp or AMQPWSB10" in words
+
+
+async def test_another_path_is_refused_with_words(start: Start, dial: Open, echoes: Echoes) -> None:
+    status, words = await refused(dial(await start(echoes), "/nowhere"))
+    assert status == 404
+    assert "/amqp" in words
+
+
+async def test_before_ready_and_while_stopping_it_is_refused(start: Start, dial: Open, echoes: Echoes) -> None:
+    server = await start(echoes)
+    for phase in (Phase.STARTING, Phase.STOPPING):
+        server.phase = phase
+        assert await refused(dial(server)) == (503, f"{phase}\n")
+
+
+async def test_websockets_count_among_the_connections(start: Start, dial: Open, echoes: Echoes) -> None:
+    admission = Admission(1)
+    server = await start(echoes, admission=admission)
+    client = await dial(server)
+    admission.opened(echoes.made[0].channel)
+    assert await refused(dial(server)) == (503, "too many connections\n")
+    assert admission.refused == 1
+    await client.close()
+    await echoes.made[0].gone.wait()
+    while admission.count:  # noqa: ASYNC110  (leaves in the turn after it told the connection)
+        await asyncio.sleep(0)
+    assert await dial(server)
+
+
+async def test_a_websocket_of_a_stranger_gives_its_place_up_to_the_next(start: Start, dial: Open, echoes: Echoes) -> None:
+    admission = Admission(1)
+    server = await start(echoes, admission=admission)
+    await dial(server)
+    second = await dial(server)
+    await echoes.made[0].gone.wait()
+    await second.send(b"room")
+    assert await second.recv() == b"room"
+    assert (admission.count, admission.refused) == (1, 1)
+
+
+async def test_megabytes_pass_both_ways_in_messages_of_any_size(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    sent = bytes(range(256)) * 8192
+    sizes, at = [1, 2, 3, 500_000, 65_536, 65_537, len(sent)], 0
+    taking = asyncio.create_task(take(client, len(sent)))
+    for size in sizes:
+        await client.send(sent[at : at + size][: 1 << 20])
+        at += min(size, 1 << 20)
+    await client.send(sent[at:])
+    assert await taking == sent
+
+
+async def test_fragments_of_a_message_are_one_stream(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    await client.send([b"AM", b"QP", b"\x00\x01\x00\x00"])
+    assert await take(client, 8) == b"AMQP\x00\x01\x00\x00"
+
+
+async def test_a_text_message_ends_the_connection_with_words(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    await client.send("AMQP")
+    with pytest.raises(ConnectionClosed) as caught:
+        await client.recv()
+    assert caught.value.rcvd is not None
+    assert (caught.value.rcvd.code, "binary" in caught.value.rcvd.reason) == (1003, True)
+    await echoes.made[0].gone.wait()
+    assert echoes.made[0].calls == ["lost"]
+
+
+async def test_a_message_beyond_the_bound_ends_the_connection(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    with contextlib.suppress(ConnectionClosed):
+        await client.send(bytes((1 << 20) + 1))
+    with pytest.raises(ConnectionClosed) as caught:
+        await client.recv()
+    assert caught.value.rcvd is None or caught.value.rcvd.code == 1009
+    await echoes.made[0].gone.wait()
+    assert echoes.made[0].calls == ["lost"]
+
+
+async def test_a_peer_that_does_not_read_makes_pending_grow_until_it_does(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes), max_queue=1)
+    echo = await echoes.number(0)
+    for _ in range(64):
+        echo.channel.write(bytes(1 << 20))
+    assert echo.channel.pending() > DRAINED_WHEN_ABOVE
+    assert "drained" not in echo.calls
+    await take(client, 64 << 20)
+    await echo.room.wait()
+    assert echo.channel.pending() <= DRAINED_WHEN_ABOVE
+
+
+async def test_a_paused_channel_receives_nothing_until_it_is_resumed(start: Start, dial: Open) -> None:
+    echoes = Echoes()
+
+    def paused_from_the_start(channel: ByteChannel) -> Echo:
+        channel.pause_reading()
+        return echoes(channel)
+
+    server = await start(paused_from_the_start)
+    client, other = await dial(server), await dial(server)
+    (await echoes.number(1)).channel.resume_reading()
+    await client.send(b"held back")
+    await other.send(b"passes")
+    assert await take(other, 6) == b"passes"
+    assert echoes.made[0].calls == []
+    echoes.made[0].channel.resume_reading()
+    assert await take(client, 9) == b"held back"
+
+
+async def test_close_sends_what_is_buffered_and_says_goodbye(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    echo = await echoes.number(0)
+    echo.channel.write(bytes(4 << 20))
+    echo.channel.close()
+    echo.channel.write(b"ignored")
+    await take(client, 4 << 20)
+    with pytest.raises(ConnectionClosed) as caught:
+        await client.recv()
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1000
+    await echo.gone.wait()
+    assert echo.calls.count("lost") == 1
+
+
+async def test_a_peer_that_ignores_the_close_is_cut_off(start: Start, dial: Open, echoes: Echoes) -> None:
+    await dial(await start(echoes, linger_s=0.01), max_queue=1)
+    echo = await echoes.number(0)
+    echo.channel.write(bytes(64 << 20))
+    echo.channel.close()
+    await echo.gone.wait()
+    assert echo.channel.pending() == 0
+
+
+async def test_abort_ends_it_at_once(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    echo = await echoes.number(0)
+    echo.channel.pause_reading()
+    echo.channel.write(bytes(64 << 20))
+    echo.channel.abort()
+    await echo.gone.wait()
+    assert echo.calls == ["lost"]
+    with pytest.raises(ConnectionClosed):
+        await take(client, 1 << 30)
+    echo.channel.write(b"too late")
+    echo.channel.abort()
+    echo.channel.close()
+
+
+class Faulty(Echo):
+    def received(self, data: memoryview) -> None:
+        super().received(data)
+        raise RuntimeError("a fault of our own")
+
+
+async def test_a_fault_of_one_connection_ends_it_and_nothing_else(start: Start, dial: Open) -> None:
+    made: list[Echo] = []
+
+    def faulty_then_well(channel: ByteChannel) -> Connection:
+        if not made:
+            made.append(Echo(channel))
+            raise RuntimeError("not made")
+        made.append((Faulty if len(made) == 1 else Echo)(channel))
+        return made[-1]
+
+    server = await start(faulty_then_well)
+    with pytest.raises(ConnectionClosed):
+        await (await dial(server)).recv()
+    client = await dial(server)
+    await client.send(b"boom")
+    with pytest.raises(ConnectionClosed):
+        await take(client, 1 << 30)
+    await made[1].gone.wait()
+    assert made[1].calls == ["received", "lost"]
+    client = await dial(server)
+    await client.send(b"well")
+    assert await take(client, 4) == b"well"
+
+
+async def test_over_tls_the_certificate_is_shown(start: Start, dial: Open, echoes: Echoes, authority: Authority) -> None:
+    settings = authority.issue("admin").model_copy(update={"client_ca": authority.ca})
+    server = await start(echoes, Listener(host="127.0.0.1", port=0, tls=True), tls=TlsContext(settings))
+    context = authority.client_context(presenting=authority.issue("alice"))
+    client = await dial(server, scheme="wss", ssl=context)
+    await client.send(b"hi")
+    assert await take(client, 2) == b"hi"
+    channel = echoes.made[0].channel
+    assert channel.secure
+    assert channel.certificate["subject"] == ((("commonName", "alice"),),)  # type: ignore[attr-defined]  # the later EXTERNAL looks for it
+
+
+@pytest.mark.parametrize(
+    ("origin", "loopback"),
+    [
+        (None, True),
+        ("http://localhost:3000", True),
+        ("https://127.0.0.1", True),
+        ("http://[::1]:80", True),
+        ("https://evil.example", False),
+        ("https://localhost.evil.example", False),
+        ("null", False),
+        ("http://[", False),
+    ],
+)
+async def test_a_strangers_web_page_is_no_local_program(
+    start: Start, dial: Open, echoes: Echoes, origin: str | None, loopback: bool
+) -> None:
+    """A browser on this machine connects for whatever page it shows; anonymous access is for local programs."""
+    await dial(await start(echoes), origin=origin)
+    assert (await echoes.number(0)).channel.loopback is loopback
+
+
+@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"])
+async def test_a_client_behind_a_proxy_is_not_a_local_program_and_has_the_address_of_the_proxy(
+    start: Start, dial: Open, echoes: Echoes, header: str
+) -> None:
+    """Otherwise a client could choose the address for which its failed logins are counted."""
+    await dial(await start(echoes), additional_headers={header: "192.0.2.7", "X-Forwarded-Proto": "https"})
+    channel = (await echoes.number(0)).channel
+    assert channel.peer.startswith("127.0.0.1:")
+    assert (channel.loopback, channel.secure) == (False, False)
+
+
+async def test_a_trusted_proxy_says_for_whom_it_forwards(start: Start, dial: Open, echoes: Echoes) -> None:
+    server = await start(echoes, trusted_proxies=("127.0.0.0/8",))
+    await dial(server, additional_headers={"X-Forwarded-For": "192.0.2.7", "X-Forwarded-Proto": "https"})
+    channel = (await echoes.number(0)).channel
+    assert channel.peer.startswith("192.0.2.7:")
+    assert (channel.loopback, channel.secure) == (False, True)
+
+
+async def test_closing_the_server_says_goodbye_to_each(start: Start, dial: Open, echoes: Echoes) -> None:
+    server = await start(echoes)
+    client = await dial(server)
+    await echoes.number(0)
+    closing = asyncio.create_task(server.close(drain_s=5))
+    with pytest.raises(ConnectionClosed):
+        await client.recv()
+    await closing
+    assert echoes.made[0].calls == ["lost"]
+    assert not server.channels
+
+
+async def test_a_peer_that_pings_and_reads_no_pong_is_cut_off(
+    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pongs wait below what a connection's own bound sees."""
+    monkeypatch.setattr(admin_module, "PONG_BYTES_MAX", 4096)
+    monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 1 << 30)
+    client = await dial(await start(echoes))
+    await echoes.number(0)
+    client.transport.pause_reading()
+    ping = b"\x89\xfd" + bytes(4) + bytes(125)
+    with contextlib.suppress(OSError):
+        while not client.transport.is_closing() and not echoes.made[0].gone.is_set():
+            client.transport.write(ping * 1000)
+            await asyncio.sleep(0)
+    await echoes.made[0].gone.wait()
+
+
+@pytest.mark.parametrize("frame", [b"\x82\x80" + bytes(4), b"\x89\x80" + bytes(4), b"\x02\x80" + bytes(4) + b"\x00\x80" + bytes(4)])
+async def test_a_flood_of_empty_frames_ends_the_connection(
+    start: Start, dial: Open, echoes: Echoes, monkeypatch: pytest.MonkeyPatch, frame: bytes
+) -> None:
+    monkeypatch.setattr(admin_module, "EMPTY_FRAMES_MAX", 100)
+    client = await dial(await start(echoes))
+    await echoes.number(0)
+    first, rest = (frame[:6], frame[6:]) if len(frame) > 6 else (b"", frame)
+    client.transport.write(first + rest * 200)
+    await echoes.made[0].gone.wait()
+
+
+async def test_single_empty_messages_and_pings_do_no_harm(start: Start, dial: Open, echoes: Echoes) -> None:
+    client = await dial(await start(echoes))
+    for data in (b"", [b"", b""], [b"a", b"", b"b"], [b"", b"c"], b"d"):
+        await client.send(data)
+        await (await client.ping())
+    assert await take(client, 4) == b"abcd"

@@ -1,0 +1,77 @@
+"""Refusals and changes are told to operators, and do not fill their log."""
+
+from typing import Any
+
+import proton
+from structlog.testing import capture_logs
+
+from amqp_streams import names
+from amqp_streams.policy import AccessRule
+from amqp_streams.server.identity.guard import Login
+from amqp_streams.server.observing.audit import LINES_MAX, WINDOW_MS, Audit
+from amqp_streams.streams.management import Answer, Request
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode
+from tests.amqp_streams.server.test_access_walk import Room
+
+
+def test_refusals_are_told_up_to_a_number_and_counted_beyond() -> None:
+    now = [0]
+    audit = Audit(lambda: now[0])
+    with capture_logs() as lines:
+        for _ in range(LINES_MAX + 5):
+            audit.refused("alice", "no right")
+        now[0] += WINDOW_MS
+        audit.refused(None, "again")
+        audit.refused(None, "and again")
+    assert len(lines) == LINES_MAX + 2
+    assert lines[0] == {"event": "access_refused", "log_level": "warning", "user": "alice", "reason": "no right", "left_out": 0}
+    assert [(line["user"], line["left_out"]) for line in lines[LINES_MAX:]] == [("", 5), ("", 0)]
+    assert audit.refused_count == LINES_MAX + 7
+
+
+def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> None:
+    client = EnginePair(InMemoryNode({"temps": 1}), login=Login("alice"))
+    with capture_logs() as lines:
+        for _ in range(LINES_MAX + 5):
+            client.receiver("temps", filters={"f": proton.Described(proton.symbol("amqp:sql-filter"), "a =")})
+    told = [line for line in lines if line["event"] == "filter_refused"]
+    assert len(told) == LINES_MAX
+    assert told[0] | {"log_level": "warning", "user": "alice", "left_out": 0} == told[0]
+    assert told[0]["reason"].startswith("filter f, position 4: the text ends")
+
+
+def test_who_changes_something_is_told_and_who_looks_is_not() -> None:
+    audit = Audit(lambda: 0)
+    with capture_logs() as lines:
+        for operation, status in (("CREATE", 201), ("READ", 200), ("QUERY", 200), (names.EXTENTS, 200), ("DELETE", 404), ("DELETE", 403)):
+            audit.managed("alice", Request(operation, names.LOG_TYPE, "temps", {}, None, None), Answer(status, "words"))
+    assert [(line["event"], line.get("operation")) for line in lines] == [("managed", "CREATE"), ("access_refused", None)]
+    assert lines[0] | {"log_level": "info"} == {
+        "event": "managed",
+        "log_level": "info",
+        "user": "alice",
+        "operation": "CREATE",
+        "type": "event-log",
+        "name": "temps",
+        "status": 201,
+    }
+
+
+def refused(lines: list[Any]) -> list[tuple[str, str]]:
+    return [(line["user"], line["reason"]) for line in lines if line["event"] == "access_refused"]
+
+
+def test_a_link_a_message_and_a_request_that_are_refused_are_told_with_their_user() -> None:
+    rule = AccessRule.model_validate({"users": ["bob"], "logs": ["*"], "allow": ["send"]})
+    node = InMemoryNode({"temps": 1}, access=[rule])
+    alice, nobody = EnginePair(node, login=Login("alice")), EnginePair(node)
+    with capture_logs() as lines:
+        alice.receiver("temps")
+        nobody.send(nobody.sender(None), proton.Message(address="temps"))
+        Room("stranger").ask("DELETE", names.LOG_TYPE, "temps")
+    assert refused(lines) == [
+        ("alice", "user 'alice' has no right 'receive' on 'temps'"),
+        ("", "an anonymous connection has no right 'send' on 'temps'"),
+        ("stranger", "user 'stranger' has no right 'manage' on 'temps'"),
+    ]
+    assert node.service.status().access_refused == 2

@@ -1,0 +1,35 @@
+"""A link's hold on a kept place."""
+
+from amqp_streams.streams.consuming.cursors import Cursor, link_key
+from amqp_streams.streams.consuming.place import Place
+
+
+def place(**positions: int) -> Place:
+    held = Place(Cursor(link_key("i", "c", "l"), None, {int(index[1:]): position for index, position in positions.items()}))
+    held.follow(held.cursor.positions)
+    return held
+
+
+def test_the_next_begins_at_the_lowest_unsettled_or_behind_what_was_looked_at() -> None:
+    held = place(p0=5, p1=7)
+    held.trackers[0].sent(5, 3)
+    held.trackers[0].settled(5)
+    assert dict(held.positions({0: 8, 1: 9})) == {0: 6, 1: 9}
+    held.trackers[0].settled(6, 2)
+    assert dict(held.positions({0: 8, 1: 9})) == {0: 8, 1: 9}
+
+
+def test_a_partition_that_is_not_read_any_more_stays_where_its_settlements_leave_it() -> None:
+    held = place(p0=5)
+    held.trackers[0].sent(5, 2)
+    assert dict(held.positions({})) == {0: 5}
+    held.trackers[0].settled(5, 2)
+    assert dict(held.positions({})) == {0: 7}
+
+
+def test_partitions_that_come_begin_where_the_cursor_is_and_the_others_go_on() -> None:
+    held = place(p0=5)
+    held.trackers[0].sent(5, 1)
+    held.cursor.positions[1] = 3
+    held.follow([0, 1])
+    assert dict(held.positions({0: 6, 1: 3})) == {0: 5, 1: 3}

@@ -1,0 +1,444 @@
+"""Reading is a fair merge that keeps each partition's order and loses nothing, however it is interrupted."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from amqp_streams import names
+from amqp_streams.config import LogSettings
+from amqp_streams.errors import StorageError
+from amqp_streams.filters import Compiled, compile_filters
+from amqp_streams.storage.ports import Partition, StoredLog
+from amqp_streams.streams.consuming.reader import TURN_EVENTS, Passed, Picked, Reader, Room, Run
+from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.codec import encode
+from amqp_streams.wire.offsets import offset_text
+from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
+from tests.amqp_streams.streams.conftest import DATA, NOW, Append
+
+Place = tuple[int, int]
+
+
+def later_than(after_ms: int) -> Compiled:
+    kind = Symbol(names.FILTER_DELIVERY_ANNOTATIONS)
+    return compile_filters({kind: Described(kind, {Symbol(names.TIMESTAMP): Timestamp(after_ms)})})
+
+
+def sql(text: str) -> Compiled:
+    return compile_filters({"sql": Described(Symbol("amqp:sql-filter"), text)})
+
+
+def from_start(log: StoredLog, filters: Compiled | None = None) -> Reader:
+    return Reader([(partition, 0) for partition in log.partitions], filters)
+
+
+def places(run: Run) -> list[Place]:
+    return [(run.partition.index, run.first + index) for index in range(run.count)]
+
+
+def read(reader: Reader, count_max: int) -> list[Place]:
+    """All that there is, in runs of at most `count_max`."""
+    got: list[Place] = []
+    while run := reader.take(count_max):
+        if isinstance(run, Run):
+            assert 1 <= run.count <= count_max
+            got += places(run)
+    return got
+
+
+def test_nothing_to_read_is_told_once_and_waking_brings_the_next(store: MemoryStore, log: StoredLog, append: Append) -> None:
+    reader = from_start(log)
+    assert reader.take(10) is None
+    assert reader.caught_up
+    append(log.partitions[2], NOW)
+    reader.wake(log.partitions[2])
+    reader.wake(log.partitions[2])
+    assert not reader.caught_up
+    assert read(reader, 10) == [(2, 0)]
+    assert reader.positions == {0: 0, 1: 0, 2: 1, 3: 0}
+
+
+def test_partitions_take_turns_even_when_one_is_long(store: MemoryStore, log: StoredLog) -> None:
+    """A busy partition never keeps the others waiting for more than a turn."""
+    for index, count in enumerate((5 * TURN_EVENTS, 3, 3, 3)):
+        log.partitions[index].append([b"x"] * count, bytes(count), NOW)
+    store.commit()
+    reader = from_start(log)
+    first = [reader.take(5 * TURN_EVENTS) for _ in range(4)]
+    assert [(run.partition.index, run.count) for run in first if run] == [(0, TURN_EVENTS), (1, 3), (2, 3), (3, 3)]
+
+
+def test_a_bound_reader_takes_all_that_is_asked_for(store: MemoryStore, log: StoredLog) -> None:
+    log.partitions[0].append([b"x"] * 1000, bytes(1000), NOW)
+    store.commit()
+    run = Reader([(log.partitions[0], 0)]).take(900)
+    assert run is not None
+    assert run.count == 900
+
+
+def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_forgotten(store: MemoryStore, log: StoredLog) -> None:
+    """Nobody wakes a reader that has more to read, so it has to look again before it says that it has all."""
+    first, second = log.partitions[:2]
+    reader = Reader([(first, 0), (second, 0)])
+    first.append([b"x"], b"\0", NOW)
+    second.append([b"x"] * 30, bytes(30), NOW)
+    store.commit()
+    got = [place for _ in range(3) if (run := reader.take(10)) for place in places(run)]
+    assert len(got) == 21, "the first partition was found empty, the second is not yet"
+    first.append([b"y"], b"\0", NOW)
+    store.commit()
+    got += read(reader, 10)
+    assert sorted(got) == [(0, 0), (0, 1), *((1, number) for number in range(30))]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5)), max_size=12),
+    st.lists(st.integers(1, 7), min_size=1, max_size=8),
+    st.data(),
+)
+def test_a_merge_is_every_event_once_and_in_order_however_it_is_cut(
+    appends: list[tuple[int, int]], counts: list[int], data: st.DataObject
+) -> None:
+    """Appends and reads interleave at will; a reader is woken only after it has said that there is nothing more, as the node does it."""
+    store = MemoryStore()
+    log = store.create("log", LogSettings(partitions=4), incarnation="i")
+    reader = from_start(log)
+    got: list[Place] = []
+    waiting = False
+    for index, count in appends:
+        log.partitions[index].append([b"x"] * count, bytes(count), NOW)
+        store.commit()
+        if waiting:
+            reader.wake(log.partitions[index])
+            waiting = False
+        for count_max in data.draw(st.lists(st.sampled_from(counts), max_size=4)):
+            run = reader.take(count_max)
+            waiting = run is None
+            got += places(run) if run else []
+            if data.draw(st.booleans()):
+                reader.forget_chunks()
+    got += read(reader, counts[0])
+    for partition in log.partitions:
+        assert [number for index, number in got if index == partition.index] == list(range(partition.end))
+
+
+@given(st.lists(st.integers(0, 6), max_size=20).map(sorted), st.integers(-1, 7), st.integers(1, 5))
+def test_a_time_condition_passes_over_exactly_what_is_not_later(steps: list[int], after: int, count_max: int) -> None:
+    store = MemoryStore()
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    for step in steps:
+        partition.append([b"x"], b"\0", NOW + step)
+    store.commit()
+    reader = Reader([(partition, 0)], later_than(NOW + after))
+    assert read(reader, count_max) == [(0, number) for number, step in enumerate(steps) if step > after]
+
+
+def test_a_time_condition_holds_for_events_that_come_later(store: MemoryStore, log: StoredLog, append: Append) -> None:
+    reader = from_start(log, later_than(NOW + 10))
+    assert reader.take(10) is None
+    append(log.partitions[0], NOW, NOW + 10, NOW + 11)
+    reader.wake(log.partitions[0])
+    assert read(reader, 10) == [(0, 2)]
+
+
+def test_an_offset_that_is_still_to_come_is_waited_for(store: MemoryStore, log: StoredLog, append: Append) -> None:
+    reader = Reader([(log.partitions[0], 2)])
+    append(log.partitions[0], NOW)
+    assert reader.take(10) is None
+    append(log.partitions[0], NOW, NOW)
+    reader.wake(log.partitions[0])
+    assert read(reader, 10) == [(0, 2)]
+
+
+def test_a_reader_overtaken_by_retention_goes_on_at_the_earliest_and_says_what_it_missed(store: MemoryStore, append: Append) -> None:
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    reader = Reader([(partition, 0)])
+    append(partition, NOW, NOW, NOW + 5000)
+    assert (run := reader.take(1)) is not None
+    assert run.skipped == 0
+    reader.forget_chunks()
+    store.apply_retention(NOW + 5000)
+    run = reader.take(10)
+    assert run is not None
+    assert (run.first, run.count, run.skipped) == (2, 1, 1)
+
+
+@pytest.mark.timeout(10)
+def test_a_reader_that_retention_left_nothing_waits_for_more(store: MemoryStore, append: Append) -> None:
+    """A node that looked for what is not there would never look at anything else."""
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    append(partition, NOW, NOW, NOW)
+    reader = Reader([(partition, 1)])
+    store.apply_retention(NOW + 5000)
+    assert partition.start == partition.end == 3
+    assert reader.take(10) is None
+    assert reader.caught_up
+    append(partition, NOW + 5000)
+    reader.wake(partition)
+    run = reader.take(10)
+    assert isinstance(run, Run)
+    assert (run.first, run.skipped) == (3, 2)
+
+
+@pytest.mark.parametrize("filters", [None, sql("TRUE OR x = 1"), later_than(0)])
+def test_a_run_has_no_more_bytes_than_asked_for_but_one_message(store: MemoryStore, log: StoredLog, filters: Compiled | None) -> None:
+    messages = [DATA + bytes((size,)) + b"x" * size for size in (1, 2, 30, 1, 1, 40)]
+    log.partitions[0].append(messages, bytes(len(messages)), NOW)
+    store.commit()
+    reader = from_start(log, filters)
+    runs = []
+    while run := reader.take(10, None, 13):
+        if isinstance(run, Run):
+            runs.append(run.count)
+    assert runs == [2, 1, 2, 1]
+
+
+def test_a_failed_read_leaves_the_reader_where_it_is(
+    store: MemoryStore, log: StoredLog, append: Append, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(log.partitions[0], NOW)
+    reader = Reader([(log.partitions[0], 0)])
+
+    def broken(_at: int, _bytes_max: int) -> None:
+        raise StorageError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log.partitions[0], "read", broken)
+        with pytest.raises(StorageError):
+            reader.take(1)
+    assert read(reader, 1) == [(0, 0)]
+
+
+def test_a_partition_of_the_log_that_is_not_read_is_no_business_of_the_reader(log: StoredLog) -> None:
+    def position(partition: Partition) -> dict[int, int]:
+        return Reader([(partition, 0)]).positions
+
+    assert position(log.partitions[3]) == {3: 0}
+
+
+def with_kind(kind: str) -> bytes:
+    return encode(Described(ULong(0x74), {"kind": kind})) + b"\x00\x53\x75\xa0\x01x"
+
+
+KINDS = st.lists(st.lists(st.sampled_from("abc"), max_size=12), min_size=1, max_size=3)
+
+
+@given(KINDS, st.sampled_from("abcd"), st.integers(1, 5), st.booleans())
+def test_a_filtered_reader_brings_what_a_look_at_every_record_would(
+    partitions: list[list[str]], wanted: str, count_max: int, forgetful: bool
+) -> None:
+    """In order within each partition, nothing twice, however often the chunks are given back meanwhile."""
+    store = MemoryStore()
+    log = store.create("log", LogSettings(partitions=len(partitions)), incarnation="i")
+    for partition, kinds in zip(log.partitions, partitions, strict=True):
+        if kinds:
+            partition.append([with_kind(kind) for kind in kinds], bytes(len(kinds)), NOW)
+    store.commit()
+    reader = from_start(log, sql(f"kind = '{wanted}'"))
+    got: list[Place] = []
+    while run := reader.take(count_max):
+        if isinstance(run, Run):
+            got += places(run)
+        if forgetful:
+            reader.forget_chunks()
+    expected = [(index, number) for index, kinds in enumerate(partitions) for number, kind in enumerate(kinds) if kind == wanted]
+    assert sorted(got) == expected
+    assert all([number for place, number in got if place == index] == sorted(n for p, n in got if p == index) for index in range(3))
+    assert reader.positions == {index: len(kinds) for index, kinds in enumerate(partitions)}, "its place moves on whatever passes"
+
+
+def test_a_filter_that_rejects_everything_is_told_in_stretches(store: MemoryStore, log: StoredLog) -> None:
+    """So that a link that gets nothing gives others their turn, and its place still moves on."""
+    count = 5000
+    log.partitions[0].append([with_kind("a")] * count, bytes(count), NOW)
+    store.commit()
+    reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) = 'B'"))
+    passed: list[int] = []
+    while run := reader.take(10):
+        assert isinstance(run, Passed)
+        passed.append(run.count)
+    assert sum(passed) == count == reader.positions[0]
+    assert max(passed) < count, "in more than one piece"
+
+
+@given(st.integers(0, 12), st.integers(0, 12), st.integers(1, 4))
+def test_an_upper_bound_ends_the_reading(low: int, high: int, count_max: int) -> None:
+    store = MemoryStore()
+    partition = store.create("log", LogSettings(), incarnation="i").partitions[0]
+    partition.append([b"x"] * 10, bytes(10), NOW)
+    store.commit()
+    text = f"d.event-streams-offset >= '{offset_text(low)}' AND d.event-streams-offset < '{offset_text(high)}'"
+    reader = Reader([(partition, 0)], sql(text))
+    assert read(reader, count_max) == [(0, number) for number in range(10) if low <= number < high]
+    partition.append([b"x"] * 5, bytes(5), NOW)
+    store.commit()
+    reader.wake(partition)
+    assert read(reader, count_max) == [(0, number) for number in range(10, 15) if low <= number < high]
+
+
+def test_a_filtered_reader_that_was_overtaken_says_so_with_its_next_event(store: MemoryStore, append: Append) -> None:
+    """Also when the filter lets none of the records through that it came to first."""
+    log = store.create("short", LogSettings(retention_ms=1000, segment_ms=1000), incarnation="i")
+    partition = log.partitions[0]
+    reader = Reader([(partition, 0)], sql("kind = 'b'"))
+    for kind, now in (("a", NOW), ("a", NOW), ("a", NOW + 5000), ("b", NOW + 5000)):
+        partition.append([with_kind(kind)], b"\0", now)
+        store.commit()
+    store.apply_retention(NOW + 5000)
+    missed = partition.start
+    assert missed > 0
+    runs = []
+    while run := reader.take(1):
+        if isinstance(run, Run):
+            runs.append((run.first, run.skipped))
+    assert runs == [(3, missed)]
+
+
+# -- partitions that come and go
+
+
+def test_partitions_that_stay_or_come_back_go_on_where_they_were(log: StoredLog, append: Append) -> None:
+    """4.5.1: associations change dynamically without the link being attached again: nothing is lost and nothing comes twice."""
+    one, two, three = log.partitions[:3]
+    for each in (one, two, three):
+        append(each, NOW, NOW)
+    reader = Reader([(one, 0), (two, 0)])
+    assert places_of(reader, 3) == [(0, 0), (1, 0), (0, 1)]
+    reader.associate([(two, 99), (three, 1)])
+    assert sorted(places_of(reader, 10)) == [(1, 1), (2, 1)]
+    assert reader.positions == {1: 2, 2: 2}
+    append(one, NOW)
+    reader.associate([(one, 99), (two, 99), (three, 99)])
+    assert places_of(reader, 10) == [(0, 2)]
+
+
+def places_of(reader: Reader, count: int) -> list[Place]:
+    """So many events at most, one at a time."""
+    got: list[Place] = []
+    while len(got) < count and (run := reader.take(1)):
+        assert isinstance(run, Run)
+        got += places(run)
+    return got
+
+
+# -- many at a time
+
+WIDE = Room(1 << 20, 0, one=True)
+
+
+def pick_all(reader: Reader, count_max: int = 1000, room: Room = WIDE) -> list[Picked]:
+    got: list[Picked] = []
+    while picked := reader.pick(count_max, None, room):
+        if isinstance(picked, Picked):
+            got.append(picked)
+    return got
+
+
+def within(first: int, end: int) -> Compiled:
+    return sql(f"d.{names.OFFSET} >= '{offset_text(first)}' AND d.{names.OFFSET} < '{offset_text(end)}'")
+
+
+def test_records_that_are_no_neighbours_are_picked_together(store: MemoryStore, log: StoredLog) -> None:
+    chosen = [number % 3 == 0 for number in range(30)]
+    log.partitions[0].append([body("yes" if each else "no") for each in chosen], bytes(30), NOW)
+    store.commit()
+    (picked,) = pick_all(Reader([(log.partitions[0], 0)], sql("p.subject = 'yes'")))
+    assert picked.offsets.tolist() == list(range(0, 30, 3))
+    assert (len(picked.messages), picked.timestamps.tolist(), picked.after, picked.weighed) == (10, [NOW] * 10, 30, True)
+
+
+def body(subject: str) -> bytes:
+    return encode(Described(ULong(0x73), [None, None, None, subject])) + DATA
+
+
+@pytest.mark.parametrize("filters", [None, within(3, 17), sql("p.subject = 'yes'")])
+def test_a_record_that_there_is_no_room_for_waits_or_comes_alone(store: MemoryStore, log: StoredLog, filters: Compiled | None) -> None:
+    log.partitions[0].append([body("yes")] * 20, bytes(20), NOW)
+    store.commit()
+    size = len(body("yes"))
+    reader = Reader([(log.partitions[0], 3)], filters)
+    nothing = reader.pick(10, None, Room(size - 1, 0, one=False))
+    assert nothing == Passed(0)
+    for room, count in ((Room(size - 1, 0, one=True), 1), (Room(3 * size, 0, one=True), 3), (Room(3 * size, 1, one=True), 2)):
+        picked = reader.pick(10, None, room)
+        assert isinstance(picked, Picked)
+        assert (len(picked.messages), picked.bytes) == (count, count * (size + room.overhead))
+    assert reader.positions[0] == 9
+
+
+def test_nothing_is_read_behind_an_upper_bound(store: MemoryStore, log: StoredLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor by links that get their events one by one: whoever asks for a range is not made to wait for what is behind it."""
+    partition = log.partitions[0]
+    for _ in range(4):
+        partition.append([DATA] * 5, bytes(5), NOW)
+        store.commit()
+    read, places_read = type(partition).read, list[int]()
+    monkeypatch.setattr(type(partition), "read", lambda self, at, size: places_read.append(at) or read(self, at, size))
+    assert [picked.offsets.tolist() for picked in pick_all(Reader([(partition, 0)], within(7, 15)))] == [[7, 8, 9], [10, 11, 12, 13, 14]]
+    assert len(read_places(Reader([(partition, 0)], within(7, 15)))) == 8
+    assert max(places_read) == 10
+    behind = Reader([(partition, 15)], within(7, 15))
+    assert behind.pick(10, None, WIDE) is None
+    assert behind.caught_up
+
+
+def read_places(reader: Reader) -> list[Place]:
+    return read(reader, 100)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["yes", "no"]), min_size=1, max_size=20), max_size=8),
+    st.sampled_from([None, "p.subject = 'yes'", "bounds", "both"]),
+    st.integers(1, 12),
+    st.integers(0, 400),
+    st.booleans(),
+)
+def test_what_is_picked_is_what_would_be_taken_one_by_one(
+    appends: list[list[str]], condition: str | None, count_max: int, bytes_max: int, forget: bool
+) -> None:
+    bounds = f"d.{names.OFFSET} >= '{offset_text(5)}' AND d.{names.OFFSET} < '{offset_text(40)}'"
+    text = {"bounds": bounds, "both": f"{bounds} AND p.subject = 'yes'"}.get(condition or "", condition)
+    filters = None if text is None else sql(text)
+    store = MemoryStore()
+    log = store.create("log", LogSettings(partitions=2), incarnation="i")
+    for index, subjects in enumerate(appends):
+        log.partitions[index % 2].append([body(subject) for subject in subjects], bytes(len(subjects)), NOW + index)
+        store.commit()
+    reader, got = from_start(log, filters), list[Place]()
+    while picked := reader.pick(count_max, None, Room(bytes_max, 10, one=True)):
+        if isinstance(picked, Picked):
+            assert len(picked.messages) <= count_max
+            assert picked.bytes <= bytes_max or len(picked.messages) == 1
+            assert picked.offsets[-1] < picked.after
+            got += [(picked.partition.index, number) for number in picked.offsets]
+        if forget:
+            reader.forget_chunks()
+    assert sorted(got) == sorted(read(from_start(log, filters), 7))
+    assert [place for place in got if place[0] == 0] == sorted(place for place in got if place[0] == 0)
+
+
+def test_a_stretch_ends_by_the_work_that_its_records_take(store: MemoryStore, log: StoredLog) -> None:
+    """The cost of a filter depends on the content of a record, not only on the filter's text."""
+    slow = with_kind("a" * 20_000)
+    log.partitions[0].append([slow] * 20, bytes(20), NOW)
+    store.commit()
+    reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) LIKE '%_AAAAAAAB%'"))
+    passed: list[int] = []
+    while run := reader.take(10):
+        assert isinstance(run, Passed)
+        passed.append(run.count)
+    assert passed == [1] * 20
+
+
+def test_where_the_work_ends_a_stretch_nothing_is_passed_over(store: MemoryStore, log: StoredLog) -> None:
+    slow, good = with_kind("a" * 20_000), with_kind("xaaaaaaab")
+    log.partitions[0].append([slow, good, slow, slow, good, good] * 3, bytes(18), NOW)
+    store.commit()
+    reader = Reader([(log.partitions[0], 0)], sql("UPPER(kind) LIKE '%_AAAAAAAB%'"))
+    found = []
+    while run := reader.take(1):
+        found += places(run) if isinstance(run, Run) else []
+    assert [number for _, number in found] == [index for index in range(18) if index % 6 in {1, 4, 5}]

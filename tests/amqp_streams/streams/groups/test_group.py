@@ -1,0 +1,90 @@
+"""What is counted of a group: loads, who wants how many, what may be moved, what is remembered."""
+
+import pytest
+
+from amqp_streams.streams.groups.claims import Claim, Hold, HoldState
+from amqp_streams.streams.groups.group import Group, Want
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group("g")
+
+
+def held(
+    group: Group, partition: int, member: str, *, state: HoldState = HoldState.OWNING, asked: bool = False, reserved: str | None = None
+) -> Hold:
+    hold = Hold(Claim("g", partition if asked else None, None, member), 0, partition, 0, state)
+    slot = group.slot(partition)
+    slot.hold, slot.reserved, slot.taken = hold, reserved, sum(each.hold is not None for each in group.slots.values())
+    return hold
+
+
+def waiting(group: Group, member: str, since_ms: int = 0) -> Hold:
+    hold = Hold(Claim("g", None, None, member), since_ms)
+    group.waiting[hold] = None
+    group.wants.setdefault(member, Want(since_ms, since_ms))
+    return hold
+
+
+def test_what_a_member_is_leaving_counts_for_whom_it_is_reserved(group: Group) -> None:
+    held(group, 0, "a")
+    held(group, 1, "a", state=HoldState.LEAVING, reserved="b")
+    held(group, 2, "a", state=HoldState.LEAVING)
+    held(group, 3, "c", state=HoldState.RECORDING)
+    group.slot(4).reserved = "b"
+    assert group.loads() == {"a": 1, "b": 2, "c": 1}
+    assert group.coming() == {"b": 2}
+
+
+def test_only_what_the_node_assigned_and_is_owned_may_be_moved_the_last_taken_first(group: Group) -> None:
+    held(group, 4, "a")
+    held(group, 2, "a")
+    held(group, 1, "a", asked=True)
+    held(group, 0, "a", state=HoldState.LEAVING)
+    held(group, 3, "a", state=HoldState.RECORDING)
+    assert group.movable() == {"a": [2, 4]}
+
+
+def test_who_waits_wants_as_many_as_it_has_links_waiting_less_what_is_coming(group: Group) -> None:
+    for member, since_ms in (("late", 50), ("early", 10), ("late", 60), ("late", 60)):
+        waiting(group, member, since_ms)
+    held(group, 0, "a", state=HoldState.LEAVING, reserved="late")
+    assert list(group.wanted(100, 0).items()) == [("early", 1), ("late", 2)]
+    assert group.wanted(100, 51) == {"early": 1}
+
+
+def test_a_refused_member_wants_one_and_proves_it_by_coming_again(group: Group) -> None:
+    group.wants["r"] = Want(since_ms=0, seen_ms=0)
+    assert group.wanted(1000, 500) == {}
+    group.wants["r"].seen_ms = 500
+    assert group.wanted(1000, 500) == {"r": 1}
+
+
+def test_what_is_reserved_for_a_member_is_anybodys_once_it_wants_no_more(group: Group) -> None:
+    group.wants["r"] = Want(0, 0)
+    waiting(group, "w")
+    group.slot(0).reserved = "r"
+    group.slot(1).reserved = "w"
+    group.forget_wants(100, 100)
+    assert group.coming() == {"r": 1, "w": 1}
+    group.forget_wants(101, 100)
+    assert group.coming() == {"w": 1}
+    assert set(group.wants) == {"w"}, "who waits is not forgotten, however long"
+
+
+def test_a_group_is_idle_when_nobody_is_in_it_and_no_epoch_was_given(group: Group) -> None:
+    assert group.idle
+    waiting(group, "w")
+    assert not group.idle
+    other = Group("h")
+    hold = held(other, 0, "a")
+    assert not other.idle
+    written = Group("j")
+    hold.epoch = 3
+    written.slot(0).writing.append(hold)
+    assert written.slot(0).issued == 3
+    assert not written.idle
+    recorded = Group("i")
+    recorded.slot(0).recorded = 1
+    assert not recorded.idle

@@ -1,0 +1,110 @@
+"""When this machine runs out of something, the subscriber is not at fault."""
+
+import asyncio
+import errno
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from knative_gateway.dispatcher.posting import opening, resolving
+from knative_gateway.dispatcher.posting.connecting import Connections
+from knative_gateway.dispatcher.posting.target import Target
+from knative_gateway.security.destinations import Destinations
+from tests.knative_gateway.dispatcher.posting.test_connecting import FIELDS, never
+from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SubscriberServer]:
+    async with SubscriberServer() as running:
+        yield running
+
+
+def made(resolve: resolving.Resolve | None = None, **more: Any) -> Connections:
+    return Connections(Destinations.parse(), ssl.create_default_context(), 0.2, resolve, **more)
+
+
+async def status(connections: Connections, url: str, owner: str = "", timeout_s: float = 0.2) -> int:
+    answer = await connections.post(Target.of(url), FIELDS, b"", timeout_s=timeout_s, limit_of=lambda _status, _headers: 1, owner=owner)
+    return answer.status
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
+async def test_an_error_of_this_machine_is_waited_out(number: int, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lasts longer than the request may take: that time is not the subscriber's."""
+    failing, connect = [OSError(number, "out of something")] * 3, opening.connect
+
+    async def out_of_something(*place: Any) -> Any:
+        if failing:
+            raise failing.pop()
+        return await connect(*place)
+
+    monkeypatch.setattr(opening, "connect", out_of_something)
+    connections = made()
+    assert await status(connections, server.url()) == 202
+    assert connections.opener.local_errors == 3
+    assert len(server.got) == 1
+    connections.close()
+
+
+async def test_an_address_that_this_machine_cannot_have_is_an_error_of_the_destination(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`::1` where there is no IPv6."""
+
+    async def unavailable(*_: Any) -> Any:
+        raise OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address")
+
+    monkeypatch.setattr(opening, "connect", unavailable)
+    connections = made()
+    with pytest.raises(OSError, match="Cannot assign"):
+        await status(connections, "http://[::1]:9/")
+    connections.close()
+
+
+async def test_the_time_for_which_a_lookup_waits_for_its_turn_does_not_count(
+    server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resolving, "QUICK_MAX", 1)
+    monkeypatch.setattr(resolving, "SLOW_MAX", 0)
+    go_on = asyncio.Event()
+
+    async def resolve(host: str, port: int) -> Sequence[str]:
+        if host == "slow.test":
+            await go_on.wait()
+        return ["127.0.0.1"]
+
+    connections = made(resolve)
+    port = Target.of(server.url()).port
+    with pytest.raises(TimeoutError):
+        await status(connections, f"http://slow.test:{port}/")
+    waiting = asyncio.create_task(status(connections, f"http://quick.test:{port}/"))
+    await asyncio.sleep(0.3)  # longer than a request may take
+    assert not waiting.done()
+    go_on.set()
+    assert await waiting == 202
+    connections.close()
+
+
+async def test_a_subscriber_that_hangs_leaves_connections_to_others(server: SubscriberServer) -> None:
+    async with SubscriberServer(never) as hanging:
+        connections = made(connections_max=8)
+        hung = [asyncio.create_task(status(connections, hanging.url(), "hanging", 60.0)) for _ in range(20)]
+        await hanging.wait(4)
+        assert await status(connections, server.url(), "healthy") == 202
+        assert (len(hanging.got), connections.slots.used) == (4, 4)
+        for task in hung:
+            task.cancel()
+        await asyncio.gather(*hung, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert (connections.slots.used, connections.slots.waiting) == (0, 0)
+        connections.close()
+
+
+async def test_idle_connections_make_room_for_new_ones(server: SubscriberServer) -> None:
+    connections = made(connections_max=2)
+    async with SubscriberServer() as second, SubscriberServer() as third:
+        for other in (server, second, third):
+            assert await status(connections, other.url()) == 202
+            assert connections.idle + connections.slots.used <= 2
+    connections.close()

@@ -1,0 +1,68 @@
+"""Who may open a connection while others hold many."""
+
+import asyncio
+
+import pytest
+
+from knative_gateway.dispatcher.posting.slots import Slots
+
+
+async def test_one_that_never_answers_leaves_half_to_the_others() -> None:
+    slots = Slots(10)
+    for _ in range(5):
+        await slots.acquire("hog")
+    waiting = asyncio.create_task(slots.acquire("hog"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await slots.acquire("healthy")
+    assert (slots.used, slots.waiting) == (6, 1)
+    waiting.cancel()
+
+
+async def test_many_that_never_answer_leave_a_share_to_the_next_one() -> None:
+    slots = Slots(100)
+    waiting = [asyncio.create_task(slots.acquire(f"hog{number % 9}")) for number in range(900)]
+    await asyncio.sleep(0)
+    assert slots.used == 90
+    await asyncio.wait_for(slots.acquire("healthy"), 5)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    assert slots.waiting == 0
+
+
+async def test_a_slot_that_is_free_again_goes_to_who_waits_in_turns() -> None:
+    slots = Slots(2)
+    await slots.acquire("a")
+    await asyncio.wait_for(_take_rest(slots), 5)
+    served: list[str] = []
+
+    async def use(owner: str) -> None:
+        await slots.acquire(owner)
+        served.append(owner)
+        slots.release(owner)
+
+    waiting = [asyncio.create_task(use(owner)) for owner in ("a", "a", "b")]
+    await asyncio.sleep(0)
+    slots.release("rest")
+    slots.release("a")
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    assert sorted(served) == ["a", "a", "b"]
+    assert (slots.used, slots.waiting) == (0, 0)
+
+
+async def test_who_stops_waiting_keeps_no_slot_and_takes_no_turn_from_others() -> None:
+    slots = Slots(1)
+    await slots.acquire("a")
+    first, second = asyncio.create_task(slots.acquire("b")), asyncio.create_task(slots.acquire("c"))
+    await asyncio.sleep(0)
+    slots.release("a")
+    first.cancel()  # it was its turn
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    await asyncio.wait_for(second, 5)
+    assert slots.used == 1
+
+
+async def _take_rest(slots: Slots) -> None:
+    slots.take("rest")

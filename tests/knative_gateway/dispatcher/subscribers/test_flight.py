@@ -1,0 +1,181 @@
+"""Deliveries without a task: what comes of them is what comes of all others."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from knative_gateway.cloudevents.http import to_binary
+from knative_gateway.delivery import Answer
+from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.subscribers.courier import Courier
+from knative_gateway.ports import Delivery
+from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
+from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
+
+
+@asynccontextmanager
+async def warm(server: SubscriberServer, delivery: Delivery | None = None, **settings: float) -> AsyncIterator[tuple[Rig, Courier]]:
+    """A subscriber with a connection that is open: the next event flies."""
+    async with Rig(replace(DispatchSettings(flush_ms=20, drain_s=0.05), **settings), partitions=1) as rig:  # type: ignore[arg-type]
+        await rig.serve(subscriber("u", server.url(), delivery=delivery or Delivery()))
+        await rig.send(event(0))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
+        courier = rig.dispatcher.courier("u")
+        assert courier is not None
+        yield rig, courier
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[SubscriberServer]:
+    async with SubscriberServer() as running:
+        yield running
+
+
+def held(server: SubscriberServer) -> asyncio.Event:
+    """Answers wait for this."""
+    answer = asyncio.Event()
+
+    async def slow(_: Got) -> web.StreamResponse:
+        await answer.wait()
+        return web.Response(status=202)
+
+    server.behaviour = slow
+    return answer
+
+
+async def test_an_event_flies_where_a_connection_is_open(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, courier):
+        answer = held(server)
+        await rig.send(event(1, data=b"x", datacontenttype="text/plain", knativebrokerttl=3))
+        await server.wait(2)
+        assert (len(courier._flights), len(courier._tasks), courier.figures.in_flight) == (1, 0, 1)
+        answer.set()
+        await until(lambda: courier.figures.delivered == 2)
+        assert (len(courier._flights), courier.figures.in_flight) == (0, 0)
+        got = server.got[1]
+        assert got.event == event(1, data=b"x", datacontenttype="text/plain")
+        assert (got.headers["prefer"], got.headers["kn-namespace"]) == ("reply", "default")
+
+
+async def test_a_trace_goes_on_as_a_child(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, courier):
+        answer = held(server)
+        parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+        await rig.send(event(1, traceparent=parent))
+        got = (await server.wait(2))[1]
+        assert courier._flights
+        assert got.headers["traceparent"].startswith(parent[:36])
+        assert got.headers["traceparent"] != parent
+        answer.set()
+
+
+async def test_what_is_answered_otherwise_goes_on_the_long_way(server: SubscriberServer) -> None:
+    """The answer counts as the first attempt: it is noted, waited for, and tried again."""
+    async with warm(server, Delivery(retry=2)) as (rig, courier):
+        server.answers = [503, 429]
+        await rig.send(event(1))
+        await until(lambda: courier.figures.delivered == 2)
+        assert server.ids == ["0", "1", "1", "1"]
+        assert (courier.figures.failed_attempts, courier.figures.retried, courier.figures.in_flight) == (2, 2, 0)
+        await until(lambda: [failure.attempt for failure in rig.checkpoints.failures.get("u", ())] == [1, 2])
+
+
+async def test_a_reply_goes_on_the_long_way(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, courier):
+        headers, body = to_binary(event("reply"))
+        server.answers = [web.Response(body=body, headers=dict(headers))]
+        await rig.send(event(1))
+        await until(lambda: "reply" in server.ids)
+        assert courier.figures.replied == 1
+
+
+async def test_who_was_not_reached_over_an_old_connection_is_reached_over_a_new_one() -> None:
+    """The server closed it just when it was used again; that is not an attempt."""
+    heads: list[bytes] = []
+    close, closed = asyncio.Event(), asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heads.append(await reader.readuntil(b"\r\n\r\n"))
+        writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        await close.wait()
+        writer.transport.abort()
+        closed.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as listening, Rig(partitions=1) as rig:
+        await rig.serve(subscriber("u", f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/"))
+        await rig.send(event(0))
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
+        [[connection]] = rig.dispatcher.connections._idle.values()
+        connection._transport.pause_reading()  # it does not see the end before the next request
+        close.set()
+        await closed.wait()
+        await rig.send(event(1))
+        await until(lambda: rig.dispatcher.figures("u")["inFlight"] == 1)
+        connection._transport.resume_reading()
+        await until(lambda: rig.dispatcher.figures("u")["delivered"] == 2)
+        assert rig.dispatcher.figures("u")["failedAttempts"] == 0
+        assert rig.dispatcher.connections.resent == 1
+    assert [b"ce-id: 1" in head for head in heads] == [False, True]
+
+
+async def test_an_event_that_does_not_come_down_in_time_fails(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, courier):
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(timeout_ms=50)))
+        held(server)
+        await rig.send(event(1))
+        await until(lambda: courier.figures.dropped == 1)
+        await until(lambda: [failure.reason for failure in rig.checkpoints.failures.get("u", ())][-1:] == ["no answer within 50 ms"])
+
+
+async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> None:
+    async with warm(server, drain_s=10) as (rig, courier):
+        answer = held(server)
+        await rig.send(event(1))
+        await server.wait(2)
+        stopping = asyncio.create_task(rig.dispatcher.close())
+        await asyncio.sleep(0.01)
+        assert courier._flights
+        assert not stopping.done()
+        answer.set()
+        await stopping
+        assert rig.checkpoints.places["u"] == {0: f"{1:016d}"}
+
+
+async def test_a_stop_does_not_wait_for_ever(server: SubscriberServer) -> None:
+    """The event comes again after the next start, whatever is answered by then."""
+    async with warm(server) as (rig, courier):
+        answer = held(server)
+        await rig.send(event(1))
+        await server.wait(2)
+        [flight] = courier._flights
+        await rig.dispatcher.close()
+        flight.accepted(1)
+        flight.answered(Answer(500, 1))
+        flight.missed()
+        answer.set()
+        await until(lambda: not server.in_flight)
+        assert (courier.figures.in_flight, courier.figures.delivered) == (0, 1)
+        assert rig.checkpoints.places["u"] == {0: f"{0:016d}"}
+
+
+async def test_a_subscriber_that_moves_gets_what_is_tried_again(server: SubscriberServer) -> None:
+    """An answer of the old place is judged by what was asked there."""
+    async with warm(server, Delivery(retry=3)) as (rig, courier), SubscriberServer() as other:
+        answer = asyncio.Event()
+
+        async def refuse(_: Got) -> web.StreamResponse:
+            await answer.wait()
+            return web.Response(status=500)
+
+        server.behaviour = refuse
+        await rig.send(event(1))
+        await server.wait(2)
+        await rig.serve(subscriber("u", other.url(), delivery=Delivery(retry=3)))
+        answer.set()
+        await other.wait(1)
+        assert (server.ids, other.ids) == (["0", "1"], ["1"])
+        assert courier.figures.failed_attempts == 1

@@ -1,0 +1,105 @@
+"""The node as a child: it listens, comes back on its port, and goes when we go."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from amqp_streams.client import RetryPolicy, connect
+from knative_gateway.config import LogLevel
+from knative_gateway.engine import embedded
+from knative_gateway.engine.embedded import EmbeddedNode
+from knative_gateway.errors import ConfigError, UnavailableError
+
+
+def runs(pid: int) -> bool:
+    """It is there, and no zombie."""
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][:3]
+    except OSError:
+        return False
+
+
+async def gone(pid: int) -> None:
+    async with asyncio.timeout(10):
+        while runs(pid):  # noqa: ASYNC110  (a process that is not our child tells nobody)
+            await asyncio.sleep(0.01)
+
+
+async def test_it_listens_and_comes_back_where_it_was(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    async with EmbeddedNode(tmp_path / "log", message_bytes=17 << 20, log_level=LogLevel.INFO) as node:
+        retry = RetryPolicy(first_ms=10, first_connect=True)
+        async with connect(node.url, retry=retry, timeout=30) as client:
+            assert await client.management.list_logs() == []
+        url, first = node.url, node.pid
+        assert first is not None
+        os.kill(first, signal.SIGKILL)
+        await gone(first)
+        async with connect(node.url, retry=retry, timeout=30) as client:
+            assert await client.management.list_logs() == []
+        assert node.url == url
+        last = node.pid
+    assert last is not None
+    await gone(last)
+    assert "data_dir=" in capfd.readouterr().err
+
+
+async def test_what_it_cannot_be_told_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ended with status 2"):
+        async with EmbeddedNode(tmp_path, message_bytes=1):
+            pass
+
+
+async def test_one_that_does_not_start_is_tried_again_and_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "FIRST_TRIES", 2)
+    monkeypatch.setattr(embedded, "FIRST_WAIT_S", 0.0)
+    node = EmbeddedNode(tmp_path, command=(sys.executable, "-c", "raise SystemExit(1)"))
+    with pytest.raises(UnavailableError, match="ended with status 1"):
+        async with node:
+            pass
+    assert node.starts == 2
+
+
+async def test_one_that_says_nothing_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "START_S_MAX", 0.1)
+    monkeypatch.setattr(embedded, "FIRST_TRIES", 1)
+    node = EmbeddedNode(tmp_path, command=(sys.executable, "-c", "import time; time.sleep(60)"))
+    with pytest.raises(UnavailableError, match="does not listen"):
+        async with node:
+            pass
+    assert node.pid is not None
+    await gone(node.pid)
+
+
+async def test_one_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "STOP_S_MAX", 0.1)
+    stubborn = (
+        "import os, signal, sys, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        'os.write(int(sys.argv[-1]), b\'{"amqp": ["127.0.0.1:1"]}\\n\'); time.sleep(60)'
+    )
+    async with EmbeddedNode(tmp_path, command=(sys.executable, "-c", stubborn)) as node:
+        assert node.url == "amqp://127.0.0.1:1"
+        assert node.pid is not None
+    await gone(node.pid)
+
+
+async def test_it_goes_when_we_are_killed(tmp_path: Path) -> None:
+    """Not by its parent, who is dead, but by the kernel."""
+    program = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom knative_gateway.engine.embedded import EmbeddedNode\n"
+        "async def main():\n    async with EmbeddedNode(Path(sys.argv[1])) as node:\n"
+        "        print('pid', node.pid, flush=True)\n        await asyncio.sleep(60)\nasyncio.run(main())"
+    )
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(tmp_path / "log"), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert parent.stdout is not None
+    while not (line := await parent.stdout.readline()).startswith(b"pid "):
+        assert line, "it ended"
+    pid = int(line.split()[1])
+    parent.kill()
+    await parent.wait()
+    await gone(pid)

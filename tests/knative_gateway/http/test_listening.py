@@ -1,0 +1,189 @@
+"""The HTTP listener under odd clients."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knative_gateway.config import Limits, Listener, TlsSettings
+from knative_gateway.errors import ConfigError
+from knative_gateway.http import listening
+from knative_gateway.http.listening import HttpServer, serve_http
+from tests.amqp_streams.server.peers import Authority
+
+ANY = Listener(host="127.0.0.1", port=0)
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the length of what it was sent; `/slow` when told."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    if scope["path"] == "/slow":
+        GATE["entered"].set()
+        await GATE["open"].wait()
+    body = str(size).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", str(len(body)).encode())]})
+    await send({"type": "http.response.body", "body": body})
+
+
+GATE: dict[str, asyncio.Event] = {}
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[HttpServer]:
+    GATE.update(entered=asyncio.Event(), open=asyncio.Event())
+    running = await serve_http(app, [ANY], limits=Limits(connections=3))
+    yield running
+    await running.close(0.0)
+
+
+async def opened(server: HttpServer, context: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, port = server.addresses[0].split(":")
+    return await asyncio.open_connection(host, int(port), ssl=context)
+
+
+async def response(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(int(line.split(b":")[1]) for line in head.lower().splitlines() if line.startswith(b"content-length"))
+    return head + await reader.readexactly(length)
+
+
+async def test_requests_in_a_row_and_all_at_once_are_answered_in_order(server: HttpServer) -> None:
+    """Keep-alive and pipelining."""
+    reader, writer = await opened(server)
+    requests = b"".join(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%b" % (size, b"x" * size) for size in range(20))
+    writer.write(requests)
+    for size in range(20):
+        assert (await response(reader)).endswith(b"\r\n\r\n%d" % size)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    told = await response(reader)
+    assert b"date: " in told
+    assert b"server:" not in told
+    assert await reader.read() == b""
+    writer.close()
+
+
+async def test_one_connection_too_many_is_closed(server: HttpServer) -> None:
+    writers = [(await opened(server))[1] for _ in range(3)]
+    for writer in writers:
+        writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    reader, writer = await opened(server)
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        await response(reader)
+    for one in (*writers, writer):
+        one.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST / HT", b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab"])
+async def test_a_request_that_does_not_get_on_is_cut(server: HttpServer, sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = await opened(server)
+    writer.write(sent)
+    await asyncio.sleep(0)
+    monkeypatch.setattr(listening, "_GRACE_S", -3600.0)
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_headers_without_end_are_refused(server: HttpServer) -> None:
+    """Else any stranger could fill the memory."""
+    reader, writer = await opened(server)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 400000\r\n\r\n" + b"x" * 400_000)
+    assert (await response(reader)).endswith(b"400000"), "a body is no head"
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\nx-endless: ")
+    with suppress(ConnectionError):
+        for _ in range(64):  # of them the listener takes a few
+            writer.write(b"y" * 16_384)
+            await writer.drain()
+    with suppress(ConnectionError):
+        assert (await reader.read()).startswith(b"HTTP/1.1 431 ")
+    assert reader.at_eof() or reader.exception() is not None
+    writer.close()
+
+
+@pytest.mark.parametrize("requests", [1, 5])
+async def test_who_closes_its_side_gets_the_answers_still(server: HttpServer, requests: int) -> None:
+    reader, writer = await opened(server)
+    writer.write(b"POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx" * requests)
+    writer.write_eof()
+    await GATE["entered"].wait()
+    await asyncio.sleep(0.05)  # until the end was seen: nothing tells of it
+    GATE["open"].set()
+    async with asyncio.timeout(10):
+        assert (await reader.read()).count(b"HTTP/1.1 200 OK") == requests
+    writer.close()
+
+
+async def test_half_a_request_and_a_closed_side_are_the_end(server: HttpServer) -> None:
+    reader, writer = await opened(server)
+    writer.write(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nab")
+    writer.write_eof()
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.close()
+
+
+async def test_an_idle_connection_and_a_slow_answer_are_not_cut(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle, idle_writer = await opened(server)
+    idle_writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    await response(idle)
+    slow, slow_writer = await opened(server)
+    slow_writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+    await GATE["entered"].wait()
+    monkeypatch.setattr(listening, "_GRACE_S", -3600.0)
+    server._tick()
+    GATE["open"].set()
+    assert (await response(slow)).endswith(b"0")
+    idle_writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert (await response(idle)).endswith(b"0")
+    idle_writer.close()
+    slow_writer.close()
+
+
+async def test_going_down_answers_what_is_here(server: HttpServer) -> None:
+    reader, writer = await opened(server)
+    writer.write(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
+    await GATE["entered"].wait()
+    closing = asyncio.create_task(server.close(10.0))
+    await asyncio.sleep(0)
+    GATE["open"].set()
+    assert (await response(reader)).endswith(b"0")
+    await closing
+    with pytest.raises(OSError, match="onnect"):
+        await opened(server)
+    writer.close()
+
+
+async def test_an_address_that_is_taken_is_told(server: HttpServer) -> None:
+    with pytest.raises(ConfigError, match="cannot listen on"):
+        await serve_http(app, [ANY, Listener.model_validate(server.addresses[0])], limits=Limits())
+
+
+async def test_https_is_served_and_its_certificate_read_again(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("localhost")
+    settings = TlsSettings(certificate=issued.certificate, key=issued.key)
+    running = await serve_http(app, [ANY], limits=Limits(), tls=settings)
+    reader, writer = await opened(running, authority.client_context())
+    writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+    assert b"200 OK" in await response(reader)
+    running.reload()
+    issued.certificate.write_text("nonsense")
+    with pytest.raises(ConfigError, match="tls: "):
+        running.reload()
+    writer.close()
+    await running.close(1.0)
+
+
+async def test_a_certificate_that_is_none_is_told(tmp_path: Path) -> None:
+    (tmp_path / "c").write_text("x")
+    with pytest.raises(ConfigError, match="tls: "):
+        await serve_http(app, [ANY], limits=Limits(), tls=TlsSettings(certificate=tmp_path / "c", key=tmp_path / "c"))

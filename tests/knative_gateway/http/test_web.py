@@ -1,0 +1,138 @@
+"""Which request goes where."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from knative_gateway.http.web import Figures, Web
+from tests.knative_gateway.asking import ask
+
+
+async def ingress(scope: Any, receive: Any, send: Any) -> None:
+    await PlainTextResponse(f"ingress {scope['path']}")(scope, receive, send)
+
+
+async def api(_request: object) -> PlainTextResponse:
+    return PlainTextResponse("api")
+
+
+def web(missing: list[str]) -> Web:
+    registry = CollectorRegistry()
+    Counter("things", "Things.", registry=registry).inc(3)
+    return Web(ingress, registry, ready=lambda: missing[0] if missing else None, routes=[Route("/apis", api)])
+
+
+async def got(app: Web, path: str, method: str = "GET") -> tuple[int, str]:
+    answered = await ask(app, path, [("host", "x")], b"", method=method)
+    assert answered is not None
+    return answered.status, answered.body.decode()
+
+
+async def test_events_go_to_the_ingress_and_the_rest_elsewhere() -> None:
+    app = web([])
+    assert await got(app, "/broker/a/b", "POST") == (200, "ingress /broker/a/b")
+    assert await got(app, "/channel/a/b") == (200, "ingress /channel/a/b")
+    assert await got(app, "/apis") == (200, "api")
+    assert (await got(app, "/nothing"))[0] == 404
+    assert await got(app, "/healthz") == (200, "alive\n")
+    assert "things_total 3.0" in (await got(app, "/metrics"))[1]
+
+
+@pytest.mark.parametrize("path", ["/broker/a/b", "/apis"])
+@pytest.mark.parametrize("hosts", [0, 2])
+async def test_a_request_of_http_1_1_has_one_host(path: str, hosts: int) -> None:
+    """RFC 9112, 3.2: otherwise a server MUST answer 400."""
+    app = web([])
+    answered = await ask(app, path, [("host", "x")] * hosts, b"", method="POST")
+    assert answered is not None
+    assert answered.status == 400
+
+
+async def test_ready_says_what_is_missing() -> None:
+    missing = ["the node is away"]
+    app = web(missing)
+    assert await got(app, "/readyz") == (503, "not ready: the node is away\n")
+    missing.clear()
+    assert await got(app, "/readyz") == (200, "ready\n")
+
+
+class Slow(Collector):
+    """Figures that take until they are let go; made in a thread, so that the loop goes on."""
+
+    def __init__(self) -> None:
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def collect(self) -> Iterator[Metric]:
+        self.begun.set()
+        assert self.go.wait(20)
+        yield from ()
+
+
+async def test_the_figures_are_made_beside_the_loop_and_once_for_all_who_ask() -> None:
+    """Thousands of subscribers take seconds: a scrape must not stop the events."""
+    registry, slow = CollectorRegistry(auto_describe=False), Slow()
+    slow.go.set()
+    registry.register(slow)
+    slow.go.clear()
+    slow.begun.clear()
+    figures = Figures(registry)
+    asked = [asyncio.create_task(figures.text()) for _ in range(5)]
+    assert await asyncio.to_thread(slow.begun.wait, 20), "the loop runs while they are made"
+    assert not any(each.done() for each in asked)
+    slow.go.set()
+    texts = await asyncio.gather(*asked, figures.text())
+    assert len(set(texts)) == 1
+    assert figures.made == 1
+
+
+async def test_what_changes_while_the_figures_are_made_does_not_fail_them() -> None:
+    class Changing(Collector):
+        times = 0
+
+        def collect(self) -> Iterator[Metric]:
+            self.times += 1
+            if self.times == 1:
+                raise RuntimeError("dictionary changed size during iteration")
+            yield from ()
+
+    registry, changing = CollectorRegistry(), Changing()
+    registry.register(changing)
+    assert await Figures(registry).text() == b""
+    assert changing.times == 2
+
+
+async def test_figures_are_built_again_after_a_while() -> None:
+    figures = Figures(CollectorRegistry(), kept_s=0)
+    await figures.text()
+    await figures.text()
+    assert figures.made == 2
+
+
+class Changing(Collector):
+    """Figures that change while they are made, the first time in a thread."""
+
+    def __init__(self) -> None:
+        self.threads: list[threading.Thread] = []
+
+    def collect(self) -> Iterator[Metric]:
+        self.threads.append(threading.current_thread())
+        if len(self.threads) == 1:
+            raise RuntimeError("dictionary changed size during iteration")
+        yield from ()
+
+
+async def test_figures_that_changed_meanwhile_are_made_again_beside_the_loop() -> None:
+    """On the loop it would stop the events, whenever somebody makes and deletes Triggers."""
+    registry, changing = CollectorRegistry(), Changing()
+    registry.register(changing)
+    await Figures(registry).text()
+    assert len(changing.threads) == 2
+    assert threading.main_thread() not in changing.threads

@@ -1,0 +1,83 @@
+"""Where rows are cut into chunks, and what chunks are called."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_connector.writing.chunks import Chunk, Cutter, name_of
+from spark_connector.writing.messages import Place
+
+MESSAGES = st.lists(st.tuples(st.binary(max_size=12), st.none() | st.integers(0, 2)), max_size=40)
+
+
+def cut(rows: list[tuple[bytes, Place]], sizes: list[int], **limits: int) -> list[Chunk]:
+    """Rows that come in batches of these sizes, over and over."""
+    cutter = Cutter(**limits)  # type: ignore[arg-type] - the limits are numbers
+    chunks: list[Chunk] = []
+    at = 0
+    while at < len(rows):
+        size = sizes[len(chunks) % len(sizes)]
+        batch = rows[at : at + size]
+        at += size
+        chunks += cutter.add([message for message, _ in batch], [place for _, place in batch])
+    return [*chunks, *cutter.rest()]
+
+
+@given(MESSAGES, st.lists(st.integers(1, 9), min_size=1, max_size=4))
+def test_cuts_depend_on_the_rows_and_not_on_how_they_come(rows: list[tuple[bytes, Place]], sizes: list[int]) -> None:
+    chunks = cut(rows, sizes, rows_max=5, bytes_max=30)
+    assert chunks == cut(rows, [1], rows_max=5, bytes_max=30) == cut(rows, [100], rows_max=5, bytes_max=30)
+    assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
+
+
+@given(MESSAGES)
+def test_every_row_is_in_one_chunk_in_order_and_chunks_are_within_bounds(rows: list[tuple[bytes, Place]]) -> None:
+    chunks = cut(rows, [3], rows_max=5, bytes_max=30)
+    for place in {place for _, place in rows}:
+        sent = [message for chunk in chunks for message in chunk.messages.get(place, [])]
+        assert sent == [message for message, where in rows if where == place]
+    for chunk in chunks:
+        messages = [message for ours in chunk.messages.values() for message in ours]
+        assert 0 < chunk.rows == len(messages) <= 5
+        assert chunk.bytes == sum(map(len, messages)) <= 30
+
+
+def test_a_row_larger_than_a_chunk_is_a_chunk_of_its_own() -> None:
+    chunks = cut([(b"a", 0), (b"x" * 99, 0), (b"b", 0)], [100], bytes_max=10)
+    assert [chunk.messages for chunk in chunks] == [{0: [b"a"]}, {0: [b"x" * 99]}, {0: [b"b"]}]
+
+
+def test_rows_that_all_go_to_one_place_need_no_list_of_places() -> None:
+    cutter = Cutter(rows_max=2)
+    assert [chunk.messages for chunk in cutter.add([b"a", b"b", b"c"], 1)] == [{1: [b"a", b"b"]}]
+    assert [chunk.messages for chunk in cutter.rest()] == [{1: [b"c"]}]
+    assert [chunk.messages for chunk in Cutter(rows_max=1).add([b"a"], None)] == [{None: [b"a"]}]
+
+
+def test_nothing_is_no_chunk() -> None:
+    assert [*Cutter().add([], 0), *Cutter().rest()] == []
+
+
+def test_sorted_rows_have_one_name_whatever_order_they_came_in() -> None:
+    names = []
+    for rows in ([b"a", b"b", b"c"], [b"c", b"a", b"b"]):
+        cutter = Cutter(sort=True)
+        assert not list(cutter.add(rows, 0))
+        [chunk] = cutter.rest()
+        names.append(name_of("task", chunk, 0))
+    assert names[0] == names[1]
+
+
+def test_a_name_tells_tasks_chunks_places_and_rows_apart() -> None:
+    """A replay that is not exact is not taken for one, so that nothing is lost."""
+    base = Chunk(0, {0: [b"ab", b"c"], 1: [b"ab", b"c"]}, 4, 6)
+    names = {
+        name_of("task", base, 0),
+        name_of("other", base, 0),
+        name_of("task", base, 1),
+        name_of("task", Chunk(1, base.messages, 4, 6), 0),
+        name_of("task", Chunk(0, {0: [b"a", b"bc"]}, 2, 3), 0),
+        name_of("task", Chunk(0, {0: [b"c", b"ab"]}, 2, 3), 0),
+        name_of("task", Chunk(0, {0: [b"ab"]}, 1, 2), 0),
+    }
+    assert len(names) == 7
+    assert name_of("task", base, 0) == name_of("task", Chunk(0, {0: [b"ab", b"c"]}, 2, 3), 0)
