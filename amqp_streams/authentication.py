@@ -1,6 +1,6 @@
 """How peers may prove who they are, beside passwords: the sections `external` (client certificates) and `oauth` (bearer tokens).
 
-Both are read again on SIGHUP. What they mean is decided in `server/certificates.py` and `server/tokens.py`.
+Both are read again on SIGHUP. What they mean is decided in `server/identity/certificates.py` and `server/identity/tokens.py`.
 """
 
 import re

@@ -23,7 +23,7 @@ LOG: Final = "events"
 SAMPLES_PER_SECOND: Final = 500
 EVERYWHERE: Final = 0.95
 # Where the node's two threads wait for work: py-spy takes that for work when it happens in C.
-WAITING: Final = frozenset({"ThreadExecutor._run (storage/work.py)", "Runner.run (asyncio/runners.py)", "epoll_pwait (libc.so.6)"})
+WAITING: Final = frozenset({"ThreadExecutor._run (storage/disk/work.py)", "Runner.run (asyncio/runners.py)", "epoll_pwait (libc.so.6)"})
 
 
 @dataclass(frozen=True, slots=True)

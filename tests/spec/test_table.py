@@ -28,7 +28,7 @@ ROWS_MIN: Final = {"Knative Eventing Data Plane Contract": 25, "Knative Delivery
 """Of tables with fewer than 80."""
 _COLUMNS: Final = ("section", "level", "clause", "status", "tests")
 _ROW: Final = re.compile("^" + "".join(rf"\| (?P<{column}>[^|]+) " for column in _COLUMNS) + r"\|$", re.MULTILINE)
-_CASES: Final = "filters/test_sql.py::test_a_filter_text_means_what_its_section_of_the_specification_says"
+_CASES: Final = "filters/evaluation/test_sql.py::test_a_filter_text_means_what_its_section_of_the_specification_says"
 
 
 def rows(table: str) -> list[dict[str, str]]:
@@ -58,6 +58,16 @@ def known_tests(folder: Path, prefix: str) -> dict[str, str]:
     return found
 
 
+def filter_tests() -> dict[str, str]:
+    """The tests of the engine's filters, named from the engine's folder on."""
+    filters = BESIDE_THE_CODE / "filters"
+    folders = [filters, *(path for path in sorted(filters.rglob("*")) if path.is_dir() and path.name != "__pycache__")]
+    found: dict[str, str] = {}
+    for folder in folders:
+        found |= known_tests(folder, f"{folder.relative_to(BESIDE_THE_CODE)}/")
+    return found
+
+
 def gateway_tests() -> dict[str, str]:
     """The gateway's, named from its folder on."""
     folders = [GATEWAY, *(path for path in sorted(GATEWAY.rglob("*")) if path.is_dir() and path.name != "__pycache__")]
@@ -69,7 +79,7 @@ def gateway_tests() -> dict[str, str]:
 
 def sections_with_cases() -> set[str]:
     """Sections that the cases of the SQL test name."""
-    tree = ast.parse((BESIDE_THE_CODE / "filters" / "test_sql.py").read_text())
+    tree = ast.parse((BESIDE_THE_CODE / "filters" / "evaluation" / "test_sql.py").read_text())
     (cases,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "CASES")
     assert isinstance(cases, ast.List)
     return {str(case.elts[0].value) for case in cases.elts if isinstance(case, ast.Tuple) and isinstance(case.elts[0], ast.Constant)}
@@ -86,7 +96,7 @@ def test_every_normative_word_of_the_specification_has_its_row(table: str) -> No
 
 
 def test_every_test_that_a_table_names_exists() -> None:
-    known = known_tests(HERE, "") | known_tests(BESIDE_THE_CODE / "filters", "filters/") | gateway_tests()
+    known = known_tests(HERE, "") | filter_tests() | gateway_tests()
     cases = {f"sql[{section}]" for section in sections_with_cases()} if _CASES in known else set()
     assert [name for row in all_rows() for name in cited(row) if name not in known and name not in cases] == []
 

@@ -65,7 +65,7 @@ async def test_another_number_of_partitions_is_refused_with_both_and_the_remedy(
 HUNG_UP = """
 import os, signal, sys
 from pathlib import Path
-from amqp_streams.cli.serve import _hangups_held
+from amqp_streams.cli.commands.serve import _hangups_held
 from amqp_streams.config import Listener, NodeSettings
 import amqp_streams.server.run  # the name is also that of its function
 node = sys.modules["amqp_streams.server.run"]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from knative_gateway.filters import FilterWorkError, Index, compile_expression, compile_filters
 from knative_gateway.filters import index as index_module
-from knative_gateway.filters.cesql import evaluate
+from knative_gateway.filters.cesql.expression import evaluate
 from knative_gateway.filters.cesql.like import matcher
 from knative_gateway.filters.refusal import ErrorKind
 from knative_gateway.filters.work import STEPS_MAX, TEXT_MAX, Work

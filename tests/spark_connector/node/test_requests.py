@@ -19,13 +19,13 @@ Options = ConnectionOptions
 
 @pytest.fixture(scope="module")
 def client(node: NodeProcess) -> Iterator[Client]:
-    with connect(requests.url) as open_:
+    with connect(node.url) as open_:
         yield open_
 
 
 @pytest.fixture(scope="module")
 def options(node: NodeProcess) -> Iterator[Options]:
-    found = Options((requests.url,), retries=1, retry_interval_ms=1)
+    found = Options((node.url,), retries=1, retry_interval_ms=1)
     yield found
     connections.drop(found)
 
@@ -96,7 +96,7 @@ def test_another_log_of_the_name_is_not_read(client: Client, options: Options) -
 
 def test_several_endpoints_are_tried_in_turn(node: NodeProcess, client: Client) -> None:
     log = logs.made(client)
-    options = Options(("amqp://127.0.0.1:1", requests.url), retries=0)
+    options = Options(("amqp://127.0.0.1:1", node.url), retries=0)
     try:
         assert list(requests.available(options, [log])) == [log]
     finally:

@@ -9,7 +9,7 @@ from amqp_streams.server.listening.descriptors import KEPT, connections_possible
 
 _PROGRAM = """
 import resource
-from amqp_streams.server.descriptors import raise_descriptors
+from amqp_streams.server.listening.descriptors import raise_descriptors
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 900))
 print(raise_descriptors(500), raise_descriptors(400), raise_descriptors(), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

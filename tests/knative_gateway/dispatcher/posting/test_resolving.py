@@ -116,7 +116,7 @@ def test_a_process_ends_while_a_lookup_has_no_answer() -> None:
     program = """
 import asyncio, socket, threading
 socket.getaddrinfo = lambda *_, **__: threading.Event().wait()
-from knative_gateway.dispatcher.resolving import Names
+from knative_gateway.dispatcher.posting.resolving import Names
 async def main():
     names = Names()
     await names.lookup("x.silent", 80).begun
