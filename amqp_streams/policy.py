@@ -1,6 +1,7 @@
 """Who may do what, how much of it, and what is served elsewhere: the sections `access`, `user_groups`, `quotas`, `redirect`.
 
-All of them are read again on SIGHUP. What they mean is decided in `streams/access.py`, `server/limits/quotas.py` and `streams/redirects.py`.
+All of them are read again on SIGHUP. What they mean is decided in
+`streams/access.py`, `server/limits/quotas.py` and `streams/redirects.py`.
 """
 
 import re
