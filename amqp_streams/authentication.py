@@ -35,10 +35,7 @@ class CertificateName(StrEnum):
 
 
 class ExternalRule(Settings):
-    """One `[[external]]`: a certificate whose `name` matches `pattern` as a whole stands for `user`. The first rule that fits decides.
-
-    `user` may have `{0}` (all that matched), `{1}` or `{name}` (a group of the pattern).
-    """
+    """Which user a client certificate stands for: a certificate whose `name` matches `pattern` is `user`. The first match counts."""
 
     name: CertificateName = Field(
         description="The name in the certificate: `cn`, `dn` (the whole subject as in RFC 4514), or an "
@@ -101,7 +98,7 @@ def _one_or_more(value: object) -> object:
 
 
 class OAuthSettings(Settings):
-    """`[oauth]`: whose tokens are good. Every token needs an expiry, this issuer, and one of these audiences."""
+    """Bearer tokens that are accepted. Every token needs an expiry, this issuer, and one of these audiences."""
 
     issuer: str = Field(min_length=1, description="The `iss` of the tokens, exactly.")
     audience: Annotated[tuple[str, ...], BeforeValidator(_one_or_more)] = Field(

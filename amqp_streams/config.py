@@ -51,7 +51,7 @@ TrustedProxy = Annotated[str, AfterValidator(_network)]
 
 
 class LogSettings(Settings):
-    """What is fixed when a log is created (partitions) and what may change later (retention)."""
+    """A log that is created if it does not exist. Whole segments are deleted, the oldest first, never the one that is written."""
 
     partitions: int = Field(default=1, ge=1, le=PARTITIONS_MAX, description="Number of partitions, fixed when the log is created.")
     retention_ms: Milliseconds | None = Field(
@@ -119,7 +119,7 @@ class Sync(Settings):
 
 
 class Limits(Settings):
-    """Everything a peer could make grow, with its bound."""
+    """Bounds of everything that a peer can make grow."""
 
     connections: int = Field(
         default=10_000,
@@ -196,7 +196,7 @@ class Limits(Settings):
 
 
 class GroupSettings(Settings):
-    """Consumer groups and cursors: which groups there may be, and how partitions move between members. Spec: Event Streams 4.5."""
+    """Consumer groups and cursors: which groups may exist, and how partitions move between members."""
 
     only: tuple[str, ...] = Field(
         default=(),
@@ -241,7 +241,7 @@ class ProducerSettings(Settings):
 
 
 class TlsSettings(Settings):
-    """A listener's certificate; with `client_ca`, clients must (or, as `client_certificates` says, may) show one signed by it."""
+    """The certificate of the TLS listeners, and whether clients need one."""
 
     certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
     key: Path = Field(description="Private key of the certificate, PEM, not encrypted.")

@@ -77,9 +77,9 @@ LogPattern = Annotated[str, AfterValidator(_log_pattern)]
 
 
 class AccessRule(Settings):
-    """One `[[access]]`: `users` have the rights `allow` on the logs that match `logs`.
+    """Who may do what: `users` have the rights `allow` on the logs that match `logs`.
 
-    `consumer_groups` narrows `receive` to groups that match; none: any group, and no group.
+    Without a rule, everything is allowed; with at least one, everything that no rule allows is refused.
     """
 
     users: Annotated[tuple[Who, ...], _Some] = Field(
@@ -101,7 +101,7 @@ class AccessRule(Settings):
 
 
 class Quota(Settings):
-    """One `[quotas.NAME]`: what a user may have at once, over all its connections; what is not set has no bound."""
+    """What the user NAME may use on all its connections together. A quota that is not set has no bound."""
 
     connections: int | None = Field(default=None, ge=0, description="Connections at once.")
     links: int | None = Field(default=None, ge=0, description="Links at once, on all connections together.")
@@ -110,7 +110,7 @@ class Quota(Settings):
 
 
 class Redirect(Settings):
-    """One `[[redirect]]`: partitions of the logs that match `log` are served by another container. No `partitions`: all of them."""
+    """Partitions that another container serves, of the logs that match `log`."""
 
     log: LogPattern = Field(description="Name of a log, or a pattern with `*`, `?` and `[...]`.")
     partitions: Annotated[tuple[Annotated[int, Field(ge=0)], ...], _Some] | None = Field(

@@ -87,7 +87,10 @@ class JwtSettings(Settings):
 
 
 class RuleSettings(Settings):
-    """Who may what, where: users or groups (patterns with `*`), `read`, `write` or `send`, namespaces (patterns)."""
+    """Who may do what, in which namespaces. A rule needs `users` or `groups`.
+
+    Without `rules`, every token may do everything; with at least one rule, everything that no rule allows is refused.
+    """
 
     users: Texts = Field(default=(), description="Users that the rule is for; `*` stands for any characters.")
     groups: Texts = Field(default=(), description="Groups that the rule is for; `*` stands for any characters.")
@@ -123,14 +126,14 @@ class LogLevel(StrEnum):
 
 
 class TlsSettings(Settings):
-    """HTTPS instead of HTTP; both are PEM files, read again on SIGHUP."""
+    """HTTPS instead of HTTP."""
 
     certificate: Path = Field(description="Certificate chain, PEM. Read again on SIGHUP.")
     key: Path = Field(description="Private key of the certificate, PEM. Read again on SIGHUP.")
 
 
 class Limits(Settings):
-    """Everything has a limit."""
+    """Bounds of what clients can make grow."""
 
     body: ByteSize = Field(
         default=ByteSize(1 << 20),

@@ -9,6 +9,7 @@ from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.running.open_files import raise_open_files
+from knative_gateway.security.destinations import Destinations
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces
@@ -43,6 +44,12 @@ def subscribers_tls(settings: GatewaySettings) -> SSLContext:
     except OSError as error:
         message = f"subscribers: ca, certificate or key: {error}"
         raise ConfigError(message) from error
+
+
+def destinations(settings: GatewaySettings) -> Destinations:
+    """Where events may be delivered to. Raises ConfigError."""
+    rules = settings.destinations
+    return Destinations.parse(allow=rules.allow) if rules.deny is None else Destinations.parse(allow=rules.allow, deny=rules.deny)
 
 
 def dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:

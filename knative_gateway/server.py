@@ -40,7 +40,7 @@ from knative_gateway.http.web import Web
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.direct import Door, with_door
 from knative_gateway.ingress.inside import Inside
-from knative_gateway.part_settings import dispatch_settings, ingress_limits, send_settings, subscribers_tls
+from knative_gateway.part_settings import destinations, dispatch_settings, ingress_limits, send_settings, subscribers_tls
 from knative_gateway.replaying import DispatcherReplays
 from knative_gateway.running.stopping import EXIT_S, GRACE_S, Deadline, Parts, cancelled
 from knative_gateway.running.supervising import Supervisor
@@ -155,7 +155,7 @@ class Gateway:
             GatewayError: a part does not come up.
         """
         settings, enter = self.settings, self._parts.enter
-        services, destinations = ServiceMap.parse(settings.services), self._destinations()
+        services, allowed = ServiceMap.parse(settings.services), destinations(settings)
         self.gate.use(*credentials(settings, wall_ms))
         try:
             settings.state_dir.mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ class Gateway:
         ingress = self._ingress(event_log)
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
         data_plane = GatewayDataPlane(ingress)
-        sender = self._sender = await enter("sender", Sender(send_settings(settings), destinations))
+        sender = self._sender = await enter("sender", Sender(send_settings(settings), allowed))
         dispatcher = await enter(
             "dispatcher",
             Dispatcher(
@@ -193,7 +193,7 @@ class Gateway:
         self.addresses["http"] = self._http.addresses
         inward = Inward(self._base_url(shared=store.shared), self.gate.may_pass)
         sender.inside = Inside(ingress, inward)
-        controlling = self._controlling(inward, services, destinations, delete_logs=not store.shared)
+        controlling = self._controlling(inward, services, allowed, delete_logs=not store.shared)
         # Of several replicas none counts all.
         counters = None if store.shared else dispatcher.counters
         if settings.resources is not None:
@@ -336,10 +336,6 @@ class Gateway:
         seconds = 0.0 if self._dispatcher is None else self._dispatcher.kept_s_ago
         return f"positions have not been kept for {seconds:.0f} s: see the log" if seconds > NOT_KEPT_S_MAX else None
 
-    def _destinations(self) -> Destinations:
-        rules = self.settings.destinations
-        return Destinations.parse(allow=rules.allow) if rules.deny is None else Destinations.parse(allow=rules.allow, deny=rules.deny)
-
     def _base_url(self, *, shared: bool) -> str:
         """What addresses of Brokers and Channels begin with."""
         settings = self.settings
@@ -355,12 +351,12 @@ class Gateway:
             host = _EVERYWHERE[host]
         return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
 
-    def _controlling(self, inward: Inward, services: ServiceMap, destinations: Destinations, *, delete_logs: bool) -> Settings:
+    def _controlling(self, inward: Inward, services: ServiceMap, allowed: Destinations, *, delete_logs: bool) -> Settings:
         logs = self.settings.logs
         return Settings(
             base_url=inward.base_url,
             services=services,
-            allowed=destinations,
+            allowed=allowed,
             inward=inward,
             partitions=logs.partitions,
             retention_ms=None if logs.retention is None else round(logs.retention * 1000),

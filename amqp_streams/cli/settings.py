@@ -6,7 +6,7 @@ One law: **one name**. A setting `tls.certificate` of the file is the flag `--tl
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, No
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
 from amqp_streams.setting_errors import reason
+from amqp_streams.setting_reference import Contents, Kind, Setting, Shape, contents
 
 PREFIX: Final = "AMQP_STREAMS_"
 
@@ -89,6 +90,18 @@ def settable() -> list[Name]:
         elif name not in _FILE_ONLY and name != "user_groups":
             names.append((name,))
     return sorted(names)
+
+
+def file_contents() -> Contents:
+    """What the file of `--config` may contain. Beside the settings of a node: `listen_tls` becomes `listen`, `log` becomes `logs`."""
+    known = contents(NodeSettings)
+    settings = {setting.name: setting for setting in known.settings}
+    settings["listen"] = replace(settings["listen"], shape=Shape.ONE_OR_LIST)
+    more = (
+        replace(settings["listen"], name="listen_tls", default=None, meaning="Addresses to listen on with TLS 1.2 or 1.3."),
+        Setting("log", Kind.TEXT, "Logs that are created if they do not exist: `temps:4` has 4 partitions.", shape=Shape.ONE_OR_LIST),
+    )
+    return Contents((*settings.values(), *more), known.sections)
 
 
 def flag_of(name: Name) -> str:

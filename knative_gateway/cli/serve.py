@@ -1,5 +1,6 @@
 """`knative-gateway serve`: settings in, a running gateway, its exit status out."""
 
+import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -8,8 +9,9 @@ from typing import Any, TypeVar
 
 import click
 
+from amqp_streams.setting_reference import json_schema
 from knative_gateway.cli.readiness import announcer
-from knative_gateway.cli.settings import Name, flag_of, gateway_settings, variable_of
+from knative_gateway.cli.settings import Name, file_contents, flag_of, gateway_settings, variable_of
 from knative_gateway.config import LogFormat, LogLevel
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -52,9 +54,11 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
     envvar="KNATIVE_GATEWAY_CONFIG",
     help="Settings from a file; flags and variables win over it.  [KNATIVE_GATEWAY_CONFIG]",
 )
+@click.option("--check", is_flag=True, help="Check settings and the files that they name, then exit: 0 if a gateway can start with them.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of the file of --config, for editors, then exit.")
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
 @click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
-def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **flags: object) -> int:
+def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
     """Run a gateway until SIGTERM or SIGINT.
 
     A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
@@ -74,10 +78,21 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, **
       knative-gateway serve
       knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672
       knative-gateway serve --amqp amqp://127.0.0.1:5672
+      knative-gateway serve --config gateway.toml --check
+      knative-gateway serve --schema > gateway.schema.json
     """
+    if schema:
+        click.echo(json.dumps(json_schema(file_contents(), "Settings of knative-gateway serve"), indent=2))
+        return 0
     given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
     settings = gateway_settings(given, os.environ, config)
     # Imported when it is known to be needed: it loads the whole server.
+    if check:
+        from knative_gateway.checks import check_settings  # noqa: PLC0415
+
+        check_settings(settings)
+        click.echo("the settings are valid", err=True)
+        return 0
     from knative_gateway import server  # noqa: PLC0415
     from knative_gateway.running import logging_setup  # noqa: PLC0415
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from amqp_streams.setting_errors import reason
+from amqp_streams.setting_reference import Contents, contents
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
 
@@ -55,6 +56,11 @@ def settable() -> list[Name]:
         if name not in _FILE_ONLY:
             names += [(name, inner) for inner in tables[name].model_fields] if name in tables else [(name,)]
     return sorted(names)
+
+
+def file_contents() -> Contents:
+    """What the file of `--config` may contain."""
+    return contents(GatewaySettings)
 
 
 def flag_of(name: Name) -> str:

@@ -110,7 +110,7 @@ class HttpServer:
         self._limits: Final = limits
         self._supervisor: Final = tasks or Supervisor()
         self._tls: Final = tls
-        self._context: Final = None if tls is None else _context(tls)
+        self._context: Final = None if tls is None else server_context(tls)
         self._state: Final = ServerState()
         self._servers: Final[list[asyncio.Server]] = []
         self._leaving = False
@@ -147,7 +147,7 @@ class HttpServer:
     def reload(self) -> None:
         """Read the certificate again, for the connections that come. Raises ConfigError, and the old one stays."""
         if self._tls is not None and self._context is not None:
-            _context(self._tls)
+            server_context(self._tls)
             self._context.load_cert_chain(self._tls.certificate, self._tls.key)
 
     def leave(self) -> None:
@@ -225,7 +225,7 @@ async def serve_http(
     return server
 
 
-def _context(tls: TlsSettings) -> ssl.SSLContext:
+def server_context(tls: TlsSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     try:

@@ -1,6 +1,7 @@
 """`amqp-streams serve`: settings in, a running node, its exit status out."""
 
 import contextlib
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -11,9 +12,10 @@ from typing import Any, TypeVar
 import click
 
 from amqp_streams.cli.readiness import announcer
-from amqp_streams.cli.settings import Name, flag_of, node_settings, variable_of
+from amqp_streams.cli.settings import Name, file_contents, flag_of, node_settings, variable_of
 from amqp_streams.cli.terminal.console import say
 from amqp_streams.config import AnonymousAccess, LogFormat, LogLevel
+from amqp_streams.setting_reference import json_schema
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -51,9 +53,10 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
     help="Settings from a file; flags and variables win over it.  [AMQP_STREAMS_CONFIG]",
 )
 @click.option("--check", is_flag=True, help="Check settings, certificates, users and keys, then exit: 0 if a node can start with them.")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of the file of --config, for editors, then exit.")
 @click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
 @click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
-def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, **flags: object) -> int:
+def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
     """Run an event log node until SIGTERM or SIGINT.
 
     A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
@@ -78,9 +81,13 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
       amqp-streams serve --data-dir data --log temps:4
       amqp-streams serve --data-dir data --listen 127.0.0.1:0 --ready-file node.json
       amqp-streams serve --config node.toml --check
+      amqp-streams serve --schema > node.schema.json
       amqp-streams serve --config node.toml --admin-listen 127.0.0.1:8672
       amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
     """
+    if schema:
+        click.echo(json.dumps(json_schema(file_contents(), "Settings of amqp-streams serve"), indent=2))
+        return 0
     with _hangups_held():
         return _check(config, flags) if check else _serve(config, ready_file, ready_fd, flags)
 

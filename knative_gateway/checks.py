@@ -1,0 +1,47 @@
+"""[io] What a starting gateway reads, read and not kept: `knative-gateway serve --check`."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from knative_gateway.addressing import ServiceMap
+from knative_gateway.api import Api, ApiSettings, Namespaces, load_directory
+from knative_gateway.config import GatewaySettings
+from knative_gateway.http.listening import server_context
+from knative_gateway.part_settings import destinations, subscribers_tls
+from knative_gateway.security.access import Gate
+from knative_gateway.security.tokens import credentials, wall_ms
+from knative_gateway.store.database import Database
+from knative_gateway.store.opening import open_store, sqlite_url
+
+
+def check_settings(settings: GatewaySettings) -> None:
+    """Read certificates, tokens, keys and the directory of resources, and judge URLs and rules.
+
+    Connects to nothing: neither to the node nor to the state database nor to subscribers.
+
+    Raises:
+        GatewayError: a gateway could not start with them, and why.
+    """
+    ServiceMap.parse(settings.services)
+    destinations(settings)
+    tokens, rules = credentials(settings, wall_ms)
+    if settings.tls is not None:
+        server_context(settings.tls)
+    subscribers_tls(settings)
+    asyncio.run(_check_stored(settings, Gate(tokens, rules)))
+
+
+async def _check_stored(settings: GatewaySettings, gate: Gate) -> None:
+    if settings.store is not None:
+        await Database(settings.store).close()
+    if settings.resources is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="knative-gateway-check-") as folder:
+        async with open_store(sqlite_url(Path(folder))) as store:
+            api = Api(store.resources, store.checkpoints, settings=ApiSettings(namespaces=Namespaces(settings.namespaces)), gate=gate)
+            await api.start()
+            try:
+                await load_directory(api, settings.resources)
+            finally:
+                await api.close()

@@ -1,0 +1,195 @@
+"""`make reference`: write the pages of docs/reference/ that are made from the code."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+from amqp_streams.cli import settings as node
+from amqp_streams.cli.commands.serve import serve as node_serve
+from amqp_streams.setting_reference import Contents, Kind, Section, Setting, Shape
+from knative_gateway.cli import settings as gateway
+from knative_gateway.cli.serve import serve as gateway_serve
+
+FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
+COMMAND: Final = "make reference"
+Name = tuple[str, ...]
+
+_VALUES: Final[Mapping[Kind, str]] = {
+    Kind.ADDRESS: "`HOST:PORT`",
+    Kind.DURATION: "duration",
+    Kind.NUMBER: "whole number",
+    Kind.PATH: "path",
+    Kind.SECONDS: "seconds",
+    Kind.SIZE: "size",
+    Kind.SWITCH: "`true` or `false`",
+    Kind.TEXT: "text",
+}
+_SHAPES: Final[Mapping[Shape, str]] = {
+    Shape.ONE: "{}",
+    Shape.LIST: "list of: {}",
+    Shape.ONE_OR_LIST: "{}, or a list",
+    Shape.NAMED: "table of: {}",
+    Shape.NAMED_LISTS: "table of lists of: {}",
+}
+_SIZES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_DURATIONS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program whose settings have a page. `settable` are those with a variable."""
+
+    page: str
+    command: str
+    guide: str
+    units: str
+    contents: Contents
+    serve: click.Command
+    settable: frozenset[Name]
+    flag_of: Callable[[Name], str]
+    variable_of: Callable[[Name], str]
+
+
+PROGRAMS: Final = (
+    Program(
+        "node-configuration.md",
+        "amqp-streams serve",
+        "[Operations](../operations.md) explains the settings in use: start and stop, access, quotas, certificates.",
+        "A duration is written `500ms`, `30s`, `30m`, `12h`, `7d` or `1h30m`; a size `1000000`, `64KiB`, `512MiB` or `10GB`.",
+        node.file_contents(),
+        node_serve,
+        frozenset(node.settable()),
+        node.flag_of,
+        node.variable_of,
+    ),
+    Program(
+        "gateway-configuration.md",
+        "knative-gateway serve",
+        "[Settings of the gateway](../gateway.md) shows an example, and [Knative](../knative.md) explains what the gateway does.",
+        "Durations are numbers of seconds. A size is written `1000000`, `64KiB`, `512MiB` or `10GB`.",
+        gateway.file_contents(),
+        gateway_serve,
+        frozenset(gateway.settable()),
+        gateway.flag_of,
+        gateway.variable_of,
+    ),
+)
+
+
+def main() -> None:
+    """Write every page anew."""
+    FOLDER.mkdir(exist_ok=True)
+    for program in PROGRAMS:
+        (FOLDER / program.page).write_text(page(program), encoding="utf-8")
+
+
+def page(program: Program) -> str:
+    """The whole page, with a new line at its end."""
+    lines = [
+        f"# Configuration of `{program.command}`",
+        "",
+        f"<!-- Written by `{COMMAND}` from the code: change the descriptions there, not here. -->",
+        "",
+        f"Every setting, in the order of its section. {program.guide}",
+        "",
+        "- A setting comes from its flag, else from its environment variable, else from the file of `--config`, else it has its default.",
+        "- Lists in variables are separated by commas or spaces. Relative paths in the file start at the folder of the file.",
+        f"- {program.units}",
+        f"- `{program.command} --check` checks all settings and the files that they name, and starts nothing.",
+        f"- `{program.command} --schema` prints the JSON schema of the file: editors check and complete the file with it.",
+        "",
+        "## Sections",
+        "",
+        "- [Top of the file](#top-of-the-file)",
+        *(f"- [`{heading(section)}`](#{anchor(heading(section))})" for section in program.contents.sections),
+        "",
+        "## Top of the file",
+        "",
+        *table(program, (), program.contents.settings),
+    ]
+    for section in program.contents.sections:
+        rows = table(program, (section.name,), section.settings)
+        lines += ["", f"## `{heading(section)}`", "", *section.meaning.splitlines(), "", *rows]
+    return "\n".join(lines) + "\n"
+
+
+def heading(section: Section) -> str:
+    """The section as the file has it: `[limits]`, `[logs.NAME]`, `[[access]]`."""
+    return section.form.format(section.name)
+
+
+def anchor(text: str) -> str:
+    """The fragment of a heading's link: letters, digits, hyphens and underscores stay."""
+    kept = [character for character in text.lower() if character.isalnum() or character in " -_"]
+    return "".join(kept).replace(" ", "-")
+
+
+def table(program: Program, above: Name, settings: Iterable[Setting]) -> Iterator[str]:
+    """A row for each setting."""
+    yield "| setting | flag, variable | value | default | bounds | meaning |"
+    yield "|---|---|---|---|---|---|"
+    for setting in settings:
+        yield "| " + " | ".join(row(program, above, setting)) + " |"
+
+
+def row(program: Program, above: Name, setting: Setting) -> list[str]:
+    """The cells of one setting."""
+    name = (*above, setting.name)
+    flags = {option for parameter in program.serve.params for option in parameter.opts}
+    given = [f"`{program.flag_of(name)}`"] if program.flag_of(name) in flags else []
+    given += [f"`{program.variable_of(name)}`"] if name in program.settable else []
+    return [
+        f"`{setting.name}`",
+        "<br>".join(given) or "file only",
+        value(setting),
+        "required" if setting.required else shown(setting, setting.default),
+        bounds(setting),
+        setting.meaning.replace("|", "\\|"),
+    ]
+
+
+def value(setting: Setting) -> str:
+    """What one writes, in words."""
+    one = ", ".join(f"`{choice}`" for choice in setting.choices) if setting.kind is Kind.CHOICE else _VALUES[setting.kind]
+    return _SHAPES[setting.shape].format(one)
+
+
+def shown(setting: Setting, found: object) -> str:
+    """A default or a bound as people write it; empty if there is none."""
+    if found is None:
+        return ""
+    if isinstance(found, list):
+        return ", ".join(f"`{one}`" for one in found)
+    if isinstance(found, bool):
+        return f"`{str(found).lower()}`"
+    if isinstance(found, str):
+        return f"`{found}`"
+    assert isinstance(found, int | float)
+    units = {Kind.SIZE: _SIZES, Kind.DURATION: (*_DURATIONS, (1, "ms"))}.get(setting.kind, ())
+    for unit, letters in units:
+        if found >= unit and found % unit == 0:
+            return f"`{round(found / unit)}{letters}`"
+    return f"`{round(found)}`" if found == round(found) else f"`{found:g}`"
+
+
+def bounds(setting: Setting) -> str:
+    """The smallest and the largest value, or the lengths of a text or a list."""
+    low, high = shown(setting, setting.minimum), shown(setting, setting.maximum)
+    counted = "characters" if setting.shape is Shape.ONE else "entries"
+    match setting:
+        case Setting(shortest=1, longest=None):
+            return "not empty"
+        case Setting(shortest=int(shortest), longest=int(longest)):
+            return f"{shortest:,} to {longest:,} {counted}"
+        case Setting(above=int(above)):
+            return f"more than `{above}`, at most {high}"
+    if low and high:
+        return f"{low} to {high}"
+    return f"at least {low}" if low else ""
+
+
+if __name__ == "__main__":
+    main()
