@@ -66,7 +66,7 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
       sync = "always"
       [limits]
       message_bytes = "1MiB"
-      [logging_setup.temps]
+      [logs.temps]
       partitions = 4
       retention = "7d"
       [[access]]
