@@ -22,7 +22,7 @@ from amqp_streams.node.reading import record
 from amqp_streams.node.requests import LogRequests, Operations, Steps, carry_out, finished
 from amqp_streams.node.writes import Then
 from amqp_streams.policy import Right
-from amqp_streams.storage.ports import CommitDone, Partition, Store, StoredLog, Use
+from amqp_streams.storage.ports import CommitDone, Formats, Partition, Store, StoredLog, Use
 from amqp_streams.streams.access import EVERYTHING, Access, Identity, Permissions
 from amqp_streams.streams.attach import (
     AttachRequest,
@@ -271,14 +271,14 @@ class Node:
 
     # -- events in
 
-    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
+    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
         """Take a batch of transfers into the next commit. `now_ms`: the wall clock. What a peer may not send is in `Receipt.refused`."""
         if isinstance(grant, Producing) and grant.numbered is not None:
-            receipt = self._numbered_intake.receive(grant, grant.numbered, messages, now_ms)
+            receipt = self._numbered_intake.receive(grant, grant.numbered, messages, now_ms, formats)
             if receipt.settled:
                 self.counters[grant.log.name].repeated += len(receipt.settled)
             return receipt
-        return self._intake.receive(grant, messages, now_ms)
+        return self._intake.receive(grant, messages, now_ms, formats)
 
     # -- events out
 

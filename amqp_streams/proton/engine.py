@@ -14,7 +14,9 @@ from cproton_ffi import ffi, lib
 from amqp_streams import names
 from amqp_streams.errors import AmqpStreamsError, PeerError, WireError
 from amqp_streams.wire.codec import decode, encode
+from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES
 from amqp_streams.wire.frames import attach_handle, read_frames
+from amqp_streams.wire.outgoing_formats import FormatWriter
 from amqp_streams.wire.types import Array, Symbol
 
 Pointer = Any
@@ -94,7 +96,7 @@ def condition_text(condition: Pointer) -> str:
 class Engine:
     """One AMQP connection, server side: bytes in, events, bytes out. No I/O."""
 
-    __slots__ = ("_held", "collector", "connection", "freed", "transport")
+    __slots__ = ("_formats", "_held", "collector", "connection", "freed", "incomplete", "transport")
 
     def __init__(self, *, frame_bytes_max: int, channels_max: int, idle_timeout_ms: int) -> None:
         self.connection: Pointer = lib.pn_connection()
@@ -103,6 +105,9 @@ class Engine:
         self.freed = False
         self._held: list[bytes] = []
         """Output that was taken out of the engine to look at it, and that `pull` returns first."""
+        self._formats: FormatWriter | None = None
+        self.incomplete = -PROTOCOL_HEADER_BYTES
+        """Bytes of what was pushed that are of a frame which is not complete. Negative: of the protocol header so many are missing."""
         lib.pn_transport_set_server(self.transport)
         lib.pn_transport_set_max_frame(self.transport, frame_bytes_max)
         lib.pn_transport_set_channel_max(self.transport, channels_max - 1)
@@ -113,13 +118,22 @@ class Engine:
     def push(self, data: memoryview | bytes) -> bool:
         """Give the engine what the peer sent. False when it takes no more: the connection is over."""
         transport, push, size = self.transport, lib.pn_transport_push, len(data)
+        room_of, frames_of = lib.pn_transport_capacity, lib.pn_transport_get_frames_input
         start = ffi.from_buffer("char[]", data)
-        at = 0
+        at, room, frames = 0, room_of(transport), frames_of(transport)
         while at < size:  # the engine takes what its buffer of a few KiB holds, and digests it
             taken = push(transport, start + at, size - at)
             if taken <= 0:
                 return False
             at += taken
+            before, room, known, frames = room, room_of(transport), frames, frames_of(transport)
+            if room < 0:  # an error ended the connection: what was whole before it counts, and where the rest begins does not matter
+                self.incomplete = 0
+            elif frames == known:  # the buffer may have grown, but all that it took is of one frame
+                self.incomplete += taken
+            else:
+                waited = self.incomplete if self.incomplete >= 0 else self.incomplete + PROTOCOL_HEADER_BYTES
+                self.incomplete = waited + before - room
         return True
 
     def pull(self) -> bytes:
@@ -134,8 +148,23 @@ class Engine:
         """Bytes that `pull` returns and that the engine no longer counts in its sessions."""
         return sum(map(len, self._held))
 
+    def write_formats(self) -> None:
+        """From here on deliveries may have a message-format that is not 0: see `transfers.send_one`."""
+        if self._formats is None:
+            self._held += iter(self._output, b"")  # up to the end of a frame
+            self._formats = FormatWriter()
+
     def _output(self) -> bytes:
-        """What the engine has to send now, at most 256 KiB. It may end within a frame while there is more."""
+        """What the engine has to send now, about 256 KiB at most. It may end within a frame while there is more."""
+        block = self._written()
+        if self._formats is None:
+            return block
+        while block and not (ready := self._formats.feed(block)):
+            block = self._written()
+        return ready if block else b""
+
+    def _written(self) -> bytes:
+        """The same as Proton wrote it."""
         transport = self.transport
         pending = lib.pn_transport_pending(transport)
         if pending <= 0:

@@ -13,6 +13,8 @@ from cproton_ffi import ffi, lib
 
 from amqp_streams.proton.engine import Pointer
 from amqp_streams.streams.consuming.outcome import Outcome
+from amqp_streams.wire.formats import Endpoint, FormatFinder
+from amqp_streams.wire.outgoing_formats import FORMAT_BYTES, TAG_BYTES
 
 _BUFFER_BYTES: Final = 1 << 20
 _BUFFER: Final = ffi.new("char[]", _BUFFER_BYTES)
@@ -20,9 +22,15 @@ _VIEW: Final = ffi.buffer(_BUFFER)
 
 # A delivery tag says all that a redelivery needs: attempt (16 bits), partition (16), record number (64), big-endian. It is unique among
 # a link's unsettled deliveries because a record is sent again only after its last delivery was settled.
-_TAG_BYTES: Final = bytearray(12)
+_TAG_BYTES: Final = bytearray(TAG_BYTES)
 _TAG_POINTER: Final = ffi.new("pn_bytes_t *", {"size": len(_TAG_BYTES), "start": ffi.from_buffer("char[]", _TAG_BYTES)})
 _TAG: Final = _TAG_POINTER[0]
+# The tag of a delivery whose message-format is not 0 has the format behind these (32 bits): it goes into the transfer in its stead, where
+# `Engine.write_formats` was called.
+_LONG_TAG_BYTES: Final = bytearray(TAG_BYTES + FORMAT_BYTES)
+_LONG_TAG_POINTER: Final = ffi.new("pn_bytes_t *", {"size": len(_LONG_TAG_BYTES), "start": ffi.from_buffer("char[]", _LONG_TAG_BYTES)})
+_LONG_TAG: Final = _LONG_TAG_POINTER[0]
+_TAG_FORMAT: Final = struct.Struct(">I")
 _TAG_HEAD: Final = struct.Struct(">HH")
 _TAG_NUMBER: Final = struct.Struct(">Q")
 _TAG_WHOLE: Final = struct.Struct(">HHQ")
@@ -42,12 +50,14 @@ _OUTCOMES: Final = {
 class Arrivals:
     """What a producer link had ready: whole messages with their deliveries, in order.
 
+    `formats`: of each message its message-format or UNKNOWN, where they are not all 0.
     `oversized`: one grew beyond the limit. `aborted`: deliveries that their sender gave up, of which `aborted_bytes` had arrived. `kept`:
     how many bytes more than before are held of a message that is not complete.
     """
 
     messages: list[bytes] = field(default_factory=list)
     deliveries: list[Pointer] = field(default_factory=list)
+    formats: Sequence[int] = ()
     oversized: bool = False
     aborted: int = 0
     aborted_bytes: int = 0
@@ -110,6 +120,13 @@ def tag_of(delivery: Pointer) -> bytes:
     """The peer's tag of a delivery that is not settled here."""
     tag = lib.pn_delivery_tag(delivery)
     return bytes(ffi.buffer(tag.start, tag.size))
+
+
+def formats_of(link: Pointer, deliveries: Sequence[Pointer], finder: FormatFinder, endpoint: Endpoint | None) -> Sequence[int]:
+    """The message-formats of these, which are complete; empty: they are all 0."""
+    current = lib.pn_link_current(link)
+    formats = finder.take(endpoint, list(map(tag_of, deliveries)), tag_of(current) if current else None)
+    return formats if any(formats) else ()
 
 
 def accept(deliveries: Iterable[Pointer]) -> None:
@@ -185,10 +202,18 @@ def send(link: Pointer, *, partition: int, first: int, messages: Sequence[bytes]
     return sent
 
 
-def send_one(link: Pointer, *, attempt: int, partition: int, number: int, message: bytes, settled: bool) -> None:
-    """Send one complete message (a record with a header section, a redelivery)."""
-    _TAG_WHOLE.pack_into(_TAG_BYTES, 0, attempt, partition, number)
-    delivery = lib.pn_delivery(link, _TAG)
+def send_one(link: Pointer, *, attempt: int, partition: int, number: int, message: bytes, settled: bool, message_format: int = 0) -> None:
+    """Send one complete message (a record with a header section, a redelivery).
+
+    A `message_format` that is not 0 is for links of connections where `Engine.write_formats` was called.
+    """
+    if message_format:
+        _TAG_WHOLE.pack_into(_LONG_TAG_BYTES, 0, attempt, partition, number)
+        _TAG_FORMAT.pack_into(_LONG_TAG_BYTES, TAG_BYTES, message_format)
+        delivery = lib.pn_delivery(link, _LONG_TAG)
+    else:
+        _TAG_WHOLE.pack_into(_TAG_BYTES, 0, attempt, partition, number)
+        delivery = lib.pn_delivery(link, _TAG)
     lib.pn_link_send(link, message, len(message))
     lib.pn_link_advance(link)
     if settled:
@@ -250,7 +275,7 @@ def _settle_exception(delivery: Pointer, state: int) -> Returned | None:
     if not lib.pn_delivery_settled(delivery) and state in (0, _RECEIVED):
         return None
     tag = lib.pn_delivery_tag(delivery)
-    attempt, partition, number = _TAG_WHOLE.unpack(ffi.buffer(tag.start, tag.size)[:])
+    attempt, partition, number = _TAG_WHOLE.unpack_from(ffi.buffer(tag.start, tag.size))
     remote = lib.pn_delivery_remote(delivery)
     returned = Returned(
         outcome=_OUTCOMES.get(state, Outcome.NONE),

@@ -104,10 +104,9 @@ class AmqpConnection:
         assert dispatch is not None
         self._reads += 1
         self.nuls.feed(data, opened=dispatch.opened)
-        if dispatch.producing:
-            self.formats.feed(data)
         if not engine.push(data):
             engine.end_of_input()
+        self.formats.feed(data, engine.incomplete)
         done = self._run()
         self._find_wishes(data, done)
         self._end_turn(done)
@@ -126,10 +125,11 @@ class AmqpConnection:
     def _end_turn(self, done: bool) -> None:
         """Answer what was asked for once all before it is done, which may take further turns: until then nothing more is read."""
         if not done:
+            self.formats.hold()
             self.pause(Pause.TURN)
             self._service.backlog.add(self)
         else:
-            self.formats.prune()
+            self.formats.release()
             if self._wishes:
                 self._grant_wishes()
         self.flush()
@@ -244,6 +244,11 @@ class AmqpConnection:
         self._pauses.discard(reason)
         if not self._pauses and not self._lost:
             self._channel.resume_reading()
+
+    def write_formats(self) -> None:
+        """Deliveries may have a message-format that is not 0 from here on."""
+        if self._engine is not None:
+            self._engine.write_formats()
 
     def owe_flow(self, link: OutgoingLink[Any]) -> None:
         """The peer waits for the state of this link (AMQP 2.6.7, 2.7.4)."""

@@ -107,11 +107,6 @@ class Dispatch:
         self._excess: set[Pointer] = set()
         """Links whose credit was below zero after their last flow: because more is on its way, or because it was more than 31 bits."""
 
-    @property
-    def producing(self) -> bool:
-        """The peer may send events."""
-        return bool(self._producers)
-
     def run(self) -> bool:
         """Handle the events that there are, for a turn; whether that were all. Deliveries do not end a turn: they are cheap."""
         collector = self._engine.collector

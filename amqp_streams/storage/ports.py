@@ -7,7 +7,7 @@ safe as the sync mode promises; only records below it are ever read. All methods
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
@@ -19,6 +19,8 @@ STATE_KEYS_MAX: Final = 1 << 18
 """Keys of one data directory: all of them are in memory."""
 RETAINED_A_CALL: Final = 1000
 """Partitions that one call of `Store.apply_retention` examines: about 5 ms of work."""
+Formats: TypeAlias = "array[int] | None"
+"""The message-formats of a run of records or messages (AMQP 2.7.5), one each; None: they are all 0."""
 PRODUCER_ID_BYTES_MAX: Final = 256
 """Of the id of a producer that numbers its events, in UTF-8; at least one."""
 
@@ -58,7 +60,7 @@ class Chunk:
     `base` is the offset number of the first record; record i has number base + i. `messages[i]` is what the producer sent less its
     delivery annotations: header section (its first `header_sizes[i]` bytes, mostly 0) and then everything from the message
     annotations on. `timestamps[i]` is the append time in ms since the epoch, never decreasing within a partition. `marks`, on the way to
-    the disk only: records whose producers number them. `formats[i]` is the message-format (AMQP 2.7.5); None: they are all 0.
+    the disk only: records whose producers number them.
     """
 
     base: int
@@ -66,7 +68,7 @@ class Chunk:
     header_sizes: bytes
     messages: Sequence[bytes]
     marks: Sequence[Mark] = ()
-    formats: "array[int] | None" = None
+    formats: Formats = None
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -146,14 +148,14 @@ class Partition(Protocol):
         header_sizes: bytes,
         now_ms: int,
         numbers: Numbers | None = None,
-        formats: "array[int] | None" = None,
+        formats: Formats = None,
     ) -> int:
         """Take records into the next commit; returns the number of the first.
 
         `messages` belongs to the store from now on: it is not copied, and must not change any more. At least one.
         A clock that went back does not count: timestamps never decrease. `numbers`, once `Store.allow_numbers` was called: one for each
         record, higher than those before; they are in `producers` when the records are durable, and never without them. `formats`, once
-        `Store.allow_formats` was called: the message-format of each record, not all 0.
+        `Store.allow_formats` was called, are not all 0.
 
         Raises:
             DiskFullError: there is no space; try again when there is.

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError, WireError
 from amqp_streams.policy import Right
-from amqp_streams.storage.ports import Partition, Store, StoredLog
+from amqp_streams.storage.formats.chunks import formats_at
+from amqp_streams.storage.ports import Formats, Partition, Store, StoredLog
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
 from amqp_streams.streams.numbering import Numbered
@@ -52,7 +53,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
-    """Messages as they came, what is stored of each, and when."""
+    """Messages as they came, what is stored of each and in which format, and when."""
 
     messages: list[bytes]
     stored: list[bytes]
@@ -60,27 +61,31 @@ class _Batch:
     now_ms: int
     receipt: Receipt
     store: Store
+    formats: Formats = None
 
     def append(self, partition: Partition, indices: Sequence[int]) -> StorageError | None:
         """Give the messages at these indices to a partition."""
         stored, sizes = self.stored, self.header_sizes
-        return self._append(partition, indices, [stored[index] for index in indices], bytes([sizes[index] for index in indices]))
+        headers, formats = bytes([sizes[index] for index in indices]), formats_at(self.formats, indices)
+        return self._append(partition, indices, [stored[index] for index in indices], headers, formats)
 
     def append_share(self, partition: Partition, share: slice) -> StorageError | None:
         """The same for a slice of the batch."""
         indices = range(len(self.stored))[share]
-        return self._append(partition, indices, self.stored[share], self.header_sizes[share])
+        return self._append(partition, indices, self.stored[share], self.header_sizes[share], formats_at(self.formats, share))
 
     def append_all(self, partition: Partition) -> StorageError | None:
         """The same for the whole batch."""
-        return self._append(partition, None, self.stored, self.header_sizes)
+        return self._append(partition, None, self.stored, self.header_sizes, self.formats)
 
     def _append(
-        self, partition: Partition, indices: Sequence[int] | None, messages: list[bytes], header_sizes: bytes
+        self, partition: Partition, indices: Sequence[int] | None, messages: list[bytes], header_sizes: bytes, formats: Formats
     ) -> StorageError | None:
         before = self.store.pending_bytes
         try:
-            partition.append(messages, header_sizes, self.now_ms)
+            if formats is not None:
+                self.store.allow_formats()
+            partition.append(messages, header_sizes, self.now_ms, formats=formats)
         except StorageError as error:
             self.receipt.refused += [(index, error) for index in (range(len(messages)) if indices is None else indices)]
             return error
@@ -115,15 +120,15 @@ class Intake:
         """A log is gone."""
         self._turns.pop(log.incarnation, None)
 
-    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int) -> Receipt:
+    def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
         """Take a batch of transfers into the next commit. Never raises for what a peer sent: see `Receipt.refused`."""
         receipt = Receipt(self._store.sequence)
         try:
             stored, header_sizes = strip_batch(messages)
         except MessagesRefusedError as refused:
-            self._receive_others(grant, messages, refused, now_ms, receipt)
+            self._receive_others(grant, messages, formats, refused, now_ms=now_ms, receipt=receipt)
             return receipt
-        batch = _Batch(messages, stored, header_sizes, now_ms, receipt, self._store)
+        batch = _Batch(messages, stored, header_sizes, now_ms, receipt, self._store, formats)
         if isinstance(grant, Producing):
             self._route(grant, batch)
         else:
@@ -131,14 +136,21 @@ class Intake:
         return receipt
 
     def _receive_others(
-        self, grant: Producing | Relaying, messages: list[bytes], refused: MessagesRefusedError, now_ms: int, receipt: Receipt
+        self,
+        grant: Producing | Relaying,
+        messages: list[bytes],
+        formats: Formats,
+        refused: MessagesRefusedError,
+        *,
+        now_ms: int,
+        receipt: Receipt,
     ) -> None:
         """Some messages are none: refuse those, take the others."""
         receipt.refused += [(index, PeerError(names.DECODE_ERROR, str(error))) for index, error in refused.refused.items()]
         kept = [index for index in range(len(messages)) if index not in refused.refused]
         if not kept:
             return
-        others = self.receive(grant, [messages[index] for index in kept], now_ms)
+        others = self.receive(grant, [messages[index] for index in kept], now_ms, formats_at(formats, kept))
         for part in others.parts:
             indices = kept if part.indices is None else [kept[index] for index in part.indices]
             receipt.parts.append(replace(part, indices=indices))
@@ -202,7 +214,8 @@ class Intake:
             stored, sizes = [batch.stored[index]], batch.header_sizes[index : index + 1]
             same = stored[0] is message
             messages = stored if same else [message]
-            self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt, self._store))
+            formats = formats_at(batch.formats, (index,))
+            self._route(producing, _Batch(messages, stored, sizes, batch.now_ms, receipt, self._store, formats))
             batch.receipt.parts += [replace(part, indices=(index,)) for part in receipt.parts]
             batch.receipt.refused += [(index, reason) for _, reason in receipt.refused]
 

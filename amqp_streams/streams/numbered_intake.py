@@ -10,7 +10,8 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError, WireError
-from amqp_streams.storage.ports import Numbers, Partition, Store
+from amqp_streams.storage.formats.chunks import formats_at
+from amqp_streams.storage.ports import Formats, Numbers, Partition, Store
 from amqp_streams.streams.attach import Producing
 from amqp_streams.streams.intake import Part, Receipt, here, target
 from amqp_streams.streams.numbering import Numbered, Numbering
@@ -34,7 +35,7 @@ class NumberedIntake:
         self._store: Final = store
         self._numbering: Final = numbering
 
-    def receive(self, grant: Producing, numbered: Numbered, messages: list[bytes], now_ms: int) -> Receipt:
+    def receive(self, grant: Producing, numbered: Numbered, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
         """See `Intake.receive`."""
         receipt = Receipt(self._store.sequence)
         split = split_batch(messages)
@@ -46,6 +47,8 @@ class NumberedIntake:
             places = _routed(grant, numbered, split.stored, range(len(messages)), receipt)
         elif numbered.home in grant.elsewhere:
             places = _routed(grant, numbered, messages, range(len(messages)), receipt)
+        if formats is not None:
+            split = split._replace(formats=formats)
         batch = _Batch(numbered, now_ms, receipt)
         if places is None:
             self._take(batch, grant.log.partitions[numbered.home], None, split)
@@ -85,7 +88,9 @@ class NumberedIntake:
         before = self._store.pending_bytes
         try:
             numbers = Numbers(numbered.producer, share.sequences, self._numbering.admit(numbered, partition, batch.now_ms))
-            partition.append(share.stored, share.header_sizes, batch.now_ms, numbers)
+            if share.formats is not None:
+                self._store.allow_formats()
+            partition.append(share.stored, share.header_sizes, batch.now_ms, numbers, share.formats)
         except (PeerError, StorageError) as error:
             return error
         self._numbering.appended(numbered, partition, numbers, receipt.sequence)
@@ -127,5 +132,6 @@ def _routed(grant: Producing, numbered: Numbered, messages: list[bytes], kept: S
 
 
 def _picked(split: Split, indices: Sequence[int]) -> Split:
-    sequences, stored, sizes = split
-    return Split(array("Q", [sequences[at] for at in indices]), [stored[at] for at in indices], bytes([sizes[at] for at in indices]))
+    sequences, stored, sizes = array("Q", map(split.sequences.__getitem__, indices)), split.stored, split.header_sizes
+    formats = formats_at(split.formats, indices)
+    return Split(sequences, [stored[at] for at in indices], bytes([sizes[at] for at in indices]), formats)

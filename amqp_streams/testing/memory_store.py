@@ -11,7 +11,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.formats import producers
 from amqp_streams.storage.formats.chunks import cut
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, expired, must_roll, notice
-from amqp_streams.storage.ports import Chunk, CommitDone, Numbers, Partition, PartitionFacts, StoredLog, StoreFacts
+from amqp_streams.storage.ports import Chunk, CommitDone, Formats, Numbers, Partition, PartitionFacts, StoredLog, StoreFacts
 from amqp_streams.testing.memory_states import MemoryStates
 
 
@@ -54,7 +54,7 @@ class MemoryPartition:
         header_sizes: bytes,
         now_ms: int,
         numbers: Numbers | None = None,
-        formats: "array[int] | None" = None,
+        formats: Formats = None,
     ) -> int:
         """See `Partition.append`."""
         assert len(messages) == len(header_sizes) > 0, "each message has one header size"

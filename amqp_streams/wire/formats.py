@@ -1,115 +1,202 @@
-"""Transfers whose message-format is not 0, found in the bytes of a connection (AMQP 1.0 section 2.7.5). Pure.
+"""The message-formats of the transfers that come in (AMQP 1.0 section 2.7.5), found in the bytes of a connection. Pure.
 
-Proton reads transfers and drops this field. A search in C looks for the rare transfers that have one: it costs nothing for each message.
+Proton reads transfers and drops this field. A search in C looks for transfers that may have another format than 0: they are rare, so
+that it costs next to nothing for each message. Only a block in which one may be is read frame by frame.
 
-Law: what is found counts only for a delivery with the same tag that begins with the same bytes, so that a message whose content looks
-like a transfer is not taken for one.
+Law: what is in a message is never taken for a transfer, and a transfer is found whatever encodings it is written in. Where one cannot
+be told what the format of a delivery is, that is said (`UNKNOWN`): it is never taken for 0.
 """
 
 import re
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from amqp_streams.errors import WireError
+from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.frames import HEADER_SIZE
+from amqp_streams.wire.types import UInt, Value
 
-_FRONT_BYTES_MAX: Final = 96
-"""From the header of a frame to behind the message-format of its transfer, at most."""
-_START_BYTES_MAX: Final = 64
-"""Compared with the beginning of a delivery."""
-_SAME_TAG_MAX: Final = 8
-_WAITING_MAX: Final = 1024
-"""Tags that are kept from one block to the next: of deliveries that are not complete."""
+UNKNOWN: Final = -1
+PROTOCOL_HEADER_BYTES: Final = 8
+"""Come before the first frame of a connection."""
+Endpoint = tuple[int, int]
+"""A link as its peer names it: channel and handle."""
 
-_UINT: Final = rb"(?>\x43|\x52.|\x70.{4})"
-_TAG: Final = b"|".join(re.escape(bytes((size,))) + b".{%d}" % size for size in range(33))
-_TRANSFER: Final = re.compile(
-    rb"\x00\x53\x14(?=(?P<list>(?>\xc0..|\xd0.{8}))(?P<handle>" + _UINT + rb")(?P<id>" + _UINT + rb")"
-    rb"(?>\xa0|\xb0\x00{3})(?P<tag>(?>" + _TAG + rb"))(?P<format>\x52[^\x00]|\x70(?!\x00{4}).{4}))",
-    re.DOTALL,
+_FRONT_BYTES_MAX: Final = 2048
+"""Kept of a frame that is not complete: its header (at most 1020 bytes), and its performative up to what is looked at."""
+_UINT: Final = rb"(?>\x43|\x52.|\x70....)"
+_ID: Final = rb"(?>\x43|\x52.|\x70....|\x40)"
+_TAG: Final = rb"(?>" + b"|".join(re.escape(bytes((size,))) + b"." * size for size in range(33)) + rb")"
+_SEEN: Final = re.compile(  # one byte is searched for, and what is usual is passed over first
+    rb"\x14(?!\xc0.." + _UINT + _ID + rb"\xa0" + _TAG + rb"[\x43\x40])(?>(?<=\x00\x53\x14)|(?<=\x00\x80\x00{7}\x14))", re.DOTALL
 )
-
-
-@dataclass(slots=True, eq=False)
-class _Found:
-    """A transfer. `delivery` names it on its connection: channel, handle, delivery-id.
-
-    `start`: how its payload begins; it is known when the bytes from `known` to `until` of the stream have come.
-    """
-
-    delivery: bytes
-    format: int
-    start: bytes
-    known: int
-    until: int
-
-    def grow(self, block: memoryview | bytes, base: int) -> None:
-        """Bytes of the stream from `base` on."""
-        more = bytes(block[self.known - base : max(0, self.until - base)])
-        self.start += more
-        self.known += len(more)
+_USUAL: Final = re.compile(
+    rb"\x00\x53\x14\xc0.[^\x00-\x03](?P<handle>" + _UINT + rb")" + _ID + rb"\xa0(?P<tag>" + _TAG + rb")(?P<format>" + _ID + rb")", re.DOTALL
+)
+_TRANSFER: Final = (b"\x00\x53\x14", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x14")
+_ATTACH: Final = (b"\x00\x53\x12", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x12")
+_LISTS: Final = {0xC0: (2, 1), 0xD0: (8, 4)}
+"""Of a list's constructor: bytes from behind it to the first item, and of the count among them."""
 
 
 class FormatFinder:
-    """The transfers of one connection that begin a delivery and have a message-format. `waiting`: by delivery tag."""
+    """The transfers of one connection with another message-format than 0.
 
-    __slots__ = ("_growing", "_seen", "_tail", "waiting")
+    `waiting`: by link, the formats of deliveries by their tags; of a delivery whose tag was not seen under None.
+    """
+
+    __slots__ = ("_attached", "_begin", "_block", "_current", "_end", "_front", "_joined", "_left", "waiting")
 
     def __init__(self) -> None:
-        self._seen = 0
-        self._tail = b""
-        self._growing: list[_Found] = []
-        self.waiting: Final[dict[bytes, list[_Found]]] = {}
+        self._left = -PROTOCOL_HEADER_BYTES
+        self._front = b""
+        self._joined = b""
+        self._block: memoryview | bytes = b""
+        self._begin = self._end = 0
+        self._attached: dict[str, deque[Endpoint]] | None = None
+        self._current: dict[Endpoint, bytes] = {}
+        """The tag of the last delivery that began on a link, where it was looked at and is not taken."""
+        self.waiting: Final[dict[Endpoint, dict[bytes | None, int]]] = {}
 
-    def feed(self, block: memoryview | bytes) -> None:
-        """Look at the bytes that came."""
-        tail, seen = self._tail, self._seen
-        if tail:
-            self._look(tail + bytes(block[:_FRONT_BYTES_MAX]), seen - len(tail), boundary=len(tail))
-        if self._growing:
-            for found in self._growing:
-                found.grow(block, seen)
-            self._growing = [found for found in self._growing if found.known < found.until]
-        self._look(block, seen)
-        self._seen += len(block)
-        self._tail = bytes(block[-_FRONT_BYTES_MAX:]) if len(block) >= _FRONT_BYTES_MAX else (tail + block)[-_FRONT_BYTES_MAX:]
+    def feed(self, block: memoryview | bytes, left: int) -> None:
+        """The bytes that came. `left`: how many of the last ones are of a frame that is not complete.
 
-    def _look(self, block: memoryview | bytes, base: int, *, boundary: int | None = None) -> None:
-        """Search a block, or with a `boundary` the seam of two for what lies across it. `base`: its place in the stream."""
-        for match in _TRANSFER.finditer(block):
-            begin = match.start() - HEADER_SIZE
-            if begin < 0 or (boundary is not None and not begin < boundary < match.end("format")):
-                continue
-            header = bytes(block[begin : begin + HEADER_SIZE])
-            if header[4:6] != b"\x02\x00":
-                continue
-            content = match["list"]
-            at = match.end() + (2 + content[1] if content[0] == 0xC0 else 5 + int.from_bytes(content[1:5]))
-            until = max(at, min(begin + int.from_bytes(header[:4]), at + _START_BYTES_MAX))
-            number, delivery = int.from_bytes(match["format"][1:]), header[6:] + match["handle"] + match["id"]
-            found = _Found(delivery, number, b"", base + at, base + until)
-            found.grow(block, base)
-            self._wait(match["tag"][1:], found)
+        It is negative while less than the protocol header has come. `find_link` looks into the block, until `release`.
+        """
+        before, self._left, self._attached = self._left, left, None
+        if left == before + len(block):  # no frame was completed
+            self._block, self._begin, self._end = b"", 0, 0
+            if left > 0 and len(self._front) < _FRONT_BYTES_MAX:
+                at = max(0, -before)
+                self._front += bytes(block[at : at + _FRONT_BYTES_MAX - len(self._front)])
+            return
+        end = len(block) - left
+        self._block, self._end = block, end
+        self._joined = b""
+        if before > 0:
+            more = 0 if before > len(self._front) else min(end, _FRONT_BYTES_MAX)
+            self._joined = self._front + bytes(block[:more])
+            self._begin = int.from_bytes(self._joined[:4]) - before
+        else:
+            self._begin = -before
+        if _SEEN.search(block, self._begin, end) is not None or (self._joined and _SEEN.search(self._joined) is not None):
+            for channel, body in self._frames():
+                if body.startswith(_TRANSFER):
+                    self._note(channel, body)
+        self._front = bytes(block[end : end + _FRONT_BYTES_MAX]) if left else b""
 
-    def _wait(self, tag: bytes, found: _Found) -> None:
-        same = self.waiting.setdefault(tag, [])
-        if all(found.delivery != other.delivery for other in same):  # a later transfer of a delivery may say it again
-            same.append(found)
-            del same[:-_SAME_TAG_MAX]
-            if found.known < found.until:
-                self._growing = [*self._growing[-_SAME_TAG_MAX:], found]
+    @property
+    def busy(self) -> bool:
+        """Whether `take` has to be asked about what has arrived."""
+        return bool(self.waiting or self._current)
 
-    def take(self, tag: bytes, message: bytes) -> int:
-        """The message-format of a delivery that is complete."""
-        same = self.waiting.get(tag, [])
-        for found in same:
-            if found.known == found.until and message.startswith(found.start):
-                same.remove(found)
-                if not same:
-                    del self.waiting[tag]
-                return found.format
-        return 0
+    def hold(self) -> None:
+        """The memory of the block that was fed is about to be used for something else."""
+        self._block = bytes(self._block)
 
-    def prune(self) -> None:
-        """The deliveries that are complete were taken: bound what is left."""
-        while len(self.waiting) > _WAITING_MAX:
-            del self.waiting[next(iter(self.waiting))]
+    def release(self) -> None:
+        """All that was fed was dealt with: what is left is of deliveries that are not complete, or that nobody takes."""
+        self._block, self._joined, self._attached, self._end = b"", b"", None, 0
+        for link, entries in list(self.waiting.items()):
+            tag = self._current.get(link)
+            self._keep(link, {each: entries[each] for each in (tag, None) if each in entries})
+
+    def find_link(self, name: str) -> Endpoint | None:
+        """The sender that attached in the last block under this name, the first that was not asked for yet; None: unknown."""
+        if self._attached is None:
+            self._attached = {}
+            for channel, body in self._frames():
+                if body.startswith(_ATTACH) and (found := _attach(body)) is not None:
+                    self._attached.setdefault(found[0], deque()).append((channel, found[1]))
+        named = self._attached.get(name)
+        return named.popleft() if named else None
+
+    def take(self, link: Endpoint | None, tags: Sequence[bytes], unfinished: bytes | None) -> list[int]:
+        """The formats of deliveries that are complete, in their order; none: all are 0. `unfinished`: the tag of the one that is not."""
+        if link is None:  # an attach that could not be read
+            known = {tag for entries in self.waiting.values() for tag in entries}
+            return [UNKNOWN if tag in known else 0 for tag in tags] if known else []
+        if unfinished is None or self._current.get(link) != unfinished:
+            self._current.pop(link, None)
+        entries = self.waiting.get(link)
+        if entries is None:
+            return []
+        found = [entries.pop(tag, 0) for tag in tags]
+        if found and None in entries:
+            found[0] = entries.pop(None) if not found[0] else UNKNOWN
+        self._keep(link, {tag: entries[tag] for tag in (unfinished, None) if tag in entries and unfinished is not None})
+        return found
+
+    def _keep(self, link: Endpoint, entries: dict[bytes | None, int]) -> None:
+        if entries:
+            self.waiting[link] = entries
+        else:
+            self.waiting.pop(link, None)
+
+    def _frames(self) -> Iterator[tuple[int, bytes]]:
+        """Of each frame that is complete the channel, and the beginning of its body."""
+        at, block, end = self._begin, self._block, self._end
+        if self._joined:
+            yield _opened(self._joined[: int.from_bytes(self._joined[:4])])
+        while HEADER_SIZE <= (size := int.from_bytes(block[at : at + 4])) <= end - at:
+            yield _opened(bytes(block[at : at + min(size, _FRONT_BYTES_MAX)]))
+            at += size
+
+    def _note(self, channel: int, body: bytes) -> None:
+        """A transfer."""
+        usual = _USUAL.match(body)
+        if usual is not None:
+            handle, tag, number = int.from_bytes(usual["handle"][1:]), usual["tag"][1:], int.from_bytes(usual["format"][1:])
+        else:
+            handle, tag, number = _transfer(body)
+        link = (channel, handle)
+        if tag is None:  # mostly a later transfer of a delivery
+            tag = self._current.get(link)
+        else:
+            self._current[link] = tag
+        if number:
+            entries = self.waiting.setdefault(link, {})
+            entries[tag] = number if entries.get(tag, number) == number else UNKNOWN
+
+
+def _opened(frame: bytes) -> tuple[int, bytes]:
+    """The channel of a frame, and its body."""
+    if len(frame) < HEADER_SIZE:
+        return 0, b""
+    return int.from_bytes(frame[6:8]), frame[4 * frame[4] :]
+
+
+def _transfer(body: bytes) -> tuple[int, bytes | None, int]:
+    """Handle, delivery tag and message-format of a transfer, as Proton understands the first two."""
+    fields = _fields(body, 4)
+    handle, tag = (fields[place] if place < len(fields) else None for place in (0, 2))
+    number = fields[3] if len(fields) > 3 else None
+    known = int(number) if isinstance(number, UInt) else 0 if number is None and len(fields) < 5 else UNKNOWN
+    return int(handle) if isinstance(handle, UInt) else 0, tag if isinstance(tag, bytes) else None, known
+
+
+def _attach(body: bytes) -> tuple[str, int] | None:
+    """Name and handle of a sender's attach."""
+    fields = _fields(body, 3)
+    if len(fields) < 3 or not isinstance(fields[0], str) or fields[2] is True:
+        return None
+    return str(fields[0]), int(fields[1]) if isinstance(fields[1], UInt) else 0
+
+
+def _fields(body: bytes, count: int) -> list[Value]:
+    """The first fields of a performative; one more that is None where they cannot be read."""
+    at = 3 if body[1] == 0x53 else 10
+    fields: list[Value] = []
+    try:
+        if body[at] not in _LISTS:
+            return fields
+        front, width = _LISTS[body[at]]
+        listed = int.from_bytes(body[at + 1 + front - width : at + 1 + front])
+        at += 1 + front
+        for _ in range(min(count, listed)):
+            value, at = decode(body, at)
+            fields.append(value)
+    except (WireError, IndexError):
+        return [*fields, *[None] * (count + 1 - len(fields))]
+    return fields

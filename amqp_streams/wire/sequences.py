@@ -36,11 +36,12 @@ _SWAP: Final = sys.byteorder == "little"
 
 
 class Split(NamedTuple):
-    """A batch taken apart: each message's number, what is stored of it, and the size of its header section."""
+    """A batch taken apart: each message's number, what is stored of it, the size of its header section, and its format (None: all 0)."""
 
     sequences: "array[int]"
     stored: list[bytes]
     header_sizes: bytes
+    formats: "array[int] | None" = None
 
 
 def split_batch(messages: list[bytes]) -> Split | None:

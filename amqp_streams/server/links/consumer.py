@@ -288,19 +288,32 @@ class ConsumerLink(OutgoingLink[Consuming]):
         annotations = self.writers[run.partition.index].runs(chunk.base + start, chunk.timestamps[start:stop])
         messages = assemble(annotations, chunk.messages[start:stop], chunk.header_sizes[start:stop])
         fitting = self._fitting(messages) if self.size_max else len(messages)
-        first = chunk.base + start
-        sent = transfers.send(
-            self.pointer,
-            partition=run.partition.index,
-            first=first,
-            messages=messages if fitting == len(messages) else messages[:fitting],
-            settled=self.presettled,
-        )
+        first, taken = chunk.base + start, messages if fitting == len(messages) else messages[:fitting]
+        formats = None if chunk.formats is None else chunk.formats[start : start + fitting]
+        if formats is not None and any(formats):
+            sent = self._send_formatted(run.partition.index, first, taken, formats)
+        else:
+            sent = transfers.send(self.pointer, partition=run.partition.index, first=first, messages=taken, settled=self.presettled)
         if fitting:
             self._count(fitting, sent)
         self._gone(run, start - run.start + fitting)
         if fitting < len(messages):
             raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
+
+    def _send_formatted(self, partition: int, first: int, messages: Sequence[bytes], formats: Sequence[int]) -> int:
+        """`transfers.send` for messages of which some have a message-format that is not 0."""
+        self.owner.write_formats()
+        for number, (message, message_format) in enumerate(zip(messages, formats, strict=True), first):
+            transfers.send_one(
+                self.pointer,
+                attempt=0,
+                partition=partition,
+                number=number,
+                message=message,
+                settled=self.presettled,
+                message_format=message_format,
+            )
+        return sum(map(len, messages))
 
     def _gone(self, run: Run, count: int) -> None:
         """The first `count` records of the run are sent: where nobody settles them, that is the end of it."""
@@ -343,6 +356,9 @@ class ConsumerLink(OutgoingLink[Consuming]):
         message = stored[:header_size] + annotations + stored[header_size:]
         if self.size_max and len(message) > self.size_max:
             raise self._too_large(run.partition.index, run.chunk.base + index, len(message))
+        message_format = 0 if run.chunk.formats is None else run.chunk.formats[index]
+        if message_format:
+            self.owner.write_formats()
         transfers.send_one(
             self.pointer,
             attempt=delivery_count,
@@ -350,6 +366,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             number=run.chunk.base + index,
             message=message,
             settled=self.presettled,
+            message_format=message_format,
         )
         self._count(1, len(message))
 

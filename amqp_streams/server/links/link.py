@@ -120,6 +120,9 @@ class Owner(Protocol):
     def resume(self, reason: Pause) -> None:
         """This reason is over: read again if there is no other."""
 
+    def write_formats(self) -> None:
+        """Deliveries of this connection may have a message-format that is not 0 from here on."""
+
     def owe_flow(self, link: "OutgoingLink[Any]") -> None:
         """Send the state of this link to the peer, which waits for it and gets it from nothing else."""
 
@@ -205,12 +208,14 @@ class OutgoingLink(Link[G_co]):
 class IncomingLink(Link[G_co]):
     """A link that takes messages of at most `size_max` bytes. `partial` holds what has arrived of one that is not complete."""
 
-    __slots__ = ("partial", "size_max")
+    __slots__ = ("endpoint", "partial", "size_max")
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: G_co, *, size_max: int) -> None:
         super().__init__(service, owner, pointer, name, grant)
         self.partial = bytearray()
         self.size_max = size_max
+        self.endpoint = owner.formats.find_link(name)
+        """As its peer names it on the connection; None: that is not known."""
 
     def arrived(self) -> transfers.Arrivals:
         """Whole messages that have arrived; closes the link when there is too much of one that is not."""
@@ -219,6 +224,8 @@ class IncomingLink(Link[G_co]):
             return transfers.Arrivals()
         held = len(self.partial)
         arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
+        if self.owner.formats.busy:
+            arrivals.formats = transfers.formats_of(self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint)
         size = len(self.partial)
         arrivals.kept = size - held
         if held and (arrivals.deliveries or arrivals.aborted):  # what is held is of another message than before

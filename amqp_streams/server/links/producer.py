@@ -1,7 +1,9 @@
 """A producer's link: transfers into a log, or with a null target into the logs that they name. Spec: Event Streams 4.1, 4.2."""
 
+from array import array
 from dataclasses import replace
 from functools import partial
+from typing import Final
 
 from cproton_ffi import lib
 
@@ -11,9 +13,12 @@ from amqp_streams.node import storage_refusal
 from amqp_streams.proton import transfers
 from amqp_streams.proton.engine import Pointer
 from amqp_streams.server.links.link import IncomingLink, Owner, Pause, Service
-from amqp_streams.storage.ports import CommitDone
+from amqp_streams.storage.ports import CommitDone, Formats
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Receipt
+from amqp_streams.wire.formats import UNKNOWN
+
+_UNREADABLE: Final = "the message-format of this transfer is not one uint: it cannot be kept (AMQP 2.7.5)"
 
 
 class ProducerLink(IncomingLink[Producing | Relaying]):
@@ -65,10 +70,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             throttle.spend(self, len(deliveries), size, arrived=size + arrivals.kept + arrivals.aborted_bytes)
             self._hold_back(throttle.debt_ms())
         taken = len(deliveries)
-        if self.owner.formats.waiting and deliveries:
-            self._refuse_formats(arrivals)
+        formats = self._formats(arrivals) if arrivals.formats else None
         if deliveries:
-            receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms())
+            receipt = self.service.node.receive(self.grant, arrivals.messages, self.service.now_ms(), formats)
             for index, reason in receipt.refused:
                 self._refuse(deliveries[index], reason)
             if receipt.settled or receipt.earlier:
@@ -79,17 +83,17 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             self.top_up()
         return taken
 
-    def _refuse_formats(self, arrivals: transfers.Arrivals) -> None:
-        """Refuse messages of another format than AMQP's own: it is not kept, so that readers would take them for ordinary ones."""
-        formats = self.owner.formats
-        pairs = zip(arrivals.deliveries, arrivals.messages, strict=True)
-        found = [formats.take(transfers.tag_of(delivery), message) for delivery, message in pairs]
-        for delivery, number in zip(arrivals.deliveries, found, strict=True):
-            if number:
-                description = f"message-format 0x{number:08x} is not supported: send messages of format 0, one event each (AMQP 3.2.16)"
-                self._refuse(delivery, PeerError(names.NOT_IMPLEMENTED, description))
-        arrivals.messages[:] = [message for message, number in zip(arrivals.messages, found, strict=True) if not number]
-        arrivals.deliveries[:] = [delivery for delivery, number in zip(arrivals.deliveries, found, strict=True) if not number]
+    def _formats(self, arrivals: transfers.Arrivals) -> Formats:
+        """The message-formats of what has arrived. Messages whose format cannot be told are refused."""
+        deliveries, messages, formats = arrivals.deliveries, arrivals.messages, arrivals.formats
+        if UNKNOWN in formats:
+            kept = [index for index, number in enumerate(formats) if number != UNKNOWN]
+            for delivery, number in zip(deliveries, formats, strict=True):
+                if number == UNKNOWN:
+                    self._refuse(delivery, PeerError(names.INVALID_FIELD, _UNREADABLE, {"field": "message-format"}))
+            deliveries[:], messages[:] = [deliveries[index] for index in kept], [messages[index] for index in kept]
+            formats = [formats[index] for index in kept]
+        return array("I", formats) if any(formats) else None
 
     def _take_repeated(self, deliveries: list[Pointer], receipt: Receipt) -> None:
         """Some of it was sent before: it has its outcome already, or gets that of a commit that is in flight."""

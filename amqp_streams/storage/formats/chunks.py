@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain
 from typing import Final
 
-from amqp_streams.storage.ports import Chunk, Mark
+from amqp_streams.storage.ports import Chunk, Formats, Mark
 
 _STEP: Final = 64
 
@@ -24,15 +24,15 @@ def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
 def part(chunk: Chunk, first: int, last: int, marks: Sequence[Mark] = ()) -> Chunk:
     """The records from index `first` to before `last`. `marks`: what there is to write of their producers."""
     stamps, headers, messages = chunk.timestamps[first:last], chunk.header_sizes[first:last], chunk.messages[first:last]
-    return Chunk(chunk.base + first, stamps, headers, messages, marks, formats_of(chunk, first, last))
+    return Chunk(chunk.base + first, stamps, headers, messages, marks, formats_at(chunk.formats, slice(first, last)))
 
 
-def formats_of(chunk: Chunk, first: int, last: int) -> "array[int] | None":
-    """The message-formats of these records; None: they are all 0."""
-    if chunk.formats is None:
+def formats_at(formats: Formats, wanted: slice | Sequence[int]) -> Formats:
+    """The message-formats of some records: at these indices."""
+    if formats is None:
         return None
-    formats = chunk.formats[first:last]
-    return formats if any(formats) else None
+    some = formats[wanted] if isinstance(wanted, slice) else array("I", map(formats.__getitem__, wanted))
+    return some if any(some) else None
 
 
 def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> int:
@@ -62,7 +62,7 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
     return Chunk(chunks[0].base, timestamps, headers, messages, marks, join_formats([(len(chunk), chunk.formats) for chunk in chunks]))
 
 
-def join_formats(runs: Sequence[tuple[int, "array[int] | None"]]) -> "array[int] | None":
+def join_formats(runs: Sequence[tuple[int, Formats]]) -> Formats:
     """The message-formats of runs that follow each other: of each the count of its records, and their formats."""
     if all(formats is None for _, formats in runs):
         return None

@@ -31,8 +31,8 @@ from typing import Final
 from zlib import crc32
 
 from amqp_streams.storage.formats import producers
-from amqp_streams.storage.formats.chunks import count_within, part
-from amqp_streams.storage.ports import Chunk
+from amqp_streams.storage.formats.chunks import count_within, formats_at, part
+from amqp_streams.storage.ports import Chunk, Formats
 
 MAGIC: Final = b"AEB1"
 HEAD_BYTES: Final = 40
@@ -188,7 +188,7 @@ class Batch:
     body_at: int
     one_length: int | None
     ends: list[int] = field(default_factory=list)
-    formats: "array[int] | None" = None
+    formats: Formats = None
 
     def cut(self, at: int, bytes_max: int) -> Chunk:
         """Records from number `at` on, at least one, at most about `bytes_max` bytes."""
@@ -201,9 +201,7 @@ class Batch:
             ends = self.ends
             last = max(first + 1, min(count, bisect_right(ends, ends[first] + bytes_max) - 1))
             messages = list(map(self.buffer.__getitem__, map(slice, ends[first:last], ends[first + 1 : last + 1])))
-        formats = None if self.formats is None else self.formats[first:last]
-        if formats is not None and not any(formats):
-            formats = None
+        formats = formats_at(self.formats, slice(first, last))
         return Chunk(at, self.timestamps[first:last], self.header_sizes[first:last], messages, formats=formats)
 
     def all(self) -> Chunk:

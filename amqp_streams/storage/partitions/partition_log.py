@@ -17,7 +17,7 @@ from amqp_streams.storage.formats import producers, record
 from amqp_streams.storage.formats.chunks import cut, join, join_formats
 from amqp_streams.storage.formats.producers import Table
 from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
-from amqp_streams.storage.ports import Chunk, Mark, Numbers, PartitionFacts
+from amqp_streams.storage.ports import Chunk, Formats, Mark, Numbers, PartitionFacts
 
 Admit = Callable[["PartitionLog", int, int], None]
 """Called by each append with its bytes and the time; raises DiskFullError where there is no space."""
@@ -53,7 +53,7 @@ class PartitionLog:
         self.producers: Table = segments.producers.copy()
         """As far as `end`."""
         self._marks: list[Mark] = []
-        self._pending: list[tuple[int, Sequence[bytes], bytes, array[int] | None]] = []
+        self._pending: list[tuple[int, Sequence[bytes], bytes, Formats]] = []
         self._formatted = False
         """Some of the pending messages have a message-format that is not 0."""
         self._next = end
@@ -80,7 +80,7 @@ class PartitionLog:
         header_sizes: bytes,
         now_ms: int,
         numbers: Numbers | None = None,
-        formats: "array[int] | None" = None,
+        formats: Formats = None,
     ) -> int:
         """See `Partition.append`."""
         count = len(messages)

@@ -1,16 +1,20 @@
 """The control plane's few functions over Proton's inner ones."""
 
+from itertools import accumulate
+
 import pytest
 from cproton_ffi import ffi, lib
+from hypothesis import given
+from hypothesis import strategies as st
 
 from amqp_streams.errors import AmqpStreamsError, PeerError
 from amqp_streams.proton import engine as module
 from amqp_streams.proton.engine import NULL, Engine, condition_text, data_size, read_data, require_engine, set_condition, text, write_data
 from amqp_streams.testing_amqp import frame_of
 from amqp_streams.wire.codec import encode
-from amqp_streams.wire.frames import read_frames, read_performative
+from amqp_streams.wire.frames import frame, read_frames, read_performative
 from amqp_streams.wire.security.sasl import AMQP_HEADER
-from amqp_streams.wire.types import Array, Described, Symbol, ULong, UShort
+from amqp_streams.wire.types import Array, Described, Symbol, UInt, ULong, UShort
 
 
 @pytest.fixture
@@ -158,3 +162,21 @@ def test_what_an_error_says_beside_its_words_keeps_its_types() -> None:
     }
     lib.pn_connection_release(connection)
     lib.pn_decref(connection)
+
+
+@given(st.lists(st.one_of(st.integers(0, 300), st.integers(4000, 32_000)), max_size=12), st.lists(st.integers(1, 40_000), max_size=10))
+def test_the_engine_says_how_much_of_what_it_took_is_of_a_frame_that_is_not_complete(sizes: list[int], blocks: list[int]) -> None:
+    """Whatever the size of its buffer, which grows with the frames."""
+    engine = Engine(frame_bytes_max=32 << 10, channels_max=8, idle_timeout_ms=20_000)
+    begin = frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(100), outgoing_window=UInt(100))
+    frames = [AMQP_HEADER, frame_of("open", container_id="peer"), begin, frame(0, b"")]
+    window = {"incoming_window": UInt(100), "next_outgoing_id": UInt(0), "outgoing_window": UInt(100)}
+    frames += [frame_of("flow", **window, properties={Symbol("x"): bytes(size)}) for size in sizes]
+    ends = list(accumulate(map(len, frames)))
+    stream, at = b"".join(frames), 0
+    for block in (*blocks, len(stream)):
+        assert engine.push(stream[at : at + block])
+        at = min(len(stream), at + block)
+        whole = max([end for end in ends if end <= at], default=0)
+        assert engine.incomplete == (at - whole if at >= len(AMQP_HEADER) else at - len(AMQP_HEADER))
+    engine.free()

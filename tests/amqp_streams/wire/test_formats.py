@@ -1,82 +1,243 @@
-"""Transfers with a message-format are found wherever blocks of bytes are cut, and nothing else is."""
+"""Message-formats are found in whatever encoding a transfer is written, wherever blocks are cut, and in transfers only."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.testing_amqp import frame_of
-from amqp_streams.wire.formats import FormatFinder
+from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES, UNKNOWN, FormatFinder
+from amqp_streams.wire.frames import frame
 from amqp_streams.wire.types import UInt
 
 AZURE = 0x80013700
+AMQP = b"AMQP\x00\x01\x00\x00"
 EVENT = b"\x00\x53\x75\xa0\x05event"
+LINK = (0, 0)
+USUAL = (b"\x43", b"\x52\x07", b"\xa0\x03tag", b"\x70\x80\x01\x37\x00")
 
 
-def transfer(number: int, tag: bytes, payload: bytes, message_format: int | None, **fields: object) -> bytes:
-    first = {"handle": UInt(0), "delivery_id": UInt(number), "delivery_tag": tag}
+class Stream:
+    """A finder, and the frames that it was fed with, in blocks."""
+
+    def __init__(self) -> None:
+        self.finder = FormatFinder()
+        self._frame = bytearray()
+        self._left = -PROTOCOL_HEADER_BYTES
+
+    def feed(self, block: bytes) -> FormatFinder:
+        """Feed a block, and with it what Proton would say of its end."""
+        self._left += len(block)
+        self._frame += block
+        if self._left >= 0 and self._frame[:4] == AMQP[:4]:
+            del self._frame[: len(AMQP)]
+        while len(self._frame) >= 4 and self._left >= (size := int.from_bytes(self._frame[:4])):
+            del self._frame[:size]
+            self._left -= size
+        self.finder.feed(memoryview(bytearray(block)), self._left)
+        return self.finder
+
+
+def fed(*frames: bytes) -> FormatFinder:
+    return Stream().feed(AMQP + b"".join(frames))
+
+
+def transfer(number: int, tag: bytes, payload: bytes, message_format: int | None, *, handle: int = 0, **fields: object) -> bytes:
+    first = {"handle": UInt(handle), "delivery_id": UInt(number), "delivery_tag": tag}
     return frame_of("transfer", payload, **first, message_format=None if message_format is None else UInt(message_format), **fields)
 
 
-def found(blocks: list[bytes], *deliveries: tuple[bytes, bytes]) -> list[int]:
-    finder = FormatFinder()
-    for block in blocks:
-        finder.feed(memoryview(block))
-    taken = [finder.take(tag, message) for tag, message in deliveries]
-    assert not finder.waiting
-    return taken
+def written(*fields: bytes, descriptor: bytes = b"\x00\x53\x14", header: bytes = b"", wide: bool = False) -> bytes:
+    """A transfer by the bytes of its fields."""
+    content = b"".join(fields)
+    size, count = (len(content) + (4 if wide else 1)), len(fields)
+    head = b"\xd0" + size.to_bytes(4) + count.to_bytes(4) if wide else bytes((0xC0, size, count))
+    body = descriptor + head + content + EVENT
+    if header:
+        return (8 + len(header) + len(body)).to_bytes(4) + bytes((2 + len(header) // 4, 0, 0, 0)) + header + body
+    return frame(0, body)
 
 
-@pytest.mark.parametrize("message_format", [None, 0])
-def test_an_ordinary_transfer_is_not_found(message_format: int | None) -> None:
-    finder = FormatFinder()
-    finder.feed(transfer(0, b"tag", EVENT, message_format))
-    assert not finder.waiting
+@pytest.mark.parametrize("number", [0, 7, 300])
+def test_an_ordinary_transfer_is_not_looked_at(number: int) -> None:
+    finder = fed(transfer(number, b"tag", EVENT, 0))
+    assert not finder.busy
+    assert finder.take(LINK, [b"tag"], None) == []
 
 
 @pytest.mark.parametrize("message_format", [1, 255, 256, 0x14531400, AZURE, (1 << 32) - 1])
-@pytest.mark.parametrize("tag", [b"", b"\x00", b"\x53\x14\xc0", b"t" * 32])
+@pytest.mark.parametrize("tag", [b"", b"\x00", b"\x53\x14\xc0", b"t" * 32, b"t" * 33, b"t" * 300])
 @pytest.mark.parametrize("number", [0, 1, 255, 1 << 31])
 def test_a_format_is_found_with_any_tag_and_number(message_format: int, tag: bytes, number: int) -> None:
-    assert found([transfer(number, tag, EVENT, message_format)], (tag, EVENT)) == [message_format]
+    finder = fed(transfer(number, tag, EVENT, message_format, handle=number))
+    assert finder.take((0, number), [tag], None) == [message_format]
+    assert not finder.busy
 
 
-def test_the_long_form_of_a_list_is_read_as_well() -> None:
-    fields = b"\x52\x09\x52\x07\xa0\x03tag\x70\x80\x01\x37\x00\x42\x42"
-    body = b"\x00\x53\x14\xd0" + (len(fields) + 4).to_bytes(4) + (6).to_bytes(4) + fields + EVENT
-    frame = (len(body) + 8).to_bytes(4) + b"\x02\x00\x00\x01" + body
-    assert found([frame], (b"tag", EVENT)) == [AZURE]
+@pytest.mark.parametrize("descriptor", [b"\x00\x53\x14", b"\x00\x80" + (0x14).to_bytes(8)])
+@pytest.mark.parametrize("header", [b"", b"\xff" * 8, b"\x14" * 1012])
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("handle", [b"\x43", b"\x52\x00", b"\x70\x00\x00\x00\x00", b"\x50\x00"])
+@pytest.mark.parametrize("tag", [b"\xa0\x03tag", b"\xb0\x00\x00\x00\x03tag"])
+@pytest.mark.parametrize(
+    ("written_format", "expected"),
+    [
+        (b"\x43", 0),
+        (b"\x40", 0),
+        (b"\x52\x00", 0),
+        (b"\x70\x00\x00\x00\x00", 0),
+        (b"\x52\x07", 7),
+        (b"\x70\x80\x01\x37\x00", AZURE),
+        (b"\x50\x07", UNKNOWN),
+        (b"\x53\x07", UNKNOWN),
+        (b"\x54\x07", UNKNOWN),
+        (b"\xa1\x017", UNKNOWN),
+        (b"\x00\x53\x01\x52\x07", UNKNOWN),
+        (b"\xff", UNKNOWN),
+    ],
+)
+def test_each_encoding_is_read(
+    descriptor: bytes, header: bytes, handle: bytes, tag: bytes, *, wide: bool, written_format: bytes, expected: int
+) -> None:
+    finder = fed(written(handle, b"\x52\x07", tag, written_format, b"\x42", descriptor=descriptor, header=header, wide=wide))
+    assert (finder.take(LINK, [b"tag"], None) or [0]) == [expected]
 
 
-@given(st.lists(st.tuples(st.binary(max_size=32), st.sampled_from([None, 1, AZURE]), st.binary(max_size=90)), max_size=6), st.data())
-def test_every_format_is_found_once_wherever_the_stream_is_cut(sent: list[tuple[bytes, int | None, bytes]], data: st.DataObject) -> None:
-    stream = b"".join(
-        transfer(index, b"%d" % index + tag[:30], EVENT + content, number) for index, (tag, number, content) in enumerate(sent)
+def test_fields_that_are_left_out_at_the_end_are_0() -> None:
+    assert (fed(written(*USUAL[:3])).take(LINK, [b"tag"], None) or [0]) == [0]
+
+
+@given(
+    st.lists(
+        st.tuples(st.binary(max_size=31), st.sampled_from([None, 0, 1, AZURE]), st.binary(max_size=5000), st.integers(0, 1)), max_size=6
+    ),
+    st.data(),
+)
+def test_every_format_is_found_wherever_the_stream_is_cut(sent: list[tuple[bytes, int | None, bytes, int]], data: st.DataObject) -> None:
+    whole = AMQP + b"".join(
+        transfer(index, b"%d" % index + tag, EVENT + content, number, handle=handle)
+        for index, (tag, number, content, handle) in enumerate(sent)
     )
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=12)))
-    blocks = [stream[first:after] for first, after in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
-    deliveries = [(b"%d" % index + tag[:30], EVENT + content) for index, (tag, _, content) in enumerate(sent)]
-    assert found(blocks, *deliveries) == [number or 0 for _, number, _ in sent]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
+    stream = Stream()
+    for first, after in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+        stream.feed(whole[first:after])
+    for wanted in (0, 1):
+        here = [(b"%d" % index + tag, number or 0) for index, (tag, number, _, handle) in enumerate(sent) if handle == wanted]
+        found = stream.finder.take((0, wanted), [tag for tag, _ in here], None)
+        assert (found or [0] * len(here)) == [number for _, number in here]
 
 
-def test_a_message_that_contains_a_transfer_is_not_taken_for_one() -> None:
-    inner = transfer(0, b"tag", EVENT, AZURE)
-    outer = b"\x00\x53\x75\xa0" + bytes((len(inner),)) + inner
-    finder = FormatFinder()
-    finder.feed(transfer(0, b"tag", outer, 0))
-    assert finder.take(b"tag", outer) == 0
+@pytest.mark.parametrize("block_bytes", [1, 100, 1 << 20])
+def test_a_message_that_contains_a_transfer_is_not_taken_for_one(block_bytes: int) -> None:
+    """Somebody's event may be made to look like the transfer of the next one, which is of somebody else."""
+    inner = transfer(1, b"next", EVENT, AZURE)
+    data = b"\x00\x53\x75\xb0" + len(inner).to_bytes(4) + inner
+    whole = AMQP + transfer(0, b"tag", data, 0) + transfer(1, b"next", EVENT, 0) + transfer(2, b"last", EVENT, 3)
+    stream = Stream()
+    found: list[int] = []
+    for at in range(0, len(whole), block_bytes):
+        stream.feed(whole[at : at + block_bytes])
+        found += stream.finder.take(LINK, [b"tag", b"next", b"last"], None)
+    assert sum(found) == 3
+    assert len(found) in (0, 3)
 
 
-def test_later_transfers_of_a_delivery_do_not_count() -> None:
-    parts = [b"\x00\x53\x75\xb0\x00\x00\x00\xc8" + b"a" * 100, b"b" * 100]
-    blocks = [transfer(3, b"tag", part, AZURE, more=index == 0) for index, part in enumerate(parts)]
-    assert found(blocks, (b"tag", b"".join(parts))) == [AZURE]
+def test_equal_tags_on_two_links_are_kept_apart() -> None:
+    two = transfer(0, b"tag", EVENT, AZURE, handle=3), transfer(1, b"tag", EVENT, 0, handle=4)
+    finder = fed(*two, transfer(2, b"tag", EVENT, 7, channel=1))
+    assert finder.take((0, 4), [b"tag"], None) == []
+    assert finder.take((1, 0), [b"tag"], None) == [7]
+    assert finder.take((0, 3), [b"tag"], None) == [AZURE]
 
 
-def test_what_is_never_delivered_is_bounded() -> None:
-    finder = FormatFinder()
+# -- deliveries of several transfers
+
+
+@pytest.mark.parametrize("later", [(b"tag", AZURE), (b"tag", None), (None, AZURE), (None, None)])
+def test_later_transfers_may_repeat_tag_and_format_or_not(later: tuple[bytes | None, int | None]) -> None:
+    tag, number = later
+    again = None if number is None else UInt(number)
+    first = transfer(3, b"tag", EVENT, AZURE, more=True)
+    second = frame_of("transfer", EVENT, handle=UInt(0), delivery_tag=tag, message_format=again)
+    finder = fed(first, second, transfer(4, b"more", EVENT, 0))
+    assert finder.take(LINK, [b"tag", b"more"], None) == [AZURE, 0]
+    stream = Stream()
+    stream.feed(AMQP + first).release()
+    assert stream.finder.take(LINK, [], b"tag") == []
+    stream.feed(second + transfer(4, b"more", EVENT, 0))
+    assert stream.finder.take(LINK, [b"tag", b"more"], None) == [AZURE, 0]
+    assert not stream.finder.busy
+
+
+def test_a_format_that_only_a_later_transfer_without_a_tag_has_is_of_the_delivery_in_progress() -> None:
+    stream = Stream()
+    stream.feed(AMQP + transfer(3, b"tag", EVENT, 0, more=True)).release()
+    finder = stream.feed(frame_of("transfer", EVENT, handle=UInt(0), message_format=UInt(7)) + transfer(4, b"more", EVENT, 0))
+    assert finder.take(LINK, [b"tag", b"more"], None) == [7, 0]
+
+
+def test_formats_that_contradict_each_other_are_unknown() -> None:
+    finder = fed(transfer(3, b"tag", EVENT, AZURE, more=True), transfer(3, b"tag", EVENT, 7))
+    assert finder.take(LINK, [b"tag"], None) == [UNKNOWN]
+
+
+def test_a_tag_that_is_used_again_after_an_abort_does_not_keep_the_format() -> None:
+    stream = Stream()
+    stream.feed(AMQP + transfer(3, b"tag", EVENT, AZURE, more=True)).release()
+    finder = stream.feed(frame_of("transfer", handle=UInt(0), aborted=True))
+    assert finder.take(LINK, [], None) == []
+    assert not finder.busy
+
+
+def test_what_nobody_takes_is_bounded() -> None:
+    stream = Stream()
+    stream.feed(AMQP)
     for number in range(5000):
-        finder.feed(transfer(number, b"%d" % number, EVENT, AZURE))
-        finder.feed(transfer(number, b"same", EVENT, AZURE))
-        finder.prune()
-    assert len(finder.waiting) <= 1024
-    assert max(map(len, finder.waiting.values())) <= 8
+        stream.feed(transfer(number, b"%d" % number, EVENT, AZURE)).release()
+    assert stream.finder.waiting == {LINK: {b"4999": AZURE}}
+
+
+# -- which link it is
+
+
+@pytest.mark.parametrize("block_bytes", [1, 50, 1 << 20])
+@pytest.mark.parametrize("release", [False, True])
+def test_a_sender_is_found_by_the_name_that_it_attached_with(block_bytes: int, release: bool) -> None:
+    attaches = [("a", 7, 0, False), ("b", 300, 2, False), ("r", 1, 0, True), ("a", 9, 3, False)]
+    whole = AMQP + b"".join(
+        frame_of("attach", channel=channel, name=name, handle=UInt(handle), role=receiver) for name, handle, channel, receiver in attaches
+    )
+    stream, found = Stream(), list[tuple[str, tuple[int, int]]]()
+    for at in range(0, len(whole), block_bytes):
+        finder = stream.feed(whole[at : at + block_bytes])
+        if release:
+            finder.hold()
+        for name in ("a", "a", "b", "r"):
+            if (link := finder.find_link(name)) is not None:
+                found.append((name, link))
+        finder.release()
+        assert finder.find_link("a") is None
+    assert sorted(found) == [("a", (0, 7)), ("a", (3, 9)), ("b", (2, 300))]
+
+
+def test_on_a_link_that_was_not_found_no_format_is_taken_for_0() -> None:
+    finder = fed(transfer(0, b"tag", EVENT, AZURE))
+    assert finder.take(None, [b"tag", b"other"], None) == [UNKNOWN, 0]
+    assert fed(transfer(0, b"tag", EVENT, 0)).take(None, [b"tag"], None) == []
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=4))
+def test_garbage_raises_nothing(data: bytes, cuts: list[int]) -> None:
+    for start in (
+        b"",
+        written(*USUAL)[:20],
+        b"\x00\x00\x00\x20\x02\x00\x00\x00\x00\x53\x14",
+        b"\x00\x00\x00\x20\x02\x00\x00\x00\x00\x53\x12",
+    ):
+        finder, at = FormatFinder(), 0
+        finder.feed(AMQP, 0)
+        for cut in sorted(cuts):
+            finder.feed((start + data)[at : at + cut], min(cut // 2, 7))
+            finder.find_link("a")
+            at += cut
+        finder.take(LINK, [b""], None)

@@ -255,62 +255,6 @@ def test_an_echo_is_answered_wherever_it_stands_among_transfers(block_bytes: int
 # -- routing
 
 
-AZURE = UInt(0x80013700)
-
-
-@pytest.mark.parametrize("block_bytes", [1, 7, 1 << 18])
-@pytest.mark.parametrize("target", ["temps", None])
-def test_a_message_of_another_format_is_refused_by_its_number_and_its_neighbours_are_stored(block_bytes: int, target: str | None) -> None:
-    """Event Hubs clients send batches as messages of a format of their own: readers would see one garbled event."""
-    node = InMemoryNode({"temps": 1}, block_bytes=block_bytes)
-    peer = ScriptedPeer(node)
-    peer.open()
-    peer.attach(0, target=target)
-    inner = frame_of("transfer", EVENT, handle=UInt(0), delivery_id=UInt(0), delivery_tag=b"0", message_format=AZURE)
-    text = message(body=inner) if target else message(body=inner, address="temps")
-    peer.transfer(0, 0, text)
-    peer.transfer(0, 1, EVENT * 3, message_format=AZURE)
-    peer.transfer(0, 2, text[:20], message_format=UInt(0), more=True)
-    peer.transfer(0, 2, text[20:])
-    peer.transfer(0, 3, EVENT, message_format=AZURE, more=True)
-    peer.transfer(0, 3, EVENT, message_format=AZURE)
-    assert partition(node).end == 2
-    states = {
-        number: said.fields["state"]
-        for said in peer.take("disposition")
-        for number in range(int(str(said.fields["first"])), int(str(said.fields["last"] or said.fields["first"])) + 1)
-    }
-    assert {number: int(state.descriptor) for number, state in states.items()} == {0: 0x24, 1: 0x25, 2: 0x24, 3: 0x25}
-    (error,) = states[1].value
-    assert error.value[:2] == [
-        names.NOT_IMPLEMENTED,
-        "message-format 0x80013700 is not supported: send messages of format 0, one event each (AMQP 3.2.16)",
-    ]
-    assert peer.take("detach") == []
-
-
-def test_a_settled_message_of_another_format_closes_its_link_with_the_reason() -> None:
-    node = InMemoryNode({"temps": 1})
-    peer = ScriptedPeer(node)
-    peer.open()
-    peer.attach(0, target="temps")
-    peer.transfer(0, 0, EVENT, message_format=AZURE, settled=True)
-    assert partition(node).end == 0
-    (detach,) = peer.take("detach")
-    assert detach.fields["error"].value[0] == names.NOT_IMPLEMENTED
-
-
-def test_messages_of_another_format_use_up_credit_that_comes_back() -> None:
-    node = InMemoryNode({"temps": 1}, limits=Limits(credit=10))
-    peer = ScriptedPeer(node)
-    peer.open()
-    peer.attach(0, target="temps")
-    for number in range(100):
-        peer.transfer(0, number, EVENT, message_format=AZURE)
-    (*_, flow) = peer.take("flow")
-    assert int(flow.fields["delivery-count"]) + int(flow.fields["link-credit"]) > 100
-
-
 def test_a_bound_link_feeds_its_partition_and_an_agnostic_one_all() -> None:
     node = InMemoryNode({"temps": 4})
     pair = EnginePair(node)

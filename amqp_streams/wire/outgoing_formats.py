@@ -1,0 +1,60 @@
+"""The message-format of transfers that are sent (AMQP 1.0 section 2.7.5), put into the frames that Proton wrote. Pure.
+
+Proton always writes message-format 0. A delivery with another one is given to it under a longer tag, which holds the format, too:
+
+    a0 10 <tag: 12 bytes> <format: 4 bytes> 43      as Proton writes it
+    a0 0c <tag: 12 bytes> 70 <format: 4 bytes>      as it is sent
+
+Both have 19 bytes, so that no frame changes its size. A peer and Proton tell each other of a delivery by its delivery-id, never by its
+tag, unless a link is resumed, which this node does not do.
+
+Law: only transfers are changed, never what is in a message: the bytes are read frame by frame.
+"""
+
+import re
+from typing import Final
+
+from amqp_streams.wire.frames import HEADER_SIZE
+
+TAG_BYTES: Final = 12
+FORMAT_BYTES: Final = 4
+
+_FRONT_BYTES_MAX: Final = 64
+"""From the beginning of a frame to behind the message-format of its transfer, at most."""
+_UINT: Final = rb"(?>\x43|\x52.|\x70.{4})"
+_LONG_TAG: Final = re.compile(
+    rb"\x00\x53\x14(?>\xc0..|\xd0.{8})" + _UINT + _UINT + rb"\xa0\x10(?P<tag>.{%d})(?P<format>.{%d})\x43" % (TAG_BYTES, FORMAT_BYTES),
+    re.DOTALL,
+)
+
+
+class FormatWriter:
+    """Looks at all that one connection sends from the beginning of a frame on."""
+
+    __slots__ = ("_cut", "_rest")
+
+    def __init__(self) -> None:
+        self._rest = 0
+        """Bytes of a frame whose beginning has been dealt with."""
+        self._cut = b""
+        """The beginning of a frame, too short to be dealt with."""
+
+    def feed(self, block: bytes) -> bytes:
+        """The bytes to send instead; those of a frame whose beginning is not complete come with the next block."""
+        data = bytearray(self._cut)
+        data += block
+        at, end = self._rest, len(data)
+        while end - at >= HEADER_SIZE:
+            size = int.from_bytes(data[at : at + 4])
+            if end - at < min(size, _FRONT_BYTES_MAX):
+                break
+            match = _LONG_TAG.match(data, at + HEADER_SIZE, at + size)
+            if match is not None:
+                first, after = match.start("tag") - 2, match.end()
+                data[first:after] = b"\xa0\x0c" + match["tag"] + b"\x70" + match["format"]
+            at += size
+        whole = min(at, end)
+        self._rest = at - whole
+        self._cut = bytes(data[whole:])
+        del data[whole:]
+        return bytes(data)
