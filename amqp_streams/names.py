@@ -77,10 +77,12 @@ UNSETTLED_MAX: Final = "amqp-streams:unsettled-max"
 CAPABILITY_BATCHED_DELIVERIES: Final = "amqp-streams:batched-deliveries"
 BATCH_EVENTS: Final = "amqp-streams:batch-events"
 BATCH_BYTES: Final = "amqp-streams:batch-bytes"
+BATCH_FORMATS: Final = "amqp-streams:batch-formats"
 BATCH_INCARNATION: Final = "amqp-streams:incarnation"
 BATCH_OFFSETS: Final = "amqp-streams:offsets"
 BATCH_TIMESTAMPS: Final = "amqp-streams:timestamps"
 BATCH_SIZES: Final = "amqp-streams:sizes"
+BATCH_MESSAGE_FORMATS: Final = "amqp-streams:message-formats"
 BATCH_NEXT_OFFSET: Final = "amqp-streams:next-offset"
 
 # -- Idempotent producers, an extension of this engine (docs/idempotent-producers.md): capability of a target, link properties, annotation

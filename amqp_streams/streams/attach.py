@@ -241,6 +241,8 @@ def _consuming_properties(grant: Consuming) -> dict[Symbol, Value]:
     if grant.batching is not None:
         answered[names.BATCH_EVENTS] = UInt(grant.batching.events)
         answered[names.BATCH_BYTES] = ULong(grant.batching.bytes)
+        if grant.batching.formats:
+            answered[names.BATCH_FORMATS] = True
         answered[names.BATCH_INCARNATION] = grant.log.incarnation
     return {Symbol(name): value for name, value in answered.items()}
 

@@ -22,10 +22,11 @@ BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """At most so many events in a delivery, and so many bytes unless it has one event only."""
+    """At most so many events in a delivery, and so many bytes unless it has one event only. `formats`: it may say message-formats."""
 
     events: int = EVENTS_DEFAULT
     bytes: int = BYTES_DEFAULT
+    formats: bool = False
 
 
 def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Value], *, durable: bool = False) -> Batching | None:
@@ -41,7 +42,7 @@ def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Va
         raise PeerError(names.NOT_IMPLEMENTED, description, {"field": "source"})
     events = _number(properties, names.BATCH_EVENTS, EVENTS_DEFAULT)
     size = _number(properties, names.BATCH_BYTES, BYTES_DEFAULT)
-    return Batching(min(events, EVENTS_MAX), min(max(size, BYTES_MIN), BYTES_MAX))
+    return Batching(min(events, EVENTS_MAX), min(max(size, BYTES_MIN), BYTES_MAX), properties.get(names.BATCH_FORMATS) is True)
 
 
 def _number(properties: Mapping[str, Value], name: str, otherwise: int) -> int:

@@ -7,6 +7,8 @@
       amqp-streams:offsets                          array of ulong (f0 <size> <count> 80), 8 bytes each: record numbers, ascending
       amqp-streams:timestamps                       array of timestamp (f0 <size> <count> 83), 8 bytes each
       amqp-streams:sizes                            array of uint (f0 <size> <count> 70), 4 bytes each: bytes of the messages
+      amqp-streams:message-formats                  array of uint: an event's index in the batch, then its message-format, for each event
+                                                    whose format is not 0; absent where all are 0
     00 53 75  b0 <size> <message as it is stored>   a data section for each event, always with four bytes of size
 
 Law: what was written is what is read, without a step of Python for each event but the slice that is its message. A batch without events
@@ -31,6 +33,8 @@ from amqp_streams.wire.types import Array, Symbol, Timestamp, ULong, Value
 
 EVENT_BYTES: Final = 8 + 8 + 4 + 8
 """What an event takes in a batch beside its message: three entries of arrays, and the head of its section."""
+FORMAT_BYTES: Final = 8
+"""What an event takes besides if its message-format is not 0."""
 BATCH_OVERHEAD_BYTES: Final = 512
 """What a batch takes beside its events, at most."""
 
@@ -43,7 +47,15 @@ _MAP: Final = Struct(">BII")
 _MAP_CODE: Final = 0xD1
 _ARRAY_CODE: Final = 0xF0
 _LENGTH: Final = Struct(">I")
-_OFFSETS, _TIMESTAMPS, _SIZES = (encode(Symbol(name)) for name in (names.BATCH_OFFSETS, names.BATCH_TIMESTAMPS, names.BATCH_SIZES))
+_OFFSETS, _TIMESTAMPS, _SIZES, _FORMATS = (
+    encode(Symbol(name)) for name in (names.BATCH_OFFSETS, names.BATCH_TIMESTAMPS, names.BATCH_SIZES, names.BATCH_MESSAGE_FORMATS)
+)
+_ARRAYS: Final = (
+    (names.BATCH_OFFSETS, "Q"),
+    (names.BATCH_TIMESTAMPS, "q"),
+    (names.BATCH_SIZES, "I"),
+    (names.BATCH_MESSAGE_FORMATS, "I"),
+)
 _FIXED: Final = {0x80: "Q", 0x83: "q", 0x70: "I"}
 """Constructors of arrays that are taken whole, with the type of their items."""
 
@@ -53,6 +65,7 @@ class Batch:
     """Events of one partition: number i has `offsets[i]`, `timestamps_ms[i]`, `messages[i]` (stored bytes: the message as it was sent).
 
     `next_offset`: everything before it has been looked at; None: not told. `annotations`: what else the delivery annotations say.
+    `formats`: the message-formats that are not 0, by index.
     """
 
     partition: str
@@ -61,6 +74,7 @@ class Batch:
     messages: list[bytes]
     next_offset: int | None
     annotations: Mapping[str, Value] = field(default_factory=dict)
+    formats: Mapping[int, int] = field(default_factory=dict)
 
 
 def write_batch(
@@ -71,8 +85,9 @@ def write_batch(
     *,
     next_offset: int,
     extra: Mapping[str, object] | None = None,
+    formats: Mapping[int, int] | None = None,
 ) -> bytes:
-    """The message of a batch. `extra`: further delivery annotations; those that are None are left out."""
+    """The message of a batch. `extra`: further delivery annotations; those that are None are left out. `formats` as in `Batch`."""
     count = len(messages)
     assert len(offsets) == len(timestamps_ms) == count, "each message has an offset and a timestamp"
     entries: dict[str, object] = {names.SOURCE_PARTITION: Symbol(partition), names.BATCH_NEXT_OFFSET: ULong(next_offset)}
@@ -83,6 +98,8 @@ def write_batch(
     if count:
         sizes = array("I", map(len, messages))
         pairs += [_OFFSETS, _array(0x80, offsets), _TIMESTAMPS, _array(0x83, timestamps_ms), _SIZES, _array(0x70, sizes)]
+    if formats:
+        pairs += [_FORMATS, _array(0x70, array("I", chain.from_iterable(formats.items())))]
     content = b"".join(pairs)
     head = b"\x00\x53\x71" + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
     return _with_body(head, sizes, messages) if count else head + _NO_BODY
@@ -113,14 +130,14 @@ def read_batch(message: bytes) -> Batch:
     partition, next_offset = found.pop(names.SOURCE_PARTITION, None), found.pop(names.BATCH_NEXT_OFFSET, None)
     if not isinstance(partition, str):
         raise WireError("a batch says its partition")
-    offsets, stamps, sizes = (
-        arrays.get((name, code)) or _numbers(found.pop(name, None), code)
-        for name, code in ((names.BATCH_OFFSETS, "Q"), (names.BATCH_TIMESTAMPS, "q"), (names.BATCH_SIZES, "I"))
-    )
+    offsets, stamps, sizes, pairs = (arrays.get((name, code)) or _numbers(found.pop(name, None), code) for name, code in _ARRAYS)
     messages = _messages(message, extent.end, sizes) if sizes else _walked(message, len(offsets))
     if not len(offsets) == len(stamps) == len(messages):
         raise WireError(f"a batch of {len(messages)} events has {len(offsets)} offsets and {len(stamps)} timestamps")
-    return Batch(str(partition), offsets, stamps, messages, int(next_offset) if isinstance(next_offset, int) else None, found)
+    if len(pairs) % 2 or any(index >= len(messages) for index in pairs[::2]):
+        raise WireError(f"the message-formats of a batch of {len(messages)} events are not those of its events")
+    formats = dict(zip(pairs[::2], pairs[1::2], strict=True))
+    return Batch(str(partition), offsets, stamps, messages, int(next_offset) if isinstance(next_offset, int) else None, found, formats)
 
 
 def _messages(message: bytes, at: int, sizes: "array[int]") -> list[bytes]:

@@ -7,7 +7,7 @@ the connection meanwhile; the end is known, not guessed: a batch reached it, or 
 import asyncio
 from array import array
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from amqp_streams import names
@@ -36,13 +36,14 @@ _FAULTS_MAX: Final = 2
 class Run:
     """Events of one partition, in order. Number i has `offsets[i]`, `timestamps_ms[i]` (when it was stored) and `messages[i]`.
 
-    A message is the AMQP message as its producer sent it, less delivery annotations.
+    A message is the AMQP message as its producer sent it, less delivery annotations. `message_formats`: those that are not 0, by index.
     """
 
     partition: str
     offsets: "array[int]"
     timestamps_ms: "array[int]"
     messages: list[bytes]
+    message_formats: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -74,7 +75,11 @@ class RangeReader(Endpoint):
         self._next = start
         self._end: Final = None if end is None or end > OFFSET_MAX else end
         self._filters: Final = filters
-        self._properties: Final[dict[str, object]] = {names.PARTITION: Symbol(partition), names.BATCH_BYTES: ULong(batch_bytes)}
+        self._properties: Final[dict[str, object]] = {
+            names.PARTITION: Symbol(partition),
+            names.BATCH_BYTES: ULong(batch_bytes),
+            names.BATCH_FORMATS: True,
+        }
         if batch_events is not None:
             self._properties[names.BATCH_EVENTS] = UInt(batch_events)
         self._batch_bytes: Final = batch_bytes
@@ -183,7 +188,7 @@ class RangeReader(Endpoint):
         offsets = batch.offsets
         if offsets:
             self._next = offsets[-1] + 1
-            runs.append(Run(batch.partition, offsets, batch.timestamps_ms, batch.messages))
+            runs.append(Run(batch.partition, offsets, batch.timestamps_ms, batch.messages, batch.formats))
         self._next = max(self._next, batch.next_offset or 0)
         if self._end is not None and self._next >= self._end:
             self._done = True

@@ -5,7 +5,7 @@ holds beside the engine is one read of the store.
 """
 
 from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Final
 
@@ -20,7 +20,8 @@ from amqp_streams.server.links.link import Owner, Service
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.batching import BYTES_MIN
 from amqp_streams.streams.consuming.reader import Passed, Picked, Room
-from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, write_batch
+from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, write_batch
+from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Array, Symbol
 
 TURN_EVENTS: Final = 10_000
@@ -44,16 +45,30 @@ class _Draft:
     offsets: "array[int]" = field(default_factory=lambda: array("Q"))
     timestamps: "array[int]" = field(default_factory=lambda: array("q"))
     messages: list[bytes] = field(default_factory=list)
+    formats: dict[int, int] = field(default_factory=dict)
     bytes: int = 0
     skipped: int = 0
 
     def add(self, picked: Picked) -> None:
         self.offsets.extend(picked.offsets)
         self.timestamps.extend(picked.timestamps)
+        if picked.formats is not None:
+            self.formats |= {index: number for index, number in enumerate(picked.formats, len(self.messages)) if number}
         self.messages += picked.messages
         self.bytes += picked.bytes
         self.skipped += picked.skipped
         self.after = picked.after
+
+    def before(self, index: int) -> "_Draft":
+        """The same with the events before this one only, which have no message-formats."""
+        return replace(
+            self,
+            after=self.offsets[index],
+            offsets=self.offsets[:index],
+            timestamps=self.timestamps[:index],
+            messages=self.messages[:index],
+            formats={},
+        )
 
 
 class BatchedLink(ConsumerLink):
@@ -119,7 +134,7 @@ class BatchedLink(ConsumerLink):
         while events > 0 and cost < budget:
             filled = draft is not None and bool(draft.messages)
             try:
-                picked = node.next_batch(self.grant, events, now_ms, Room(room, EVENT_BYTES, one=not filled))
+                picked = node.next_batch(self.grant, events, now_ms, Room(room, EVENT_BYTES, one=not filled, formatted=FORMAT_BYTES))
             except PeerError:
                 if not filled:
                     raise
@@ -147,6 +162,18 @@ class BatchedLink(ConsumerLink):
         return draft, cost
 
     def _deliver(self, draft: _Draft) -> None:
+        if draft.formats and not self.batching.formats:
+            first = min(draft.formats)
+            if first:
+                self._send_batch(draft.before(first))
+            description = (
+                f"the event at offset {offset_text(draft.offsets[first])} of partition {draft.partition} has message-format "
+                f"0x{draft.formats[first]:08x}: attach with the link property {names.BATCH_FORMATS} true, or without batched deliveries"
+            )
+            raise PeerError(names.NOT_IMPLEMENTED, description)
+        self._send_batch(draft)
+
+    def _send_batch(self, draft: _Draft) -> None:
         extra: dict[str, object] = {names.EVENTS_SKIPPED: draft.skipped or None}
         if self.grant.announce:
             self.grant.announce = False
@@ -154,7 +181,15 @@ class BatchedLink(ConsumerLink):
         if draft.skipped:
             detail = f"{draft.skipped} events of partition {draft.partition} were removed by retention before they were read"
             self.service.warn("consumer_overtaken", link=self.name, log=self.grant.log.name, detail=detail)
-        message = write_batch(str(draft.partition), draft.offsets, draft.timestamps, draft.messages, next_offset=draft.after, extra=extra)
+        message = write_batch(
+            str(draft.partition),
+            draft.offsets,
+            draft.timestamps,
+            draft.messages,
+            next_offset=draft.after,
+            extra=extra,
+            formats=draft.formats,
+        )
         number = draft.offsets[0] if draft.offsets else draft.after
         if self.size_max and len(message) > self.size_max:
             raise self._too_large(draft.partition, number, len(message))

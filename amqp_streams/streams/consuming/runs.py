@@ -13,7 +13,8 @@ from itertools import accumulate, islice, takewhile
 from typing import Final
 
 from amqp_streams.filters import Compiled
-from amqp_streams.storage.ports import Chunk, Partition
+from amqp_streams.storage.formats.chunks import formats_at
+from amqp_streams.storage.ports import Chunk, Formats, Partition
 from amqp_streams.streams.consuming.held import Held
 
 READ_BYTES: Final = 128 << 10
@@ -59,7 +60,7 @@ class Picked:
     """Records of one partition that are to be delivered together, ascending, not all of them neighbours.
 
     `bytes`: with what each takes beside its message. `after`: number of the next record to look at. `skipped` as in `Run`. `weighed`:
-    filters looked into the records.
+    filters looked into the records. `formats`: their message-formats.
     """
 
     partition: Partition
@@ -70,19 +71,24 @@ class Picked:
     skipped: int
     after: int
     weighed: bool = False
+    formats: Formats = None
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What records may take together: `size` bytes, with an `overhead` for each. `one`: the first is taken whatever its size."""
+    """What records may take together: `size` bytes, with an `overhead` for each. `one`: the first is taken whatever its size.
+
+    `formatted`: what a record with a message-format takes besides.
+    """
 
     size: int
     overhead: int
     one: bool
+    formatted: int = 0
 
-    def counted(self, messages: Sequence[bytes]) -> tuple[int, int]:
-        """How many of these, from the first, there is room for, and the bytes that they take."""
-        ends, overhead = list(accumulate(map(len, messages))), self.overhead
+    def counted(self, messages: Sequence[bytes], formats: Formats = None) -> tuple[int, int]:
+        """How many of these, from the first, there is room for, and the bytes that they take at most. `formats`: of their run."""
+        ends, overhead = list(accumulate(map(len, messages))), self.overhead + (0 if formats is None else self.formatted)
         count = len(ends)
         if ends[-1] + overhead * count > self.size:
             count = bisect_right(range(count), self.size, key=lambda index: ends[index] + overhead * (index + 1))
@@ -162,7 +168,7 @@ class PartitionCursor:
                 return Passed(passed)
         indices = list(islice(self.chosen, count_max))
         messages = list(map(chunk.messages.__getitem__, indices))
-        count, size = room.counted(messages)
+        count, size = room.counted(messages, chunk.formats)
         if not count:
             return Passed(0)
         for _ in range(count):
@@ -170,7 +176,8 @@ class PartitionCursor:
         self.position = chunk.base + self.chosen[0] if self.chosen else self.judged
         offsets = array("Q", map(chunk.base.__add__, indices[:count]))
         stamps = array("q", map(chunk.timestamps.__getitem__, indices[:count]))
-        return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True)
+        formats = formats_at(chunk.formats, indices[:count])
+        return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True, formats=formats)
 
     def _pick_within(self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room) -> Picked | Passed:
         """The same where place and time alone decide."""
@@ -183,7 +190,7 @@ class PartitionCursor:
                 self.finished = filters.bounds.done(self.position - 1, chunk.timestamps[-1], self.latest)
                 return Passed(len(chunk) - start)
         last = min(high, low + count_max)
-        count, size = room.counted(chunk.messages[low:last])
+        count, size = room.counted(chunk.messages[low:last], chunk.formats)
         if not count:
             return Passed(0)
         last = low + count
@@ -191,7 +198,8 @@ class PartitionCursor:
         self.finished = last == high < len(chunk)
         first = chunk.base + low
         numbers = array("Q", range(first, first + count))
-        return Picked(self.partition, numbers, chunk.timestamps[low:last], chunk.messages[low:last], size, self._missed(), self.position)
+        stamps, messages, formats = chunk.timestamps[low:last], chunk.messages[low:last], formats_at(chunk.formats, slice(low, last))
+        return Picked(self.partition, numbers, stamps, messages, size, self._missed(), self.position, formats=formats)
 
     def _chunk(self) -> Chunk | None:
         """What is read of the log at the position; None: there is nothing to look at."""

@@ -1,6 +1,7 @@
 """A message is delivered with the message-format that it came with, to every consumer, in whatever way it came and goes (AMQP 2.7.5)."""
 
 import errno
+from typing import Any
 
 import proton
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.errors import StorageError
-from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, frame_of
+from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, ScriptedPeer, filter_of, frame_of
 from amqp_streams.testing_amqp.script import AMQP_HEADER, terminus
+from amqp_streams.wire.batches import read_batch
 from amqp_streams.wire.frames import Performative, frame
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 
@@ -297,6 +299,37 @@ def test_a_connection_without_formats_is_not_rewritten() -> None:
     pair.send(sender, EVENT, EVENT)
     assert len(receiving.take()) == 2
     assert not pair.lost
+
+
+def batched_links(node: InMemoryNode, *, known: bool, credit: int = 100, bytes_max: int = 1 << 20, where: str | None = None) -> Receiving:
+    def ask(link: Any) -> None:
+        link.source.capabilities.put_object(proton.symbol(names.CAPABILITY_BATCHED_DELIVERIES))
+
+    filters = filter_of("@earliest") | ({} if where is None else {"sql": proton.Described(proton.symbol(names.FILTEX_SQL), where)})
+    properties = {names.BATCH_BYTES: proton.ulong(bytes_max)} | ({names.BATCH_FORMATS: True} if known else {})
+    receiving = EnginePair(node).receiver("temps", filters=filters, credit=credit, prepare=ask, properties=properties)
+    assert receiving.answered.get(names.BATCH_FORMATS) == (True if known else None)
+    return receiving
+
+
+@pytest.mark.parametrize("where", [None, "n IS NULL"])
+@pytest.mark.parametrize("bytes_max", [4096, 1 << 20])
+def test_a_batch_says_the_formats_of_its_events(where: str | None, bytes_max: int) -> None:
+    numbers = [0, 0, AZURE, 0, 1] * 40
+    node = with_formats(*numbers)
+    batches = [read_batch(each.raw) for each in batched_links(node, known=True, bytes_max=bytes_max, where=where).arrived]
+    assert [batch.formats.get(index, 0) for batch in batches for index in range(len(batch.messages))] == numbers
+    assert all(len(each.raw) <= bytes_max for each in batched_links(node, known=True, bytes_max=bytes_max, where=where).arrived)
+
+
+def test_a_batched_link_that_does_not_know_of_formats_is_closed_before_the_first_that_is_not_0() -> None:
+    """It would take such an event for an ordinary one."""
+    receiving = batched_links(with_formats(0, 0, AZURE, 0), known=False)
+    batches = [read_batch(each.raw) for each in receiving.arrived]
+    assert [(list(batch.offsets), batch.next_offset, batch.formats) for batch in batches] == [([0, 1], 2, {})]
+    assert receiving.refused == names.NOT_IMPLEMENTED
+    assert batched_links(with_formats(AZURE), known=False).arrived == []
+    assert batched_links(with_formats(0, 0), known=False).refused is None
 
 
 def test_filters_see_the_sections_of_a_message_of_any_format() -> None:

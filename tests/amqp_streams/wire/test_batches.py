@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from amqp_streams import names
 from amqp_streams.errors import WireError
-from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, read_batch, write_batch
+from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, read_batch, write_batch
 from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, UInt, ULong, decode, encode
 from amqp_streams.wire.layout import DATA, sections
 
@@ -115,3 +115,22 @@ def test_whatever_comes_is_a_batch_or_a_wire_error(data: st.DataObject) -> None:
 def test_what_is_no_batch_is_refused_in_words(message: bytes) -> None:
     with pytest.raises(WireError):
         read_batch(message)
+
+
+@settings(deadline=None)
+@given(EVENTS, st.data())
+def test_formats_that_are_not_0_are_told_by_the_places_of_their_events(events: list[tuple[int, int, bytes]], data: st.DataObject) -> None:
+    offsets, stamps, messages = columns(events)
+    formats = data.draw(st.dictionaries(st.integers(0, len(messages) - 1), st.integers(1, (1 << 32) - 1)))
+    written = write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 5, formats=formats)
+    batch = read_batch(written)
+    assert (batch.formats, batch.messages) == (formats, messages)
+    assert len(written) <= BATCH_OVERHEAD_BYTES + EVENT_BYTES * len(messages) + FORMAT_BYTES * len(formats) + sum(map(len, messages))
+    assert formats or written == write_batch("7", offsets, stamps, messages, next_offset=offsets[-1] + 5)
+
+
+@pytest.mark.parametrize("formats", [{2: 1}, {7: 5, 0: 1}])
+def test_formats_of_events_that_are_not_in_the_batch_are_an_error(formats: dict[int, int]) -> None:
+    written = write_batch("0", array("Q", [1, 2]), array("q", [1, 1]), [b"a", b"b"], next_offset=3, formats=formats)
+    with pytest.raises(WireError, match="message-formats of a batch of 2 events"):
+        read_batch(written)
