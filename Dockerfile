@@ -5,6 +5,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends gcc g++ libc
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY amqp_streams amqp_streams
+COPY event_formats event_formats
 COPY knative_gateway knative_gateway
 COPY pyspark_amqpstreams pyspark_amqpstreams
 COPY spark_connector spark_connector

@@ -15,16 +15,16 @@ class ForbiddenError(GatewayError):
     """Whoever sends this may not (403)."""
 
 
-class InvalidEventError(GatewayError):
-    """What was sent is no CloudEvent (400). The message names what is wrong and where."""
+class BadRequestError(GatewayError):
+    """The request is not valid, or the log rejects its event (400). The message names what is wrong and where."""
 
 
 class UnsupportedMediaError(GatewayError):
-    """It is of a kind that is not taken here (415)."""
+    """The request has a content coding that the gateway does not read (415)."""
 
 
 class TooLargeError(GatewayError):
-    """It is larger than the limit (413)."""
+    """The request or the event is larger than the limit (413)."""
 
 
 class OverloadedError(GatewayError):

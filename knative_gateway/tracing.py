@@ -15,8 +15,8 @@ from opentelemetry.propagators.textmap import default_setter
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from event_formats.amqp_binding import decode
 from knative_gateway import __version__
-from knative_gateway.cloudevents.amqp_binding import decode
 from knative_gateway.errors import ConfigError, GatewayError
 
 if TYPE_CHECKING:

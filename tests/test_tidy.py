@@ -13,7 +13,7 @@ import pytest
 from amqp_streams import names
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("amqp_streams", "knative_gateway", "pyspark_amqpstreams", "spark_connector")
+PACKAGES = ("amqp_streams", "event_formats", "knative_gateway", "pyspark_amqpstreams", "spark_connector")
 MODULE_LINES_MAX = 400
 TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 60

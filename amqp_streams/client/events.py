@@ -9,15 +9,12 @@ from typing import Final
 
 from amqp_streams import names
 from amqp_streams.wire.codec import Symbol, Timestamp, encode, encode_list
+from amqp_streams.wire.keys import key_section
 
-_KEY: Final = encode(Symbol(names.GROUP_KEY)) + b"\xa1"
-_KEY_HEAD: Final = b"\x00\x53\x72\xc1"
 _SHORT_MAX: Final = 255
-_KEY_MAX: Final = _SHORT_MAX - 2 - len(_KEY)
 _LENGTHS: Final = tuple(bytes((length,)) for length in range(256))
 _DATA_SHORT: Final = tuple(b"\x00\x53\x75\xa0" + length for length in _LENGTHS)
 _DATA_LONG: Final = b"\x00\x53\x75\xb0"
-_KEY_HEADS: Final = tuple(_KEY_HEAD + bytes((len(_KEY) + length + 2, 2)) + _KEY + bytes((length,)) for length in range(_KEY_MAX + 1))
 _STRINGS: Final = tuple(b"\xa1" + length for length in _LENGTHS)
 
 
@@ -90,14 +87,6 @@ class Event:
             None if self.creation_time_ms is None else Timestamp(self.creation_time_ms),
         ]
         return b"\x00\x53\x73" + encode_list(fields)
-
-
-def key_section(key: str) -> bytes:
-    """The message annotations of an event that has a key and no others: what a message begins with."""
-    text = key.encode()
-    if len(text) <= _KEY_MAX:
-        return _KEY_HEADS[len(text)] + text
-    return b"\x00\x53\x72" + encode({Symbol(names.GROUP_KEY): key})
 
 
 def _application_properties(properties: Mapping[str, object]) -> bytes:

@@ -1,16 +1,18 @@
 """Requests with events as the gateway takes them: what the ingress stores a reader reads, and a subscriber gets, whatever its attributes,
-media types and data. Only `GatewayError` is an answer.
+media types and data. Only `GatewayError` and
+`EventFormatError` are answers.
 """
 
 import json
 from typing import Final
 
+from event_formats.amqp_binding import encode
+from event_formats.attributes import text_of
+from event_formats.errors import EventFormatError
+from event_formats.event import CloudEvent
+from event_formats.http_binding import events_from_http, from_http
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
-from knative_gateway.cloudevents.amqp_binding import encode
-from knative_gateway.cloudevents.attributes import text_of
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import events_from_http, from_http
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.posting.sending import lines
 from knative_gateway.errors import GatewayError
@@ -41,7 +43,7 @@ def run(data: bytes) -> str:
     try:
         request = Request(headers)
         events = [received(event, NOW, request.trace) for event in events_from_http(headers, body)]
-    except GatewayError as error:
+    except (GatewayError, EventFormatError) as error:
         if head(headers, NOW) is not None:
             message = f"the fast way takes what the other refuses: {error}"
             raise WrongError(message) from None

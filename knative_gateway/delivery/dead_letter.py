@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from knative_gateway.cloudevents.event import CloudEvent, Value
+from event_formats.event import CloudEvent, Value
 
 ERROR_DESTINATION: Final = "knativeerrordest"
 ERROR_CODE: Final = "knativeerrorcode"

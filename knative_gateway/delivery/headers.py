@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.event import CloudEvent
 
 Received = Iterable[tuple[bytes, bytes]]
 """Header fields as they came, names in any case."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.event import CloudEvent
 
 OK: Final = 200
 RETRIED: Final = frozenset((404, 408, 409, 429))

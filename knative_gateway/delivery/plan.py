@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeAlias
 
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.event import CloudEvent
 from knative_gateway.delivery.backoff import wait_ms
 from knative_gateway.delivery.dead_letter import Attempt, dead_letter
 from knative_gateway.delivery.outcome import Answer, Verdict, verdict

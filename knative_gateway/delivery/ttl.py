@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from knative_gateway.cloudevents.event import CloudEvent, Value
+from event_formats.event import CloudEvent, Value
 
 TTL: Final = "knativebrokerttl"
 TTL_DEFAULT: Final = 255

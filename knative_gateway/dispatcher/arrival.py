@@ -5,13 +5,13 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.cloudevents.amqp_binding import IDENTITY_MAX, KEY_ATTRIBUTE, decode, identity, passed_on
-from knative_gateway.cloudevents.attributes import text_of
-from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.http import HttpMessage, to_http
+from event_formats.amqp_binding import IDENTITY_MAX, KEY_ATTRIBUTE, decode, identity, passed_on
+from event_formats.attributes import text_of
+from event_formats.errors import InvalidEventError
+from event_formats.event import CloudEvent, Value
+from event_formats.http_binding import HttpMessage, to_http
 from knative_gateway.delivery.ttl import departing
 from knative_gateway.dispatcher.transcoding import Outgoing, outgoing
-from knative_gateway.errors import InvalidEventError
 from knative_gateway.ports import Stored
 
 log = structlog.get_logger(__name__)

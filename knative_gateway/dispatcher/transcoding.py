@@ -8,16 +8,17 @@ content type) is looked at once: an attribute, name and value together, is known
 import re
 from typing import Final, NamedTuple
 
-from amqp_streams.client.raw import Described, Symbol, WireError
-from amqp_streams.client.raw import decode as decode_value
-from knative_gateway.cloudevents.amqp_binding import PREFIXES
-from knative_gateway.cloudevents.attributes import INTEGER_MAX, INTEGER_MIN, check_value, text_of
-from knative_gateway.cloudevents.event import Value
-from knative_gateway.cloudevents.http import HEADER_BYTES_MAX
-from knative_gateway.cloudevents.media import announces_event
-from knative_gateway.cloudevents.percent import encoded
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import Described, Symbol
+from amqp_streams.wire.codec import decode as decode_value
+from event_formats.amqp_binding import PREFIXES
+from event_formats.attributes import INTEGER_MAX, INTEGER_MIN, check_value, text_of
+from event_formats.errors import InvalidEventError
+from event_formats.event import Value
+from event_formats.http_binding import HEADER_BYTES_MAX
+from event_formats.media import announces_event
+from event_formats.percent import encoded
 from knative_gateway.delivery.ttl import TTL
-from knative_gateway.errors import InvalidEventError
 
 REMEMBERED_MAX: Final = 4096
 """Attributes that are remembered; then all are forgotten. Longer ones are not."""

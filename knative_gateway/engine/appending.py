@@ -17,7 +17,7 @@ import structlog
 from amqp_streams.client import Client, Producer, RejectedError, ReleasedError
 from amqp_streams.client.producing.outbox import LoneEntry
 from amqp_streams.errors import AmqpStreamsError
-from knative_gateway.errors import GatewayError, InvalidEventError, OverloadedError, TooLargeError, UnavailableError
+from knative_gateway.errors import BadRequestError, GatewayError, OverloadedError, TooLargeError, UnavailableError
 
 log = structlog.get_logger(__name__)
 
@@ -319,5 +319,5 @@ def _explained(error: AmqpStreamsError) -> GatewayError:
     if isinstance(error, RejectedError) and error.condition == _TOO_LARGE:
         return TooLargeError(f"the log cannot store this event: {error.description}")
     if isinstance(error, RejectedError) and error.condition in _NEVER:
-        return InvalidEventError(f"the log cannot store this event: {error.description}")
+        return BadRequestError(f"the log cannot store this event: {error.description}")
     return UnavailableError(f"the log did not store it: {error}")

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
+from event_formats.errors import EventFormatError, InvalidEventError, TooManyEventsError, UnsupportedFormatError
 from knative_gateway.errors import (
+    BadRequestError,
     ForbiddenError,
     GatewayError,
-    InvalidEventError,
     OverloadedError,
     TooLargeError,
     UnauthenticatedError,
@@ -24,11 +25,17 @@ ALLOW: Final[Header] = (b"allow", b"POST, OPTIONS")
 _TEXT: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 _WEBHOOK: Final[Sequence[Header]] = ((b"webhook-allowed-origin", b"*"), (b"webhook-allowed-rate", b"*"))
 _WORDS_MAX: Final = 1024
-_STATUS: Final[Mapping[type[GatewayError], int]] = {
+Refusal = GatewayError | EventFormatError
+"""Errors that are answers: of the gateway, and of an event that cannot be read."""
+
+_STATUS: Final[Mapping[type[Refusal], int]] = {
     InvalidEventError: 400,
+    BadRequestError: 400,
     UnauthenticatedError: 401,
     ForbiddenError: 403,
     TooLargeError: 413,
+    TooManyEventsError: 413,
+    UnsupportedFormatError: 415,
     UnsupportedMediaError: 415,
     OverloadedError: 429,
     UnavailableError: 503,
@@ -61,7 +68,7 @@ def answer(status: int, words: str = "", headers: Sequence[Header] = ()) -> Answ
     )
 
 
-def refusal(error: GatewayError, *, close: bool = False) -> Answer:
+def refusal(error: Refusal, *, close: bool = False) -> Answer:
     """The answer that an error is. `close`: what is left of the request is not worth waiting for."""
     headers: list[Header] = [(b"connection", b"close")] if close else []
     if isinstance(error, OverloadedError):

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import structlog
 
-from knative_gateway.cloudevents.amqp_binding import encode
-from knative_gateway.cloudevents.attributes import text_of
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import events_from_http
+from event_formats.amqp_binding import encode
+from event_formats.attributes import text_of
+from event_formats.errors import EventFormatError
+from event_formats.event import CloudEvent
+from event_formats.http_binding import events_from_http
 from knative_gateway.errors import GatewayError, TooLargeError, UnavailableError
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
@@ -151,7 +152,7 @@ class Ingress:
                 await self._log.append(route.log, encode(received(events[0], arrival, request.trace), request.passed_on))
             else:
                 await self._store(route, figures, [received(event, arrival, request.trace) for event in events], request.passed_on)
-        except GatewayError as error:
+        except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             # A body of unknown length that is too large already may go on for ever.
             return refusal(error, close=isinstance(error, TooLargeError) and request.length is None)

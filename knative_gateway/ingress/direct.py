@@ -9,10 +9,11 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from knative_gateway.cloudevents.amqp_binding import encode
-from knative_gateway.cloudevents.http import from_http
+from event_formats.amqp_binding import encode
+from event_formats.errors import EventFormatError
+from event_formats.http_binding import from_http
 from knative_gateway.engine.appending import Told
-from knative_gateway.errors import GatewayError, InvalidEventError, UnsupportedMediaError
+from knative_gateway.errors import BadRequestError, GatewayError, UnsupportedMediaError
 from knative_gateway.http.listening import Protocol as HttpProtocol
 from knative_gateway.ingress import answers
 from knative_gateway.ingress.answers import Answer, refusal
@@ -89,7 +90,7 @@ class Door:
         """What is not plain, but one event of a known length all the same."""
         try:
             request = Request(headers)
-        except (InvalidEventError, UnsupportedMediaError):
+        except (BadRequestError, UnsupportedMediaError):
             return None
         return None if request.batch or request.hosts != 1 else request
 
@@ -114,7 +115,7 @@ class Door:
                 event = received(from_http(exchange.headers, body), ingress.arrival() if route.kind == BROKER else None, begun.trace)
                 message = encode(event, begun.passed_on)
             self._log.post(route.log, message, told)
-        except GatewayError as error:
+        except (GatewayError, EventFormatError) as error:
             log.debug("event_refused", route=route.path, error=type(error).__name__, reason=str(error))
             self._answer(exchange, refusal(error), answered)
         except Exception:

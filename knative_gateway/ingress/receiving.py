@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.event import CloudEvent
 from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT, ttl_of
-from knative_gateway.errors import InvalidEventError
+from knative_gateway.errors import BadRequestError
 
 ARRIVAL: Final = "knativearrivaltime"
 TRACE_PARENT: Final = "traceparent"
@@ -38,7 +38,7 @@ def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | 
     """The event as it is stored. `arrival`: when it came to a Broker; None: to a Channel, which neither counts nor dates.
 
     Raises:
-        InvalidEventError: it went round too often.
+        BadRequestError: it went round too often.
     """
     attributes = event.attributes
     if trace is not None and TRACE_PARENT in trace and TRACE_PARENT not in attributes:
@@ -51,5 +51,5 @@ def received(event: CloudEvent, arrival: str | None, trace: Mapping[str, str] | 
         left = TTL_DEFAULT if held is None else held - 1
         if left <= 0:
             message = f"{TTL} is used up: this event went round as often as it may"
-            raise InvalidEventError(message)
+            raise BadRequestError(message)
     return CloudEvent({**attributes, TTL: left, ARRIVAL: arrival}, event.data)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-from knative_gateway.cloudevents.media import BATCH
+from event_formats.media import BATCH
 from knative_gateway.delivery.headers import FORWARDED, FORWARDED_MAX, FORWARDED_PREFIXES, FORWARDED_TOTAL_BYTES_MAX, HOPS
 from knative_gateway.delivery.ttl import TTL_DEFAULT
-from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
+from knative_gateway.errors import BadRequestError, UnsupportedMediaError
 
 _NAMES_MAX: Final = 2048
 _NAME_LENGTH_MAX: Final = 128
@@ -59,7 +59,7 @@ class Request:
 
         Raises:
             UnsupportedMediaError: the body is compressed.
-            InvalidEventError: Content-Length is not a number, the event went round too often, or there are two Authorization fields: others
+            BadRequestError: Content-Length is not a number, the event went round too often, or there are two Authorization fields: others
                 might heed the other one.
         """
         self.hosts = 0
@@ -79,7 +79,7 @@ class Request:
     def _note(self, kind: _Kind, name: bytes, value: bytes) -> None:
         if kind is _Kind.LENGTH:
             if not value.isdigit():
-                raise InvalidEventError("Content-Length is not a number")
+                raise BadRequestError("Content-Length is not a number")
             self.length = int(value)
         elif kind is _Kind.TYPE:
             self.batch = value[: len(_BATCH)].lower() == _BATCH
@@ -90,7 +90,7 @@ class Request:
             self.hosts += 1
         elif kind is _Kind.AUTHORIZATION:
             if self.authorization is not None:
-                raise InvalidEventError("there are two Authorization headers")
+                raise BadRequestError("there are two Authorization headers")
             self.authorization = value.decode("latin-1")
         elif len(value) <= _VALUE_MAX and value.isascii():
             if kind is _Kind.TRACE:
@@ -103,7 +103,7 @@ class Request:
     def _pass_on(self, name: str, value: str) -> None:
         """Several fields of one name are one with commas. Spec: RFC 9110, 5.3."""
         if name == HOPS and not (value.isdigit() and len(value) <= _HOPS_DIGITS and int(value) <= TTL_DEFAULT):
-            raise InvalidEventError(f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})")
+            raise BadRequestError(f"{HOPS} {value[:_HOPS_DIGITS]}: this event went round as often as it may ({TTL_DEFAULT})")
         self._passed_on_bytes += len(name) + len(value)
         if self._passed_on_bytes > FORWARDED_TOTAL_BYTES_MAX and name != HOPS:
             return

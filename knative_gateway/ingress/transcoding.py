@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from amqp_streams.client.raw import encode, key_section
-from knative_gateway.cloudevents.amqp_binding import KEY_ATTRIBUTE, attribute_key, content_type_section, properties_section
-from knative_gateway.cloudevents.attributes import check_name, check_value
-from knative_gateway.cloudevents.event import SPEC_VERSIONS
-from knative_gateway.cloudevents.media import announces_event
+from event_formats.amqp_binding import KEY_ATTRIBUTE, attribute_key, content_type_section, properties_section
+from event_formats.attributes import check_name, check_value
+from event_formats.errors import InvalidEventError
+from event_formats.event import SPEC_VERSIONS
+from event_formats.media import announces_event
 from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT
-from knative_gateway.errors import InvalidEventError
 from knative_gateway.ingress.receiving import ARRIVAL
 from knative_gateway.ingress.requests import is_passed_over
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.client import EARLIEST, connect
+from event_formats.amqp_binding import decode
 from knative_gateway import server
-from knative_gateway.cloudevents.amqp_binding import decode
 from knative_gateway.config import GatewaySettings
 from knative_gateway.controller.controller import Controller
 from knative_gateway.errors import ConfigError

@@ -14,6 +14,7 @@ from tests.spec.normative import EVENT_STREAMS, FILTEX, KNATIVE_CONTRACT, KNATIV
 HERE: Final = Path(__file__).parent
 BESIDE_THE_CODE: Final = HERE.parent / "amqp_streams"
 GATEWAY: Final = HERE.parent / "knative_gateway"
+EVENT_FORMATS: Final = HERE.parent / "event_formats"
 TABLE: Final = HERE.parent.parent / "docs" / "spec-coverage.md"
 STATUSES: Final = {"covered", "not used", "peer's duty", "peer's choice"}
 TABLES: Final[Mapping[str, Mapping[str, Mapping[str, int]]]] = {
@@ -69,9 +70,9 @@ def filter_tests() -> dict[str, str]:
 
 
 def gateway_tests() -> dict[str, str]:
-    """The gateway's, named from its folder on."""
+    """The gateway's, named from its folder on, and those of the event formats."""
     folders = [GATEWAY, *(path for path in sorted(GATEWAY.rglob("*")) if path.is_dir() and path.name != "__pycache__")]
-    found: dict[str, str] = {}
+    found = known_tests(EVENT_FORMATS, "event_formats/")
     for folder in folders:
         found |= known_tests(folder, "" if folder == GATEWAY else f"{folder.relative_to(GATEWAY)}/")
     return found

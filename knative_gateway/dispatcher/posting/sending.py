@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol, Self
 
 import structlog
 
-from knative_gateway.cloudevents.http import from_http, mode_of_http
+from event_formats.errors import EventFormatError
+from event_formats.http_binding import from_http, mode_of_http
 from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX
 from knative_gateway.delivery.outcome import OK, Answer, succeeded
 from knative_gateway.dispatcher.posting.connecting import Connections
@@ -26,7 +27,6 @@ from knative_gateway.dispatcher.posting.replies import BYTES_MAX
 from knative_gateway.dispatcher.posting.resolving import Resolve
 from knative_gateway.dispatcher.posting.slots import CONNECTIONS_MAX
 from knative_gateway.dispatcher.posting.target import Target
-from knative_gateway.errors import GatewayError
 from knative_gateway.security.destinations import Destinations
 
 log = structlog.get_logger(__name__)
@@ -224,7 +224,7 @@ class Sender:
             return Answer(None, at_ms, f"the reply is larger than {self.settings.reply_bytes_max} bytes", elapsed_ms=elapsed_ms)
         try:
             event, reason = from_http(headers, body), ""
-        except GatewayError as error:
+        except EventFormatError as error:
             event, reason = None, f"what was answered is no event: {error}"
         except Exception as error:
             log.exception("reply_not_read")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.event import CloudEvent
 from knative_gateway.delivery import Answer, Entry
 from knative_gateway.delivery.headers import delivery_headers, trace_headers
 from knative_gateway.dispatcher.arrival import Arrival

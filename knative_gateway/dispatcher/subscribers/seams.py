@@ -8,13 +8,13 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.cloudevents import amqp_binding
-from knative_gateway.cloudevents.http import HttpMessage, to_http
+from event_formats import amqp_binding
+from event_formats.http_binding import HttpMessage, to_http
 from knative_gateway.delivery import Action, Answer, Plan, Post, Store, To, Unstored
 from knative_gateway.delivery.headers import HOPS, delivery_headers, forwarded, hops_of, stored_with_reply
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.subscribers.flight import trace_of
-from knative_gateway.errors import GatewayError, InvalidEventError, TooLargeError
+from knative_gateway.errors import BadRequestError, GatewayError, TooLargeError
 from knative_gateway.ports import EventLog, Subscriber
 from knative_gateway.security.inward import looks_inward
 
@@ -59,7 +59,7 @@ async def stored(store: Store, events: EventLog, now_ms: Callable[[], int]) -> U
     try:
         await events.append(store.log, amqp_binding.encode(store.event, stored_with_reply(store.passed_on)))
     except GatewayError as error:
-        return Unstored(f"the reply was not stored: {error}", now_ms(), retryable=not isinstance(error, TooLargeError | InvalidEventError))
+        return Unstored(f"the reply was not stored: {error}", now_ms(), retryable=not isinstance(error, TooLargeError | BadRequestError))
     except Exception as error:
         log.exception("reply_not_stored", log=store.log)
         return Unstored(f"the reply was not stored: internal error: {error!r}"[:REASON_MAX], now_ms())

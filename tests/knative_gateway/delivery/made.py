@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from knative_gateway.cloudevents.event import CloudEvent, Value
+from event_formats.event import CloudEvent, Value
 from knative_gateway.delivery.outcome import Answer
 from knative_gateway.ports import Delivery, Subscriber
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents.http import from_http, to_binary
+from event_formats.http_binding import from_http, to_binary
 from knative_gateway.delivery.dead_letter import DATA_CHARACTERS_MAX, Attempt, as_text, dead_letter, without_login
 from tests.knative_gateway.delivery.made import AT_MS, SUBSCRIBER, event
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents import amqp_binding
+from event_formats import amqp_binding
 from knative_gateway.delivery.headers import (
     FORWARDED_BYTES_MAX,
     FORWARDED_MAX,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knative_gateway.cloudevents.event import Value
+from event_formats.event import Value
 from knative_gateway.delivery.ttl import TTL, TTL_DEFAULT, arriving, departing, reply_to, ttl_of
 from tests.knative_gateway.delivery.made import event
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
-from knative_gateway.cloudevents.amqp_binding import encode
-from knative_gateway.cloudevents.event import CloudEvent, Value
+from event_formats.amqp_binding import encode
+from event_formats.event import CloudEvent, Value
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings

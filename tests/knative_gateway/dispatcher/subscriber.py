@@ -10,8 +10,8 @@ from typing import Self
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import from_http
+from event_formats.event import CloudEvent
+from event_formats.http_binding import from_http
 
 
 @dataclass

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import Event
-from knative_gateway.cloudevents.amqp_binding import encode
-from knative_gateway.cloudevents.attributes import text_of
-from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.http import events_from_http, from_http
+from event_formats.amqp_binding import encode
+from event_formats.attributes import text_of
+from event_formats.errors import EventFormatError
+from event_formats.event import CloudEvent, Value
+from event_formats.http_binding import events_from_http, from_http
 from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.posting.sending import lines
-from knative_gateway.errors import GatewayError
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ports import Delivery, Stored
+from tests.event_formats.events import ANNOUNCING, INTEGERS, TEXTS, events
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber
 from tests.knative_gateway.dispatcher.rig import until as until_
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
-from tests.knative_gateway.events import ANNOUNCING, INTEGERS, TEXTS, events
 
 
 def test_what_is_no_event_says_why() -> None:
@@ -93,7 +93,7 @@ def admitted(headers: list[tuple[bytes, bytes]], body: bytes) -> Sequence[CloudE
     """The events that the ingress stores for a request; none if it refuses it."""
     try:
         return [received(found, "2026-01-02T03:04:05.000678Z") for found in events_from_http(headers, body)]
-    except GatewayError:
+    except EventFormatError:
         return ()
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from knative_gateway.cloudevents.amqp_binding import decode, encode
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import to_binary, to_structured
+from event_formats.amqp_binding import decode, encode
+from event_formats.event import CloudEvent
+from event_formats.http_binding import to_binary, to_structured
 from knative_gateway.delivery import Answer
 from knative_gateway.delivery.ttl import TTL
 from knative_gateway.errors import UnavailableError

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from amqp_streams.client import Event
-from knative_gateway.cloudevents.amqp_binding import encode
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.amqp_binding import encode
+from event_formats.event import CloudEvent
 from knative_gateway.delivery import Attempt
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.history import HISTORY_MAX, RECORDED_AT_ONCE, History, keep

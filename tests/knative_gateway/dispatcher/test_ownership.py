@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from knative_gateway.cloudevents.amqp_binding import encode
+from event_formats.amqp_binding import encode
 from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Routes

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import pytest
 
-from knative_gateway.cloudevents.amqp_binding import encode
+from event_formats.amqp_binding import encode
 from knative_gateway.dispatcher import places
 from knative_gateway.ports import Start
 from tests.knative_gateway.dispatcher.rig import LOG, MemoryCheckpoints, event, subscriber

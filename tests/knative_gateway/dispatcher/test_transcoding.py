@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import Event
-from knative_gateway.cloudevents.amqp_binding import decode, encode
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import to_binary
+from event_formats.amqp_binding import decode, encode
+from event_formats.errors import InvalidEventError
+from event_formats.event import CloudEvent
+from event_formats.http_binding import to_binary
 from knative_gateway.delivery.ttl import TTL, departing
 from knative_gateway.dispatcher import transcoding
 from knative_gateway.dispatcher.posting.sending import lines
 from knative_gateway.dispatcher.transcoding import outgoing
-from knative_gateway.errors import InvalidEventError
 from knative_gateway.ingress.transcoding import head
-from tests.knative_gateway.events import TEXTS, events
+from tests.event_formats.events import TEXTS, events
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 

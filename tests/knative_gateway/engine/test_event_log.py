@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from event_formats.amqp_binding import decode, encode
+from event_formats.event import CloudEvent
 from examples.node import NodeProcess
-from knative_gateway.cloudevents.amqp_binding import decode, encode
-from knative_gateway.cloudevents.event import CloudEvent
 from knative_gateway.engine.appending import AppendLimits
 from knative_gateway.engine.event_log import AmqpEventLog
-from knative_gateway.errors import InvalidEventError, OverloadedError, UnavailableError
+from knative_gateway.errors import BadRequestError, OverloadedError, UnavailableError
 from knative_gateway.ports import EventLog, Stored
 from tests.knative_gateway.memory_log import MemoryEventLog
 
@@ -210,7 +210,7 @@ async def test_an_event_that_the_log_never_takes_is_invalid_and_harms_no_other(n
             log.append(name, message(3)),
             return_exceptions=True,
         )
-        assert [type(outcome) for outcome in done] == [type(None), InvalidEventError, type(None)]
+        assert [type(outcome) for outcome in done] == [type(None), BadRequestError, type(None)]
         assert "message-annotations of" in str(done[1])
 
 

@@ -9,8 +9,8 @@ from typing import Self
 import pytest
 
 from amqp_streams.client import connect
+from event_formats.amqp_binding import encode
 from examples.node import NodeProcess
-from knative_gateway.cloudevents.amqp_binding import encode
 from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.engine.sharing import GroupShares

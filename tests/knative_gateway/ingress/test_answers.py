@@ -3,10 +3,10 @@
 import pytest
 
 from knative_gateway.errors import (
+    BadRequestError,
     ConflictError,
     ForbiddenError,
     GatewayError,
-    InvalidEventError,
     OverloadedError,
     TooLargeError,
     UnauthenticatedError,
@@ -23,7 +23,7 @@ def headers(answer: answers.Answer) -> dict[bytes, bytes]:
 @pytest.mark.parametrize(
     ("error", "status", "header"),
     [
-        (InvalidEventError("id is missing"), 400, None),
+        (BadRequestError("id is missing"), 400, None),
         (UnauthenticatedError("who?"), 401, (b"www-authenticate", b"Bearer")),
         (ForbiddenError("no"), 403, None),
         (TooLargeError("much"), 413, None),

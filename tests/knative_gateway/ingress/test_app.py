@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from knative_gateway.cloudevents.amqp_binding import decode, passed_on
+from event_formats.amqp_binding import decode, passed_on
 from knative_gateway.errors import ForbiddenError, OverloadedError, UnauthenticatedError, UnavailableError
 from knative_gateway.ingress.app import Ingress, IngressLimits
 from knative_gateway.ports import Route

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from knative_gateway.cloudevents.amqp_binding import decode, passed_on
+from event_formats.amqp_binding import decode, passed_on
 from knative_gateway.config import Limits, Listener
 from knative_gateway.errors import OverloadedError, TooLargeError, UnavailableError
 from knative_gateway.http.listening import HttpServer, serve_http

@@ -2,7 +2,7 @@
 
 import pytest
 
-from knative_gateway.cloudevents.amqp_binding import decode
+from event_formats.amqp_binding import decode
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ingress.inside import Inside
 from knative_gateway.security.access import Gate, Identity, Rule, Verb

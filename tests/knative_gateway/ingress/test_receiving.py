@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 
-from knative_gateway.cloudevents.attributes import check
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.errors import InvalidEventError
+from event_formats.attributes import check
+from event_formats.event import CloudEvent
+from knative_gateway.errors import BadRequestError
 from knative_gateway.ingress.receiving import Arrivals, received
-from tests.knative_gateway.events import events
+from tests.event_formats.events import events
 
 NOW = "2026-01-02T03:04:05.000678Z"
 EVENT = CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x")
@@ -41,7 +41,7 @@ def test_the_count_goes_down(held: int | str, left: int) -> None:
 
 @pytest.mark.parametrize("held", [1, 0, -5, "1"])
 def test_one_that_went_round_too_often_goes_no_further(held: int | str) -> None:
-    with pytest.raises(InvalidEventError, match="went round"):
+    with pytest.raises(BadRequestError, match="went round"):
         received(CloudEvent({**EVENT.attributes, "knativebrokerttl": held}), NOW)
 
 

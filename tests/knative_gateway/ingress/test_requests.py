@@ -2,7 +2,7 @@
 
 import pytest
 
-from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
+from knative_gateway.errors import BadRequestError, UnsupportedMediaError
 from knative_gateway.ingress import requests
 from knative_gateway.ingress.requests import Request
 
@@ -52,21 +52,21 @@ def test_hops_are_counted_to_their_end() -> None:
     found = Request([(b"knative-hops", b"255")])
     assert found.passed_on == {"knative-hops": "255"}
     for value in (b"256", b"-1", b"x", b"9" * 30, b""):
-        with pytest.raises(InvalidEventError, match="went round"):
+        with pytest.raises(BadRequestError, match="went round"):
             Request([(b"knative-hops", value)])
 
 
 def test_two_authorizations_are_refused() -> None:
     """A proxy that looks at one of them and a server that heeds the other would be deceived."""
-    with pytest.raises(InvalidEventError, match="there are two Authorization headers"):
+    with pytest.raises(BadRequestError, match="there are two Authorization headers"):
         Request([(b"authorization", b"Bearer a"), (b"host", b"h"), (b"authorization", b"Bearer a")])
 
 
 @pytest.mark.parametrize(
     ("header", "error"),
     [
-        ((b"content-length", b"-1"), InvalidEventError),
-        ((b"content-length", b""), InvalidEventError),
+        ((b"content-length", b"-1"), BadRequestError),
+        ((b"content-length", b""), BadRequestError),
         ((b"content-encoding", b"gzip"), UnsupportedMediaError),
     ],
 )

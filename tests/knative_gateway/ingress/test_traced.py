@@ -3,7 +3,7 @@
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
-from knative_gateway.cloudevents.amqp_binding import decode
+from event_formats.amqp_binding import decode
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ingress.traced import TracedIngress
 from tests.knative_gateway.asking import BINARY, BROKER, STRUCTURED, ask, routes

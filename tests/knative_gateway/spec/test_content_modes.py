@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.http import to_binary
+from event_formats.event import CloudEvent, Value
+from event_formats.http_binding import to_binary
 from knative_gateway.ports import Delivery
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer

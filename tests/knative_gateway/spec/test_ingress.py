@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from knative_gateway.cloudevents.amqp_binding import decode
+from event_formats.amqp_binding import decode
 from knative_gateway.ingress.app import Ingress
 from knative_gateway.ports import Route
 from tests.knative_gateway.asking import BINARY, BROKER, CHANNEL, EVENT, STRUCTURED, Answered, ask, routes

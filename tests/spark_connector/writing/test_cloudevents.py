@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.client import ReceivedEvent
-from knative_gateway.cloudevents import amqp_binding
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats import amqp_binding
+from event_formats.event import CloudEvent
 from spark_connector.errors import RowError
 from spark_connector.writing.cloudevents import event_sections
 

@@ -14,8 +14,8 @@ from pyspark.sql import functions as f
 from amqp_streams.client import EARLIEST, ReceivedEvent
 from amqp_streams.client.blocking import Client, connect
 from amqp_streams.client.raw import bare
+from event_formats import amqp_binding
 from examples.node import NodeProcess
-from knative_gateway.cloudevents import amqp_binding
 from spark_connector import register
 
 PARTITIONS = 4

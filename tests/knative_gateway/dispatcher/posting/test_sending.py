@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import to_binary, to_structured
+from event_formats.event import CloudEvent
+from event_formats.http_binding import to_binary, to_structured
 from knative_gateway.dispatcher.posting.sending import Sender, SendSettings, tls_context
 from knative_gateway.security.destinations import Destinations
 from tests.knative_gateway.dispatcher.certificates import authority

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from knative_gateway.cloudevents.http import to_binary
+from event_formats.http_binding import to_binary
 from knative_gateway.delivery import Answer
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.subscribers.courier import Courier

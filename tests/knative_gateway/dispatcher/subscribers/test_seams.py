@@ -7,8 +7,8 @@ import pytest
 from aiohttp import web
 
 from amqp_streams.client import Event
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import to_binary
+from event_formats.event import CloudEvent
+from event_formats.http_binding import to_binary
 from knative_gateway.delivery import Answer
 from knative_gateway.delivery import plan as plan_module
 from knative_gateway.delivery.outcome import Verdict

@@ -10,11 +10,11 @@ from cloudevents.core.v1.event import CloudEvent as SdkEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.http import HttpMessage, events_from_http, from_http, mode_of_http, to_batch, to_binary, to_structured
-from knative_gateway.cloudevents.media import Mode
-from knative_gateway.errors import InvalidEventError, TooLargeError, UnsupportedMediaError
-from tests.knative_gateway.events import TEXTS, WORDS, events
+from event_formats.errors import InvalidEventError, TooManyEventsError, UnsupportedFormatError
+from event_formats.event import CloudEvent
+from event_formats.http_binding import HttpMessage, events_from_http, from_http, mode_of_http, to_batch, to_binary, to_structured
+from event_formats.media import Mode
+from tests.event_formats.events import TEXTS, WORDS, events
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 HEADERS = [(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")]
@@ -143,7 +143,7 @@ def test_two_content_types_are_none() -> None:
 def test_no_event_at_all_is_told() -> None:
     with pytest.raises(InvalidEventError, match="neither a ce-specversion header"):
         from_http([(b"content-type", b"application/json")], b"{}")
-    with pytest.raises(UnsupportedMediaError):
+    with pytest.raises(UnsupportedFormatError):
         from_http([(b"content-type", b"application/cloudevents+xml")], b"<a/>")
 
 
@@ -153,7 +153,7 @@ def test_a_batch_is_no_event() -> None:
         from_http(headers, b"[]")
     assert list(events_from_http(headers, b"[]")) == []
     assert len(events_from_http(headers, b"[" + BODY + b"," + BODY + b"]")) == 2
-    with pytest.raises(TooLargeError):
+    with pytest.raises(TooManyEventsError):
         events_from_http(headers, b"[" + BODY + b"," + BODY + b"]", count_max=1)
 
 
@@ -181,16 +181,16 @@ def test_whether_a_message_brings_an_event_is_told_by_its_headers(headers: list[
     st.binary(),
 )
 def test_garbage_is_refused_and_nothing_else(headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-    with suppress(InvalidEventError, UnsupportedMediaError):
+    with suppress(InvalidEventError, UnsupportedFormatError):
         from_http(headers, body)
 
 
 def test_names_by_the_thousand_do_not_fill_the_memory() -> None:
-    from knative_gateway.cloudevents import http  # noqa: PLC0415  (its memory is looked into)
+    from event_formats import http_binding  # noqa: PLC0415  (its memory is looked into)
 
     for number in range(3 * 2048):
         from_http([*HEADERS, (b"x-%d" % number, b"")], b"")
-    assert len(http._classified) <= 2048
+    assert len(http_binding._classified) <= 2048
 
 
 def test_values_of_all_types_become_their_texts() -> None:

@@ -3,8 +3,8 @@
 from enum import StrEnum
 from typing import Final
 
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.errors import UnsupportedMediaError
+from event_formats.errors import UnsupportedFormatError
+from event_formats.event import CloudEvent
 
 STRUCTURED_JSON: Final = "application/cloudevents+json"
 BATCH_JSON: Final = "application/cloudevents-batch+json"
@@ -25,7 +25,7 @@ def mode_of(content_type: str) -> Mode:
     """The mode that a Content-Type announces; whatever does not begin with application/cloudevents is for binary mode.
 
     Raises:
-        UnsupportedMediaError: an event format or a charset that is not spoken here.
+        UnsupportedFormatError: an event format or a charset that is not spoken here.
     """
     if not announces_event(content_type):
         return Mode.BINARY
@@ -33,10 +33,10 @@ def mode_of(content_type: str) -> Mode:
     if media_type not in {STRUCTURED_JSON, BATCH_JSON}:
         kind = BATCH_JSON if media_type.startswith(BATCH) else STRUCTURED_JSON
         message = f"{media_type[:80]} is no event format spoken here: {kind} is"
-        raise UnsupportedMediaError(message)
+        raise UnsupportedFormatError(message)
     if charset not in _CHARSETS:
         message = f"charset {charset[:80]}: JSON is UTF-8"
-        raise UnsupportedMediaError(message)
+        raise UnsupportedFormatError(message)
     return Mode.STRUCTURED if media_type == STRUCTURED_JSON else Mode.BATCH
 
 

@@ -1,6 +1,6 @@
 """An event is a value."""
 
-from knative_gateway.cloudevents.event import SPEC_VERSIONS, CloudEvent
+from event_formats.event import SPEC_VERSIONS, CloudEvent
 
 
 def test_no_data_is_not_empty_data() -> None:

@@ -15,11 +15,11 @@ from amqp_streams.client import Event
 from amqp_streams.client.raw import encode as encode_value
 from amqp_streams.client.raw import sections
 from amqp_streams.wire.sections import group_key
-from knative_gateway.cloudevents import amqp_binding
-from knative_gateway.cloudevents.amqp_binding import decode, encode, passed_on
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.errors import InvalidEventError
-from tests.knative_gateway.events import ANNOUNCING, INTEGERS, TEXTS, events
+from event_formats import amqp_binding
+from event_formats.amqp_binding import decode, encode, passed_on
+from event_formats.errors import InvalidEventError
+from event_formats.event import CloudEvent
+from tests.event_formats.events import ANNOUNCING, INTEGERS, TEXTS, events
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 PROPERTIES = {f"cloudEvents_{name}": value for name, value in REQUIRED.items()}

@@ -8,8 +8,8 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import Final
 
-from knative_gateway.cloudevents.event import SPEC_VERSIONS, Value
-from knative_gateway.errors import InvalidEventError
+from event_formats.errors import InvalidEventError
+from event_formats.event import SPEC_VERSIONS, Value
 
 NAME_LENGTH_MAX: Final = 128
 """The standard asks for 20 at most, and that longer ones be taken; beyond this it is no name."""

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents.attributes import check, check_name, shown, text_of
-from knative_gateway.errors import InvalidEventError
-from tests.knative_gateway.events import events
+from event_formats.attributes import check, check_name, shown, text_of
+from event_formats.errors import InvalidEventError
+from tests.event_formats.events import events
 
 EVENT: dict[str, str | bool | int | bytes] = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents.percent import decoded, encoded
-from knative_gateway.errors import InvalidEventError
+from event_formats.errors import InvalidEventError
+from event_formats.percent import decoded, encoded
 
 
 @given(st.text(st.characters(exclude_categories=("Cs",))))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from knative_gateway.cloudevents.media import Mode, essence, is_json, is_unicode, mode_of
-from knative_gateway.errors import UnsupportedMediaError
+from event_formats.errors import UnsupportedFormatError
+from event_formats.media import Mode, essence, is_json, is_unicode, mode_of
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_content_type_decides_the_mode(content_type: str, mode: Mode) -> Non
     ],
 )
 def test_a_format_that_is_not_spoken_is_refused_by_name(content_type: str) -> None:
-    with pytest.raises(UnsupportedMediaError, match=r"application/cloudevents|utf-16"):
+    with pytest.raises(UnsupportedFormatError, match=r"application/cloudevents|utf-16"):
         mode_of(content_type)
 
 

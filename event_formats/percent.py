@@ -4,7 +4,7 @@ import re
 from typing import Final
 from urllib.parse import quote
 
-from knative_gateway.errors import InvalidEventError
+from event_formats.errors import InvalidEventError
 
 # All of U+0021 to U+007E but the double quote and the percent sign; letters and digits are safe by themselves.
 _SAFE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')

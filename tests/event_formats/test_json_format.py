@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents.event import CloudEvent
-from knative_gateway.cloudevents.json_format import is_json_text, read_batch, read_event, write_batch, write_event
-from knative_gateway.errors import InvalidEventError, TooLargeError
-from tests.knative_gateway.events import JSON, events
+from event_formats.errors import InvalidEventError, TooManyEventsError
+from event_formats.event import CloudEvent
+from event_formats.json_format import is_json_text, read_batch, read_event, write_batch, write_event
+from tests.event_formats.events import JSON, events
 
 HEAD = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"'
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -156,7 +156,7 @@ def test_garbage_is_an_error_and_nothing_else(garbage: bytes, cut: int) -> None:
         try:
             read_event(body)
             read_batch(body, count_max=9)
-        except (InvalidEventError, TooLargeError):
+        except (InvalidEventError, TooManyEventsError):
             pass
 
 
@@ -206,5 +206,5 @@ def test_a_broken_batch_is_told_by_its_event(body: bytes, words: str) -> None:
 
 
 def test_a_batch_has_a_limit() -> None:
-    with pytest.raises(TooLargeError, match="more than 2 events"):
+    with pytest.raises(TooManyEventsError, match="more than 2 events"):
         read_batch(b"[" + b",".join([HEAD + b"}"] * 3) + b"]", count_max=2)

@@ -6,11 +6,11 @@ Laws: the body of binary mode is the data, byte for byte; Content-Type alone dec
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from knative_gateway.cloudevents import json_format, percent
-from knative_gateway.cloudevents.attributes import NAME_LENGTH_MAX, check, check_name, text_of
-from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.media import BATCH, BATCH_JSON, STRUCTURED_JSON, Mode, announces_event, essence, fits_binary, mode_of
-from knative_gateway.errors import InvalidEventError
+from event_formats import json_format, percent
+from event_formats.attributes import NAME_LENGTH_MAX, check, check_name, text_of
+from event_formats.errors import InvalidEventError
+from event_formats.event import CloudEvent, Value
+from event_formats.media import BATCH, BATCH_JSON, STRUCTURED_JSON, Mode, announces_event, essence, fits_binary, mode_of
 
 BATCH_EVENTS_MAX: Final = 10_000
 """Events in one batch unless a caller says otherwise."""
@@ -49,7 +49,7 @@ def from_http(headers: Headers, body: bytes) -> CloudEvent:
 
     Raises:
         InvalidEventError: it has none, or a broken one.
-        UnsupportedMediaError: a format that is not spoken here, a batch among them.
+        UnsupportedFormatError: a format that is not spoken here, a batch among them.
     """
     attributes, content_type = _read(headers)
     if content_type is not None and mode_of(content_type) is not Mode.BINARY:
@@ -62,7 +62,7 @@ def from_http(headers: Headers, body: bytes) -> CloudEvent:
 def events_from_http(headers: Headers, body: bytes, *, count_max: int = BATCH_EVENTS_MAX) -> Sequence[CloudEvent]:
     """The events of a message in any mode.
 
-    Raises: what `from_http` does, and TooLargeError for more than `count_max` events.
+    Raises: what `from_http` does, and TooManyEventsError for more than `count_max` events.
     """
     attributes, content_type = _read(headers)
     if content_type is not None and (mode := mode_of(content_type)) is not Mode.BINARY:

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import strategies as st
 
-from knative_gateway.cloudevents.event import CloudEvent
+from event_formats.event import CloudEvent
 
 TEXTS = st.text(
     st.characters(min_codepoint=0x20, max_codepoint=0x10FFFF, exclude_categories=("Cs", "Cc", "Cn")),

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # public in the module, missing from its stub
 from typing import Final, cast
 
-from knative_gateway.cloudevents.attributes import check, check_name, shown
-from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.media import is_json, is_unicode
-from knative_gateway.errors import InvalidEventError, TooLargeError
+from event_formats.attributes import check, check_name, shown
+from event_formats.errors import InvalidEventError, TooManyEventsError
+from event_formats.event import CloudEvent, Value
+from event_formats.media import is_json, is_unicode
 
 JSON: Final = "application/json"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
@@ -57,7 +57,7 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
 
     Raises:
         InvalidEventError: it is none, or one of its items is no event.
-        TooLargeError: there are more than `count_max`.
+        TooManyEventsError: there are more than `count_max`.
     """
     text = _decoded(body)
     at = _skip(text, 0)
@@ -71,7 +71,7 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
     while True:
         if len(events) >= count_max:
             message = f"more than {count_max} events in a batch"
-            raise TooLargeError(message)
+            raise TooManyEventsError(message)
         try:
             event, at = _event(text, at)
         except InvalidEventError as error:

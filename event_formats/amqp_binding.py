@@ -12,28 +12,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar, cast
 from uuid import UUID
 
-from amqp_streams.client.raw import (
-    APPLICATION_PROPERTIES,
-    DATA,
-    PROPERTIES,
-    SEQUENCE,
-    VALUE,
-    Described,
-    Section,
-    Symbol,
-    Timestamp,
-    WireError,
-    encode_list,
-    key_section,
-    sections,
-)
-from amqp_streams.client.raw import decode as decode_value
-from amqp_streams.client.raw import encode as encode_value
-from knative_gateway.cloudevents.attributes import check, check_name, shown, text_of
-from knative_gateway.cloudevents.event import CloudEvent, Value
-from knative_gateway.cloudevents.json_format import read_event, write_event
-from knative_gateway.cloudevents.media import STRUCTURED_JSON, Mode, announces_event, fits_binary, mode_of
-from knative_gateway.errors import InvalidEventError, UnsupportedMediaError
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import Described, Symbol, Timestamp, encode_list
+from amqp_streams.wire.codec import decode as decode_value
+from amqp_streams.wire.codec import encode as encode_value
+from amqp_streams.wire.keys import key_section
+from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DATA, PROPERTIES, SEQUENCE, VALUE, Section, sections
+from event_formats.attributes import check, check_name, shown, text_of
+from event_formats.errors import InvalidEventError, UnsupportedFormatError
+from event_formats.event import CloudEvent, Value
+from event_formats.json_format import read_event, write_event
+from event_formats.media import STRUCTURED_JSON, Mode, announces_event, fits_binary, mode_of
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -157,7 +146,7 @@ def decode(message: bytes) -> CloudEvent:
         return _decode(message)
     except (WireError, IndexError) as error:
         raise InvalidEventError(f"this is no AMQP message: {error}") from None
-    except UnsupportedMediaError as error:
+    except UnsupportedFormatError as error:
         raise InvalidEventError(str(error)) from None
 
 
