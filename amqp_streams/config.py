@@ -8,16 +8,16 @@ import ipaddress
 import re
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from amqp_streams.authentication import EXTERNAL_RULES_MAX, ClientCertificates, ExternalRule, OAuthSettings
+from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from amqp_streams.quantities import Bytes, Milliseconds, Settings
 
 LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
-PARTITIONS_MAX: Final = 1024
 PRODUCERS_MAX: Final = 100_000
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
@@ -50,28 +50,21 @@ def _network(text: str) -> str:
 TrustedProxy = Annotated[str, AfterValidator(_network)]
 
 
+def _from_table(field: str) -> Any:  # pydantic's Field returns Any, to stand as a default of any type
+    """The field of a log setting, with the default, bounds and text of its row in `log_settings`."""
+    row = BY_FIELD[field]
+    alias = AliasChoices(row.short.replace("-", "_"), field) if row.short else None
+    return Field(default=row.default, ge=row.least, le=row.most, description=row.meaning, validation_alias=alias)
+
+
 class LogSettings(Settings):
     """A log that is created if it does not exist. Whole segments are deleted, the oldest first, never the one that is written."""
 
-    partitions: int = Field(default=1, ge=1, le=PARTITIONS_MAX, description="Number of partitions, fixed when the log is created.")
-    retention_ms: Milliseconds | None = Field(
-        default=None,
-        ge=1000,
-        description="Events older than this may be deleted. Not set: events are kept for ever.",
-        validation_alias=AliasChoices("retention", "retention_ms"),
-    )
-    retention_bytes: Bytes | None = Field(
-        default=None,
-        ge=1 << 20,
-        description="A partition that is larger loses its oldest segments. Not set: no bound.",
-    )
-    segment_bytes: Bytes = Field(default=128 << 20, ge=64 << 10, le=1 << 31, description="A segment is closed at this size.")
-    segment_ms: Milliseconds = Field(
-        default=24 * 3600 * 1000,
-        ge=1000,
-        description="A segment is closed at this age, so that `retention` can delete it later.",
-        validation_alias=AliasChoices("segment_age", "segment_ms"),
-    )
+    partitions: int = _from_table("partitions")
+    retention_ms: Milliseconds | None = _from_table("retention_ms")
+    retention_bytes: Bytes | None = _from_table("retention_bytes")
+    segment_bytes: Bytes = _from_table("segment_bytes")
+    segment_ms: Milliseconds = _from_table("segment_ms")
 
 
 class SyncMode(StrEnum):

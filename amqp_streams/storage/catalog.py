@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from amqp_streams.config import LOG_NAME, LogSettings
 from amqp_streams.errors import DirectoryLockedError, StorageError
-from amqp_streams.quantities import BYTES_MAX, MILLISECONDS_MAX
+from amqp_streams.log_settings import BY_FIELD
 from amqp_streams.storage.disk.files import Files, read_file, replace_file
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity
@@ -37,8 +37,9 @@ _AGAIN: Final = "opening the store writes it again from the checkpoint"
 
 def _bounded(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as earlier programs may have stored them, without an upper bound: brought within the bounds of this one."""
-    bounds = {"retention_ms": MILLISECONDS_MAX, "segment_ms": MILLISECONDS_MAX, "retention_bytes": BYTES_MAX}
-    return {name: min(value, bounds[name]) if name in bounds and isinstance(value, int) else value for name, value in settings.items()}
+    return {
+        name: min(value, BY_FIELD[name].most) if name in BY_FIELD and isinstance(value, int) else value for name, value in settings.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

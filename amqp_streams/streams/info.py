@@ -1,6 +1,9 @@
 """The runtime information of a log: what `<address>/$info` answers. Spec: Event Streams 6."""
 
+from typing import Final
+
 from amqp_streams import names
+from amqp_streams.log_settings import LOG_SETTINGS
 from amqp_streams.storage.ports import Partition, PartitionFacts, StoredLog
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
 from amqp_streams.wire.codec import encode
@@ -8,6 +11,7 @@ from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Int, Symbol, Timestamp, ULong, Value
 
 _AMQP_VALUE = ULong(0x77)
+_SHOWN: Final = tuple(setting for setting in LOG_SETTINGS if setting.in_info)
 
 
 def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
@@ -16,8 +20,7 @@ def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Val
         names.INFO_PARTITIONS: [_partition_info(partition) | _owner(elsewhere.get(partition.index)) for partition in log.partitions],
         names.INFO_LOG: log.name,
         names.INFO_INCARNATION: log.incarnation,
-        names.INFO_RETENTION_MS: log.settings.retention_ms,
-        names.INFO_RETENTION_BYTES: log.settings.retention_bytes,
+        **{setting.name: getattr(log.settings, setting.field) for setting in _SHOWN},
         names.INFO_SYNC: sync,
     }
 

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from amqp_streams import names
 from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import WireError
+from amqp_streams.log_settings import LOG_SETTINGS
 from amqp_streams.setting_errors import reason
 from amqp_streams.streams.access import EVERYTHING, Permissions
 from amqp_streams.wire.codec import decode, encode, few_values
@@ -39,7 +40,8 @@ _APPLICATION_PROPERTIES: Final = 0x74
 _VALUE: Final = 0x77
 _MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
 _LISTED_MAX: Final = 10_000
-_SETTINGS: Final = frozenset({names.INFO_PARTITIONS, names.INFO_RETENTION_MS, names.INFO_RETENTION_BYTES, "segment-bytes", "segment-ms"})
+_SETTINGS: Final = {setting.name: setting.field for setting in LOG_SETTINGS}
+_NAMES: Final = {field: name for name, field in _SETTINGS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +187,18 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
     unknown = sorted(given.keys() - _SETTINGS)
     if unknown:
         raise RequestError(BAD_REQUEST, f"unknown setting {unknown[0][:64]!r}: known are {', '.join(sorted(_SETTINGS))}")
-    fields = {key.replace("-", "_"): _number(value) for key, value in given.items()}
+    fields = {_SETTINGS[key]: _number(value) for key, value in given.items()}
     try:
         return LogSettings.model_validate(base.model_dump() | fields)
     except ValidationError as error:
         first = error.errors()[0]
-        setting = str(first["loc"][0]).replace("_", "-")
+        setting = _NAMES.get(str(first["loc"][0]), first["loc"][0])
         raise RequestError(BAD_REQUEST, f"setting {setting!r} {reason(first)}") from error
 
 
 def described_settings(settings: LogSettings) -> dict[Value, Value]:
     """Settings as they go into an answer."""
-    return {key.replace("_", "-"): value for key, value in settings.model_dump().items()}
+    return {_NAMES[key]: value for key, value in settings.model_dump().items()}
 
 
 def _number(value: Value) -> Value:

@@ -241,8 +241,8 @@ def test_a_directory_of_another_format_is_not_touched() -> None:
     files, _ = copy.deepcopy(BUILT[True])
 
     def change(data: bytearray) -> None:
-        data[:] = seal({"format": 3, "id": "0" * 16})
+        data[:] = seal({"format": 99, "id": "0" * 16})
 
     files.damage(ROOT / "format.json", change)
-    with pytest.raises(StorageError, match=r"format 3.*use the version"):
+    with pytest.raises(StorageError, match=r"format 99.*use the version"):
         open_inline(files)

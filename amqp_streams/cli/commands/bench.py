@@ -10,7 +10,7 @@ from amqp_streams.cli.statistics import PERCENTILES, Result
 from amqp_streams.cli.terminal.console import Advance, print_json, print_table, progress
 from amqp_streams.cli.terminal.parameters import SIZE
 from amqp_streams.client import ManagementError
-from amqp_streams.config import PARTITIONS_MAX
+from amqp_streams.log_settings import PARTITIONS_MAX
 
 _FAILED = 1
 _CONFLICT = 409

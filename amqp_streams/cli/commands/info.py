@@ -4,8 +4,9 @@ import click
 
 from amqp_streams.cli.connection import Endpoint, NodeCommand, client_options, opened, run
 from amqp_streams.cli.terminal.console import human_bytes, human_duration, print_json, print_table
-from amqp_streams.cli.terminal.rendering import iso_time, plain
+from amqp_streams.cli.terminal.rendering import iso_time
 from amqp_streams.client import LogInfo
+from amqp_streams.log_settings import LOG_SETTINGS
 
 
 @click.command(cls=NodeCommand, short_help="Show the partitions of a log.")
@@ -62,10 +63,7 @@ def described(found: LogInfo) -> dict[str, object]:
     return {
         "log": found.log,
         "incarnation": found.incarnation,
-        "retention_ms": found.retention_ms,
-        "retention_bytes": found.retention_bytes,
-        "segment_bytes": plain(found.details.get("segment-bytes")),
-        "segment_ms": plain(found.details.get("segment-ms")),
+        **{setting.field: found.settings.get(setting.field) for setting in LOG_SETTINGS if not setting.fixed},
         "sync": found.sync,
         "partitions": [
             {

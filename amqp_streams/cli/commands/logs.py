@@ -1,17 +1,19 @@
 """`amqp-streams log …`: make, list, describe, change and delete logs, over the node's `$management`."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import click
 
+from amqp_streams import names
 from amqp_streams.cli.commands.info import show
 from amqp_streams.cli.connection import Endpoint, NodeGroup, client_options, managed, opened, run
 from amqp_streams.cli.terminal.console import confirmed, human_bytes, human_duration, print_json, print_table, say
-from amqp_streams.cli.terminal.parameters import DURATION, DURATION_OR_NONE, NAME, SIZE, SIZE_OR_NONE, Bound
+from amqp_streams.cli.terminal.parameters import NAME, Bound
 from amqp_streams.cli.terminal.rendering import plain
+from amqp_streams.cli.terminal.setting_options import setting_options
 from amqp_streams.client import LogExtent, LogSummary
-from amqp_streams.config import PARTITIONS_MAX
+from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues
 
 _FAILED: Final = 1
 _ASKED_MAX: Final = 1024
@@ -34,45 +36,19 @@ def log() -> None:
 
 @log.command()
 @click.argument("name", type=NAME)
-@click.option("--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=1, show_default=True, help="How many; fixed for ever.")
-@click.option("--retention", type=DURATION, metavar="DURATION", help="Events older than this may go, such as 7d.  [default: kept for ever]")
-@click.option(
-    "--retention-bytes", type=SIZE, metavar="SIZE", help="The oldest go beyond this, such as 10GiB a partition.  [default: no bound]"
-)
-@click.option("--segment-bytes", type=SIZE, metavar="SIZE", help="A segment is closed at this size.  [default: 128MiB]")
-@click.option("--segment-age", type=DURATION, metavar="DURATION", help="And at this age.  [default: 1d]")
+@setting_options(create=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
-def create(
-    name: str,
-    *,
-    partitions: int,
-    retention: int | None,
-    retention_bytes: int | None,
-    segment_bytes: int | None,
-    segment_age: int | None,
-    as_json: bool,
-    endpoint: Endpoint,
-) -> None:
-    """Make the log NAME.
+def create(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | None) -> None:
+    """Create the log NAME.
 
     \b
     Examples:
       amqp-streams log create temps
       amqp-streams log create temps --partitions 4 --retention 7d --retention-bytes 10GiB
     """
-    made = managed(
-        endpoint,
-        lambda management: management.create_log(
-            name,
-            partitions=partitions,
-            retention_ms=retention,
-            retention_bytes=retention_bytes,
-            segment_bytes=segment_bytes,
-            segment_ms=segment_age,
-        ),
-    )
-    show(made, as_json=as_json)
+    settings = cast("LogSettingValues", {field: bound.value for field, bound in given.items() if bound is not None})
+    show(managed(endpoint, lambda management: management.create_log(name, **settings)), as_json=as_json)
 
 
 @log.command("list")
@@ -128,7 +104,7 @@ def _events(extent: LogExtent) -> int:
 
 def _kept(one: LogSummary) -> str:
     """How long, and how many bytes of a partition, are kept."""
-    ms, size = one.details.get("retention-ms"), one.details.get("retention-bytes")
+    ms, size = one.details.get(names.INFO_RETENTION_MS), one.details.get(names.INFO_RETENTION_BYTES)
     age = human_duration(ms) if isinstance(ms, int) else "for ever"
     return f"{age}, {human_bytes(size)} a partition" if isinstance(size, int) else age
 
@@ -139,8 +115,7 @@ def _summary_json(one: LogSummary, extent: LogExtent | None) -> dict[str, object
         "partitions": one.partitions,
         "events": None if extent is None else _events(extent),
         "bytes": None if extent is None else sum(each.bytes for each in extent.partitions),
-        "retention_ms": plain(one.details.get("retention-ms")),
-        "retention_bytes": plain(one.details.get("retention-bytes")),
+        **{setting.field: plain(one.details.get(setting.name)) for setting in LOG_SETTINGS if setting.in_info},
     }
 
 
@@ -161,22 +136,10 @@ def describe(name: str, *, as_json: bool, endpoint: Endpoint) -> None:
 
 @log.command()
 @click.argument("name", type=NAME)
-@click.option("--retention", type=DURATION_OR_NONE, metavar="DURATION|none", help="Events older than this may go.")
-@click.option("--retention-bytes", type=SIZE_OR_NONE, metavar="SIZE|none", help="The oldest go beyond this, a partition.")
-@click.option("--segment-bytes", type=SIZE, metavar="SIZE", help="A segment is closed at this size.")
-@click.option("--segment-age", type=DURATION, metavar="DURATION", help="And at this age.")
+@setting_options(create=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
-def update(
-    name: str,
-    *,
-    retention: Bound | None,
-    retention_bytes: Bound | None,
-    segment_bytes: int | None,
-    segment_age: int | None,
-    as_json: bool,
-    endpoint: Endpoint,
-) -> None:
+def update(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | None) -> None:
     """Change settings of the log NAME; what is not given stays. The number of partitions is fixed.
 
     \b
@@ -184,10 +147,10 @@ def update(
       amqp-streams log update temps --retention 30d
       amqp-streams log update temps --retention none --retention-bytes 50GiB
     """
-    changes = {key: bound.value for key, bound in (("retention-ms", retention), ("retention-bytes", retention_bytes)) if bound is not None}
-    changes |= {key: value for key, value in (("segment-bytes", segment_bytes), ("segment-ms", segment_age)) if value is not None}
+    changes = {BY_FIELD[field].name: bound.value for field, bound in given.items() if bound is not None}
     if not changes:
-        message = "nothing to change: give --retention, --retention-bytes, --segment-bytes or --segment-age"
+        flags = [setting.flag for setting in LOG_SETTINGS if not setting.fixed]
+        message = f"nothing to change: give {', '.join(flags[:-1])} or {flags[-1]}"
         raise click.UsageError(message)
     show(managed(endpoint, lambda management: management.update_log(name, changes), log=name), as_json=as_json)
 

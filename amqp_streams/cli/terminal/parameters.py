@@ -9,7 +9,7 @@ import click
 
 from amqp_streams.cli.terminal.drafts import parse_property
 from amqp_streams.config import log_name
-from amqp_streams.quantities import byte_count, duration_ms
+from amqp_streams.units import byte_count
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click's newest releases
@@ -31,19 +31,12 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click'
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A bound that was given: its value, or that there is to be none."""
+    """A setting that was given: its value, or None to take its bound away."""
 
     value: int | None
 
 
-def _bound(read: Callable[[str], int]) -> Callable[[str], Bound]:
-    return lambda text: Bound(None if text == "none" else read(text))
-
-
-DURATION: Final = Read("duration", duration_ms)
 SIZE: Final = Read("size", byte_count)
-DURATION_OR_NONE: Final = Read("duration", _bound(duration_ms))
-SIZE_OR_NONE: Final = Read("size", _bound(byte_count))
 NAME: Final = Read("name", log_name)
 PROPERTY: Final = Read("name=value", parse_property)
 

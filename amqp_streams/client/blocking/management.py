@@ -1,13 +1,14 @@
 """The blocking face of `$management`: the calls of `amqp_streams.client.management.calls` without `await`."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Unpack
 
 from amqp_streams.client import aio
 from amqp_streams.client.blocking.background import Background
 from amqp_streams.client.management.info import LogInfo, LogSummary
 from amqp_streams.client.management.places import CursorInfo, GroupInfo
 from amqp_streams.client.options import StartAt
+from amqp_streams.log_settings import LogSettingValues
 
 
 class Management:
@@ -17,29 +18,9 @@ class Management:
         self._thread: Final = thread
         self._inner: Final = inner
 
-    def create_log(
-        self,
-        name: str,
-        *,
-        partitions: int = 1,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        segment_bytes: int | None = None,
-        segment_ms: int | None = None,
-        timeout: float | None = 30.0,
-    ) -> LogInfo:
-        """Make a log; durable when this returns. None: the server's default."""
-        return self._thread.call(
-            self._inner.create_log(
-                name,
-                partitions=partitions,
-                retention_ms=retention_ms,
-                retention_bytes=retention_bytes,
-                segment_bytes=segment_bytes,
-                segment_ms=segment_ms,
-                timeout=timeout,
-            )
-        )
+    def create_log(self, name: str, *, timeout: float | None = 30.0, **settings: Unpack[LogSettingValues]) -> LogInfo:
+        """Create a log; durable when this returns. The settings are those of `amqp_streams.log_settings`."""
+        return self._thread.call(self._inner.create_log(name, timeout=timeout, **settings))
 
     def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
         """All logs, by name."""

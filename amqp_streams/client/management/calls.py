@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Mapping
-from typing import Final, TypeVar
+from typing import Final, TypeVar, Unpack
 
 from amqp_streams import names
 from amqp_streams.client.connection.pool import Pool
@@ -11,8 +11,22 @@ from amqp_streams.client.management.info import LogInfo, LogSummary
 from amqp_streams.client.management.places import CursorInfo, GroupInfo, cursor_info, group_info, listed, reset_body
 from amqp_streams.client.management.requests import log_info, manage
 from amqp_streams.client.options import StartAt
+from amqp_streams.log_settings import BY_FIELD, LogSettingValues
 
 _T = TypeVar("_T")
+
+
+def on_the_wire(settings: LogSettingValues) -> dict[str, object]:
+    """The settings that have a value, by their names on the wire.
+
+    Raises:
+        TypeError: a setting is unknown.
+    """
+    unknown = sorted(settings.keys() - BY_FIELD.keys())
+    if unknown:
+        message = f"{unknown[0]!r} is not a setting of a log; the settings are {', '.join(BY_FIELD)}"
+        raise TypeError(message)
+    return {BY_FIELD[field].name: value for field, value in settings.items() if value is not None}
 
 
 async def within(timeout: float | None, what: str, work: Awaitable[_T]) -> _T:
@@ -38,27 +52,9 @@ class Management:
     def __init__(self, pool: Pool) -> None:
         self._pool: Final = pool
 
-    async def create_log(
-        self,
-        name: str,
-        *,
-        partitions: int = 1,
-        retention_ms: int | None = None,
-        retention_bytes: int | None = None,
-        segment_bytes: int | None = None,
-        segment_ms: int | None = None,
-        timeout: float | None = 30.0,
-    ) -> LogInfo:
-        """Make a log; durable when this returns. None: the server's default."""
-        settings = {
-            "partitions": partitions,
-            names.INFO_RETENTION_MS: retention_ms,
-            names.INFO_RETENTION_BYTES: retention_bytes,
-            "segment-bytes": segment_bytes,
-            "segment-ms": segment_ms,
-        }
-        given = {key: value for key, value in settings.items() if value is not None}
-        return log_info(name, await self._ask("CREATE", name, given, timeout))
+    async def create_log(self, name: str, *, timeout: float | None = 30.0, **settings: Unpack[LogSettingValues]) -> LogInfo:
+        """Create a log; durable when this returns. The settings are those of `amqp_streams.log_settings`."""
+        return log_info(name, await self._ask("CREATE", name, on_the_wire(settings), timeout))
 
     async def list_logs(self, *, timeout: float | None = 30.0) -> list[LogSummary]:
         """All logs, by name."""

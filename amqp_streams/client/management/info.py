@@ -20,15 +20,28 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class LogInfo:
-    """A moment's figures of a log. `details` has every entry of the answer, also those without a field here."""
+    """A moment's figures of a log.
+
+    `settings`: the settings that can change, by their names in `amqp_streams.log_settings` (`retention_ms`); a setting
+    without a bound, or that the node does not give, is not in it. `details` has every entry of the answer, also those without a field here.
+    """
 
     log: str
     partitions: tuple[PartitionInfo, ...]
     incarnation: str | None = None
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
     sync: str | None = None
+    settings: Mapping[str, int] = field(default_factory=dict)
     details: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def retention_ms(self) -> int | None:
+        """Events older than this may be deleted; None: no bound, or the node does not say."""
+        return self.settings.get("retention_ms")
+
+    @property
+    def retention_bytes(self) -> int | None:
+        """A larger partition loses its oldest segments; None: no bound, or the node does not say."""
+        return self.settings.get("retention_bytes")
 
 
 @dataclass(frozen=True, slots=True)

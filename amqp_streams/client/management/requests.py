@@ -14,6 +14,7 @@ from amqp_streams.client.management.info import LogInfo, PartitionInfo
 from amqp_streams.client.options import ACCEPTED
 from amqp_streams.client.producing.outbox import Entry
 from amqp_streams.client.received import ReceivedEvent
+from amqp_streams.log_settings import LOG_SETTINGS
 
 _SUCCESS: Final = range(200, 300)
 
@@ -110,11 +111,15 @@ def log_info(log: str, body: object) -> LogInfo:
         str(details.get(names.INFO_LOG) or details.get(names.NAME) or log),
         tuple(_partition({str(key): value for key, value in entry.items()}) for entry in entries),
         incarnation=_text(details.get(names.INFO_INCARNATION)),
-        retention_ms=_number(details.get(names.INFO_RETENTION_MS)),
-        retention_bytes=_number(details.get(names.INFO_RETENTION_BYTES)),
+        settings=_settings(details),
         sync=_text(details.get(names.INFO_SYNC)),
         details=details,
     )
+
+
+def _settings(details: Mapping[str, object]) -> dict[str, int]:
+    found = {row.field: _number(details.get(row.name)) for row in LOG_SETTINGS if not row.fixed}
+    return {field: value for field, value in found.items() if value is not None}
 
 
 def _partition(entry: Mapping[str, object]) -> PartitionInfo:

@@ -81,7 +81,8 @@ class FakeNode:
             for index, events in enumerate(self.logs[log])
         )
         given = self.settings.get(log, {})
-        return LogInfo(log, partitions, "i1", given.get("retention-ms"), given.get("retention-bytes"), "always", {"segment-bytes": 1 << 27})  # type: ignore[arg-type]  # as given
+        settings = {key.replace("-", "_"): value for key, value in given.items() if isinstance(value, int)}
+        return LogInfo(log, partitions, "i1", "always", {"segment_bytes": 1 << 27} | settings)
 
     def stored(self, log: str, partition: int, number: int) -> ReceivedEvent:
         """An event as it would come: number n was stored n ms after `NOW_MS`."""

@@ -3,17 +3,13 @@
 import click
 import pytest
 
-from amqp_streams.cli.terminal.parameters import DURATION, DURATION_OR_NONE, NAME, PROPERTY, SIZE, SIZE_OR_NONE, Bound, Read, misuse, now_ms
+from amqp_streams.cli.terminal.parameters import NAME, PROPERTY, SIZE, Read, misuse, now_ms
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (DURATION, "7d", 604_800_000),
         (SIZE, "10GiB", 10 << 30),
-        (DURATION_OR_NONE, "7d", Bound(604_800_000)),
-        (DURATION_OR_NONE, "none", Bound(None)),
-        (SIZE_OR_NONE, "none", Bound(None)),
         (NAME, "temps", "temps"),
         (PROPERTY, "a=b", ("a", "b")),
     ],
@@ -22,7 +18,7 @@ def test_text_is_read(kind: Read, text: str, value: object) -> None:
     assert kind.convert(text, None, None) == value
 
 
-@pytest.mark.parametrize(("kind", "text", "complaint"), [(DURATION, "7", "no duration"), (SIZE, "7x", "no size"), (NAME, "a/b", "no name")])
+@pytest.mark.parametrize(("kind", "text", "complaint"), [(SIZE, "7x", "no size"), (NAME, "a/b", "no name")])
 def test_wrong_text_is_refused_in_the_readers_words(kind: Read, text: str, complaint: str) -> None:
     with pytest.raises(click.BadParameter, match=complaint):
         kind.convert(text, None, None)

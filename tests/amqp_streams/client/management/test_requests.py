@@ -54,7 +54,7 @@ def test_figures_are_read_and_what_is_unknown_is_kept() -> None:
     body = {"log": "l", "partitions": [PARTITION], "incarnation": "i", "retention-ms": 5, "sync": "always", "more": 1}
     info = log_info("l", body)
     entry = PartitionInfo("0", "0000000000000001", None, 7, 70, 5, 6, "running")
-    assert info == LogInfo("l", (entry,), incarnation="i", retention_ms=5, retention_bytes=None, sync="always")
+    assert info == LogInfo("l", (entry,), incarnation="i", sync="always", settings={"retention_ms": 5})
     assert info.details["more"] == 1
 
 

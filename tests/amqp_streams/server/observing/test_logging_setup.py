@@ -108,7 +108,7 @@ def test_a_traceback_comes_with_the_exception(log_format: LogFormat) -> None:
     except ValueError:
         log.log.exception("connection_failed", peer="p")
     assert "ValueError: nobody" in log.stream.getvalue()
-    assert "test_logs.py" in log.stream.getvalue()
+    assert "test_logging_setup.py" in log.stream.getvalue()
 
 
 def test_levels_below_the_configured_one_are_left_out() -> None:

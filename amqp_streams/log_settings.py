@@ -1,0 +1,115 @@
+"""The settings of a log, in one table. Pure.
+
+`$management`, the client, the command line, the configuration and the stored `log.json` take names, bounds, defaults and texts
+from here. A new setting is one name in `names.py`, one row and one key here, and one field in `config.LogSettings`; then the
+room that acts on it. docs/management.md shows the table (tests/amqp_streams/test_log_settings.py compares them).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, TypedDict
+
+from amqp_streams import names
+from amqp_streams.units import BYTES_MAX, MILLISECONDS_MAX
+
+PARTITIONS_MAX: Final = 1024
+"""Partitions of one log."""
+_DAY_MS: Final = 24 * 3600 * 1000
+
+
+class Kind(StrEnum):
+    """How people write a value: a count, a duration such as `7d`, or a size such as `10GiB`."""
+
+    COUNT = "count"
+    DURATION = "duration"
+    SIZE = "size"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSetting:
+    """One setting: a whole number in its unit (partitions, milliseconds, bytes) from `least` to `most`.
+
+    `default` None: without the setting there is no bound, and None takes the bound away. `fixed`: set when the log is created
+    and never changed. `short`: the name without its unit, for the command line and the configuration file. `in_info`: `$info`
+    shows it as well as `$management`.
+    """
+
+    name: str
+    kind: Kind
+    default: int | None
+    least: int
+    most: int
+    meaning: str
+    short: str | None = None
+    fixed: bool = False
+    in_info: bool = False
+
+    @property
+    def field(self) -> str:
+        """The name as an identifier of Python, of the configuration file and of `--json`: `retention_ms`."""
+        return self.name.replace("-", "_")
+
+    @property
+    def flag(self) -> str:
+        """The option of `log create` and `log update`."""
+        return f"--{self.short or self.name}"
+
+
+LOG_SETTINGS: Final = (
+    LogSetting(
+        names.INFO_PARTITIONS,
+        Kind.COUNT,
+        default=1,
+        least=1,
+        most=PARTITIONS_MAX,
+        fixed=True,
+        meaning="Number of partitions, fixed when the log is created.",
+    ),
+    LogSetting(
+        names.INFO_RETENTION_MS,
+        Kind.DURATION,
+        default=None,
+        least=1000,
+        most=MILLISECONDS_MAX,
+        short="retention",
+        in_info=True,
+        meaning="Events older than this may be deleted. Not set: events are never deleted because of their age.",
+    ),
+    LogSetting(
+        names.INFO_RETENTION_BYTES,
+        Kind.SIZE,
+        default=None,
+        least=1 << 20,
+        most=BYTES_MAX,
+        in_info=True,
+        meaning="A partition that is larger loses its oldest segments. Not set: no bound.",
+    ),
+    LogSetting(
+        names.SEGMENT_BYTES,
+        Kind.SIZE,
+        default=128 << 20,
+        least=64 << 10,
+        most=1 << 31,
+        meaning="A segment is closed at this size.",
+    ),
+    LogSetting(
+        names.SEGMENT_MS,
+        Kind.DURATION,
+        default=_DAY_MS,
+        least=1000,
+        most=MILLISECONDS_MAX,
+        short="segment-age",
+        meaning="A segment is closed at this age, so that retention can delete it later.",
+    ),
+)
+BY_FIELD: Final = {setting.field: setting for setting in LOG_SETTINGS}
+
+
+class LogSettingValues(TypedDict, total=False):
+    """Settings as a caller gives them, in the units of the table. What is missing or None takes the node's default."""
+
+    partitions: int | None
+    retention_ms: int | None
+    retention_bytes: int | None
+    segment_bytes: int | None
+    segment_ms: int | None
