@@ -8,14 +8,17 @@ from tests.scenarios.script import HELP, Section
 
 DOCUMENT: Final = Path(__file__).parent.parent.parent / "docs" / "scenarios.md"
 _HEAD: Final = f"""\
-# What is said and answered
+# Transcripts of the specification
 
-A transcript for each paragraph of sections 4 and 5 of *Event Stream Extensions for AMQP Version 1.0*: commands, and below each what comes
-of it. They run in `make test` in memory, with Qpid Proton's engine as the client, and over the wire with two clients that are not ours
-(`make scenarios`): Qpid Proton for Python and rhea for Node.js. This page is made of `tests/scenarios/*.txt` by
-`python -m tests.scenarios docs`.
+This page has a transcript for each paragraph of sections 4 and 5 of *Event Stream Extensions for AMQP Version
+1.0*. A transcript shows commands, and indented below each command its results.
 
-A link's name comes first in what comes of a command; times are told as before or after a mark. Links accept nothing by themselves.
+`make test` plays the transcripts in memory, with Qpid Proton's engine as the client. `make scenarios` plays them
+over the wire with two clients of other projects: Qpid Proton for Python and rhea for Node.js. The page is
+generated from `tests/scenarios/*.txt` by `python -m tests.scenarios docs`.
+
+A result begins with the name of its link. Times are shown as before or after a mark. Links accept nothing by
+themselves.
 
 ```
 {HELP}```
