@@ -5,47 +5,41 @@ about 0.1 ms: for speed give and take events in batches (`post_batch`, `receive`
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, ParamSpec, Self
 
 from amqp_streams import names
 from amqp_streams.client import aio
 from amqp_streams.client.blocking.background import Background, Pending
+from amqp_streams.client.blocking.face import Face, makes, waits
 from amqp_streams.client.blocking.group import GroupConsumer
 from amqp_streams.client.blocking.management import Management
 from amqp_streams.client.blocking.ranges import RangeReader
-from amqp_streams.client.consuming.group import GroupSettle
-from amqp_streams.client.consuming.ranges import BATCH_BYTES, PREFETCH_BYTES, Filter
 from amqp_streams.client.errors import SequenceError, TimedOutError
-from amqp_streams.client.management.extents import LogExtent
-from amqp_streams.client.management.info import LogInfo
-from amqp_streams.client.options import ACCEPTED, EARLIEST, LATEST, Outcome, RetryPolicy, SaslOptions, Settle, StartAt, TlsOptions
-from amqp_streams.client.producing.numbering import Sequences
+from amqp_streams.client.options import ACCEPTED, Outcome
 from amqp_streams.client.producing.outbox import Entry
-from amqp_streams.client.producing.producer import NO_NUMBERS, Receipt, Sent, encode
+from amqp_streams.client.producing.producer import NO_NUMBERS, Sent, encode
 from amqp_streams.client.received import ReceivedEvent
 
+_P = ParamSpec("_P")
 
-class Producer:
+
+class Producer(Face[aio.Producer]):
     """See `amqp_streams.client.aio.Producer`."""
 
-    def __init__(self, thread: Background, inner: aio.Producer, window: int) -> None:
-        self._thread: Final = thread
-        self._inner: Final = inner
-        self._room: Final = threading.Semaphore(window)
+    def __init__(self, thread: Background, inner: aio.Producer) -> None:
+        super().__init__(thread, inner)
+        self._room: Final = threading.Semaphore(inner.window)
         self._lock: Final = threading.Lock()
         self._queue: list[Entry] = []
         self._sequences: list[int | None] = []
 
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
-    def send(
-        self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
-    ) -> Receipt:
-        """Send one event and wait until it is accepted: durable."""
-        return self._thread.call(self._inner.send(event, partition, sequence=sequence, timeout=timeout))
+    send = waits(aio.Producer.send)
+    post_batch = waits(aio.Producer.post_batch)
+    flush = waits(aio.Producer.flush)
+    close = waits(aio.Producer.close)
 
     def post(
         self, event: Sent, partition: str | int | None = None, *, sequence: int | None = None, timeout: float | None = 30.0
@@ -68,20 +62,6 @@ class Producer:
             self._thread.tell(self._hand_over)
         return pending
 
-    def post_batch(
-        self, events: Sequence[Sent], partition: str | int | None = None, *, sequence: Sequences = None, timeout: float | None = 30.0
-    ) -> None:
-        """Post many: the fast path. Waits for room in the window, not for outcomes; `flush` gives those."""
-        self._thread.call(self._inner.post_batch(events, partition, sequence=sequence, timeout=timeout))
-
-    def flush(self, *, timeout: float | None = 30.0) -> None:
-        """Wait for the outcome of everything posted. Raises SendError naming what was refused since the last flush."""
-        self._thread.call(self._inner.flush(timeout=timeout))
-
-    def close(self, *, timeout: float | None = 30.0) -> None:
-        """Flush, then detach."""
-        self._thread.call(self._inner.close(timeout=timeout))
-
     def __enter__(self) -> Self:
         self._thread.call(self._inner.open())
         return self
@@ -96,15 +76,13 @@ class Producer:
         self._inner.post_entries(entries, sequences)
 
 
-class Consumer:
+class Consumer(Face[aio.Consumer]):
     """See `amqp_streams.client.aio.Consumer`."""
 
-    def __init__(self, thread: Background, inner: aio.Consumer) -> None:
-        self._thread: Final = thread
-        self._inner: Final = inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
+    receive = waits(aio.Consumer.receive)
+    receive_retained = waits(aio.Consumer.receive_retained)
+    receive_raw = waits(aio.Consumer.receive_raw)
+    close = waits(aio.Consumer.close)
 
     @property
     def link_properties(self) -> dict[str, object]:
@@ -131,18 +109,6 @@ class Consumer:
         """Offset of the last event taken, by partition."""
         return self._inner.positions
 
-    def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next events, at most `max_events`: waits for the first; an empty list when `timeout` seconds passed without one."""
-        return self._thread.call(self._inner.receive(max_events, timeout))
-
-    def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
-        """The next of the events that the log has now; an empty list when all of them have been received or passed over by filters."""
-        return self._thread.call(self._inner.receive_retained(max_events, timeout))
-
-    def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
-        """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual"."""
-        return self._thread.call(self._inner.receive_raw(max_events, timeout))
-
     def __iter__(self) -> Iterator[ReceivedEvent]:
         """Events one by one, for ever. Leaving the loop keeps what was not looked at for the next `for` or `receive`."""
         while True:
@@ -159,10 +125,6 @@ class Consumer:
         given = [events] if isinstance(events, ReceivedEvent) else list(events)
         self._thread.tell(self._inner.settle, given, outcome)
 
-    def close(self, *, timeout: float | None = 30.0) -> None:
-        """Detach."""
-        self._thread.call(self._inner.close(timeout=timeout))
-
     def __enter__(self) -> Self:
         self._thread.call(self._inner.open())
         return self
@@ -171,134 +133,21 @@ class Consumer:
         self._thread.call(self._inner.__aexit__(kind, error, trace))
 
 
-class Client:
+class Client(Face[aio.Client]):
     """See `amqp_streams.client.aio.Client`."""
 
     def __init__(self, thread: Background, inner: aio.Client) -> None:
-        self._thread: Final = thread
-        self._inner: Final = inner
+        super().__init__(thread, inner)
         self.management: Final = Management(thread, inner.management)
 
-    def __repr__(self) -> str:
-        return repr(self._inner)
-
-    def producer(
-        self,
-        log: str,
-        *,
-        partition: str | int | None = None,
-        window: int = 1000,
-        properties: Mapping[str, object] | None = None,
-        producer_id: str | None = None,
-    ) -> Producer:
-        """A producer for `log`; attached when entered with `with`."""
-        inner = self._inner.producer(log, partition=partition, window=window, properties=properties, producer_id=producer_id)
-        return Producer(self._thread, inner, window)
-
-    def consumer(
-        self,
-        log: str,
-        *,
-        partition: str | int | None = None,
-        start: StartAt = LATEST,
-        credit: int = 1000,
-        settle: Settle = "auto",
-        properties: Mapping[str, object] | None = None,
-        filters: Mapping[str, object] | None = None,
-        group: str | None = None,
-        epoch: int | None = None,
-        durable: str | None = None,
-    ) -> Consumer:
-        """A consumer of `log`; attached when entered with `with`."""
-        inner = self._inner.consumer(
-            log,
-            partition=partition,
-            start=start,
-            credit=credit,
-            settle=settle,
-            properties=properties,
-            filters=filters,
-            group=group,
-            epoch=epoch,
-            durable=durable,
-        )
-        return Consumer(self._thread, inner)
-
-    def group_consumer(
-        self,
-        log: str,
-        group: str,
-        *,
-        start: StartAt = EARLIEST,
-        settle: GroupSettle = "auto",
-        credit: int = 1000,
-        candidates: int = 4,
-        ahead_ms: int = 250,
-        filters: Mapping[str, object] | None = None,
-        on_assigned: Callable[[str], object] | None = None,
-        on_revoked: Callable[[str], object] | None = None,
-    ) -> GroupConsumer:
-        """A member of consumer group `group` of `log`, with its share of the partitions; joins when entered with `with`."""
-        inner = self._inner.group_consumer(
-            log,
-            group,
-            start=start,
-            settle=settle,
-            credit=credit,
-            candidates=candidates,
-            ahead_ms=ahead_ms,
-            filters=filters,
-            on_assigned=on_assigned,
-            on_revoked=on_revoked,
-        )
-        return GroupConsumer(self._thread, inner)
-
-    def read_range(
-        self,
-        log: str,
-        partition: str | int,
-        start: int = 0,
-        end: int | None = None,
-        *,
-        filter: Filter = None,  # noqa: A002  the word that everybody has for it
-        batch_events: int | None = None,
-        batch_bytes: int = BATCH_BYTES,
-        prefetch_bytes: int = PREFETCH_BYTES,
-        incarnation: str | None = None,
-        timeout: float | None = 30.0,
-    ) -> RangeReader:
-        """The events of a partition from number `start` to before `end`: `for run in …`; see `aio.Client.read_range`."""
-        inner = self._inner.read_range(
-            log,
-            partition,
-            start,
-            end,
-            filter=filter,
-            batch_events=batch_events,
-            batch_bytes=batch_bytes,
-            prefetch_bytes=prefetch_bytes,
-            incarnation=incarnation,
-            timeout=timeout,
-        )
-        return RangeReader(self._thread, inner)
-
-    def info(self, log: str, *, timeout: float | None = 30.0) -> LogInfo:
-        """Partitions, offsets and figures of a log."""
-        return self._thread.call(self._inner.info(log, timeout=timeout))
-
-    def extents(self, logs: str | Sequence[str], *, missing_ok: bool = False, timeout: float | None = 30.0) -> dict[str, LogExtent]:
-        """Where the partitions of some logs begin and end, by log: one request for all of them."""
-        return self._thread.call(self._inner.extents(logs, missing_ok=missing_ok, timeout=timeout))
-
-    def offset_at(
-        self, log: str, partitions: str | int | Sequence[str | int] | None, timestamp_ms: int, *, timeout: float | None = 30.0
-    ) -> dict[str, int]:
-        """For each of these partitions (None: all) the number of the first event stored at or after a moment, or else of the next."""
-        return self._thread.call(self._inner.offset_at(log, partitions, timestamp_ms, timeout=timeout))
-
-    def connect(self) -> None:
-        """Make the first connection, as `with` does."""
-        self._thread.call(self._inner.connect())
+    producer = makes(aio.Client.producer, Producer)
+    consumer = makes(aio.Client.consumer, Consumer)
+    group_consumer = makes(aio.Client.group_consumer, GroupConsumer)
+    read_range = makes(aio.Client.read_range, RangeReader)
+    info = waits(aio.Client.info)
+    extents = waits(aio.Client.extents)
+    offset_at = waits(aio.Client.offset_at)
+    connect = waits(aio.Client.connect)
 
     def close(self) -> None:
         """Close the connection and end the thread."""
@@ -320,30 +169,14 @@ class Client:
         self.close()
 
 
-def connect(
-    url: str | Sequence[str],
-    *,
-    user: str | None = None,
-    password: str | None = None,
-    tls: TlsOptions | None = None,
-    sasl: SaslOptions | None = None,
-    retry: RetryPolicy | None = None,
-    container_id: str | None = None,
-    idle_timeout_ms: int = 30_000,
-    timeout: float | None = 10.0,
-    redirects_max: int = 4,
-) -> Client:
-    """A blocking client; see `amqp_streams.client.aio.connect`. Use it with `with`."""
-    inner = aio.connect(
-        url,
-        user=user,
-        password=password,
-        tls=tls,
-        sasl=sasl,
-        retry=retry,
-        container_id=container_id,
-        idle_timeout_ms=idle_timeout_ms,
-        timeout=timeout,
-        redirects_max=redirects_max,
-    )
-    return Client(Background(), inner)
+def _client_of(make: Callable[_P, aio.Client]) -> Callable[_P, Client]:
+    @wraps(make)
+    def connect(*args: _P.args, **kwargs: _P.kwargs) -> Client:
+        # The arguments are checked before a thread is started for them.
+        inner = make(*args, **kwargs)
+        return Client(Background(), inner)
+
+    return connect
+
+
+connect = _client_of(aio.connect)

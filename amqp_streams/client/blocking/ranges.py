@@ -5,18 +5,17 @@ from types import TracebackType
 from typing import Final, Self
 
 from amqp_streams.client import aio
-from amqp_streams.client.blocking.background import Background
+from amqp_streams.client.blocking.face import Face, waits
 
 _BATCHES: Final = 4
 """Taken with one switch of threads."""
 
 
-class RangeReader:
+class RangeReader(Face[aio.RangeReader]):
     """See `amqp_streams.client.consuming.ranges.RangeReader`."""
 
-    def __init__(self, thread: Background, inner: aio.RangeReader) -> None:
-        self._thread: Final = thread
-        self._inner: Final = inner
+    take = waits(aio.RangeReader.take)
+    close = waits(aio.RangeReader.close)
 
     @property
     def position(self) -> int:
@@ -28,10 +27,6 @@ class RangeReader:
         """Which log of this name is read; None: not known yet."""
         return self._inner.incarnation
 
-    def take(self, batches_max: int = 1) -> list[aio.Run]:
-        """The next runs, at most so many; waits for the first. An empty list: the range is read."""
-        return self._thread.call(self._inner.take(batches_max))
-
     def __iter__(self) -> Iterator[aio.Run]:
         """Run after run to the end; leaving the loop earlier ends it as well."""
         try:
@@ -39,10 +34,6 @@ class RangeReader:
                 yield from runs
         finally:
             self.close()
-
-    def close(self) -> None:
-        """Detach. Nothing more comes."""
-        self._thread.call(self._inner.close())
 
     def __enter__(self) -> Self:
         return self

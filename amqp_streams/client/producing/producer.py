@@ -89,6 +89,7 @@ class Producer(Endpoint):
     ) -> None:
         super().__init__(pool, log)
         self.partition: Final = partition
+        self.window: Final = window
         self._properties = dict(properties or {})
         if partition is not None:
             self._properties[names.PARTITION] = Symbol(partition)

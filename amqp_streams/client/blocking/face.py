@@ -1,0 +1,51 @@
+"""How a blocking method is made from the asyncio method that it runs: same parameters, same defaults, same documentation.
+
+The defaults of every call stand once, in the asyncio client. Type checkers and `help()` see the parameters of the asyncio method.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, Final, Generic, ParamSpec, TypeVar
+
+from amqp_streams.client.blocking.background import Background
+
+_Inner = TypeVar("_Inner")
+_Made = TypeVar("_Made")
+_Shown = TypeVar("_Shown")
+_Result = TypeVar("_Result")
+_P = ParamSpec("_P")
+
+
+class Face(Generic[_Inner]):
+    """A blocking object in front of an asyncio object that lives on the client's thread."""
+
+    def __init__(self, thread: Background, inner: _Inner) -> None:
+        self._thread: Final = thread
+        self._inner: Final = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def waits(
+    method: Callable[Concatenate[_Inner, _P], Coroutine[Any, Any, _Result]],
+) -> Callable[Concatenate[Face[_Inner], _P], _Result]:
+    """A method that runs the coroutine `method` on the client's thread and waits for its result."""
+
+    @wraps(method)
+    def call(self: Face[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Result:
+        return self._thread.call(method(self._inner, *args, **kwargs))
+
+    return call
+
+
+def makes(
+    method: Callable[Concatenate[_Inner, _P], _Made], face: Callable[[Background, _Made], _Shown]
+) -> Callable[Concatenate[Face[_Inner], _P], _Shown]:
+    """A method that makes an asyncio object with `method` and gives the blocking object in front of it."""
+
+    @wraps(method)
+    def make(self: Face[_Inner], /, *args: _P.args, **kwargs: _P.kwargs) -> _Shown:
+        return face(self._thread, method(self._inner, *args, **kwargs))
+
+    return make
