@@ -8,6 +8,7 @@ COPY amqp_streams amqp_streams
 COPY event_formats event_formats
 COPY knative_gateway knative_gateway
 COPY pyspark_amqpstreams pyspark_amqpstreams
+COPY service_parts service_parts
 COPY spark_connector spark_connector
 RUN python -m venv /opt/amqp-streams && /opt/amqp-streams/bin/pip install --no-cache-dir --constraint constraints.txt .
 

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
-from amqp_streams.quantities import Milliseconds, Settings
+from service_parts.settings.fields import Milliseconds, Settings
 
 EXTERNAL_RULES_MAX: Final = 1000
 

@@ -15,7 +15,8 @@ from pydantic import AfterValidator, AliasChoices, Field, model_validator
 from amqp_streams.authentication import EXTERNAL_RULES_MAX, ClientCertificates, ExternalRule, OAuthSettings
 from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
-from amqp_streams.quantities import Bytes, Milliseconds, Settings
+from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.fields import Bytes, Milliseconds, Settings
 
 LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 PRODUCERS_MAX: Final = 100_000
@@ -280,22 +281,6 @@ class Listener(Settings):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-class LogFormat(StrEnum):
-    """How the server's own log lines look: for people or for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least serious log line that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 class NodeSettings(Settings):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final, TypedDict
 
 from amqp_streams import names
-from amqp_streams.units import BYTES_MAX, MILLISECONDS_MAX
+from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
 
 PARTITIONS_MAX: Final = 1024
 """Partitions of one log."""

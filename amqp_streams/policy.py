@@ -11,7 +11,7 @@ from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
 
-from amqp_streams.quantities import Bytes, Settings
+from service_parts.settings.fields import Bytes, Settings
 
 ANYONE: Final = "*"
 """In rules and quotas: every user that logged in."""

@@ -20,10 +20,11 @@ from typing import Any, Final
 import uvloop
 
 from bench.process import usage
-from knative_gateway.config import GatewaySettings, Limits, Listener, LogLevel
+from knative_gateway.config import GatewaySettings, Limits, Listener
 from knative_gateway.http.listening import serve_http
-from knative_gateway.running import logging_setup
 from knative_gateway.server import Addresses, Gateway
+from service_parts import logging_setup
+from service_parts.settings.choices import LogLevel
 
 PATH: Final = "/broker/default/bench"
 BROKER: Final = "apiVersion: eventing.knative.dev/v1\nkind: Broker\nmetadata: {name: bench}\n"

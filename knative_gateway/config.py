@@ -10,9 +10,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ByteSize, Field, model_validator
 
 from knative_gateway.security.access import Verb
+from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.fields import Settings
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
@@ -22,12 +24,6 @@ RETENTION_MAX_S: Final = 100 * 366 * 86_400
 """A century."""
 Texts = Annotated[tuple[str, ...], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
-
-
-class Settings(BaseModel):
-    """What all of them have in common."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=False, allow_inf_nan=False)
 
 
 class Listener(Settings):
@@ -107,22 +103,6 @@ class RuleSettings(Settings):
             message = "a rule needs users or groups"
             raise ValueError(message)
         return self
-
-
-class LogFormat(StrEnum):
-    """How log lines look: for people or for programs."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """The least serious log line that is written."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 class TlsSettings(Settings):

@@ -8,8 +8,8 @@ from knative_gateway.dispatcher.posting.sending import SendSettings, tls_context
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.ingress.app import IngressLimits
-from knative_gateway.running.open_files import raise_open_files
 from knative_gateway.security.destinations import Destinations
+from service_parts.open_files import raise_open_files
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces

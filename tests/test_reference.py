@@ -13,10 +13,10 @@ from jsonschema import Draft202012Validator
 from amqp_streams.cli import main as node_main
 from amqp_streams.cli.settings import node_settings
 from amqp_streams.errors import ConfigError as NodeConfigError
-from amqp_streams.setting_reference import Form, Kind, Section, Setting, Shape
 from knative_gateway.cli import main as gateway_main
 from knative_gateway.cli.settings import gateway_settings
 from knative_gateway.errors import ConfigError as GatewayConfigError
+from service_parts.settings.reference import Form, Kind, Section, Setting, Shape
 from tools import reference
 from tools.reference import COMMAND, FOLDER, PROGRAMS, Program, heading, page
 

@@ -9,9 +9,9 @@ import click
 
 from amqp_streams.cli import settings as node
 from amqp_streams.cli.commands.serve import serve as node_serve
-from amqp_streams.setting_reference import Contents, Kind, Section, Setting, Shape
 from knative_gateway.cli import settings as gateway
 from knative_gateway.cli.serve import serve as gateway_serve
+from service_parts.settings.reference import Contents, Kind, Section, Setting, Shape
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 COMMAND: Final = "make reference"

@@ -16,8 +16,8 @@ from amqp_streams.authentication import ExternalRule, OAuthSettings
 from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings, TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
-from amqp_streams.setting_errors import reason
-from amqp_streams.setting_reference import Contents, Kind, Setting, Shape, contents
+from service_parts.settings.reasons import reason
+from service_parts.settings.reference import Contents, Kind, Setting, Shape, contents
 
 PREFIX: Final = "AMQP_STREAMS_"
 

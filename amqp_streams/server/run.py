@@ -25,7 +25,7 @@ from amqp_streams.server.identity.password_checks import RUNNING_MAX
 from amqp_streams.server.identity.users import UsersFile
 from amqp_streams.server.listening.admin import AdminServer, Phase, serve_admin
 from amqp_streams.server.listening.channel import ByteChannel, Connection
-from amqp_streams.server.listening.descriptors import connections_possible, raise_descriptors
+from amqp_streams.server.listening.descriptors import connections_possible
 from amqp_streams.server.listening.listener import Listeners, listen
 from amqp_streams.server.listening.sockets import Admission
 from amqp_streams.server.listening.tls import TlsContext
@@ -42,6 +42,7 @@ from amqp_streams.server.reload import (
 from amqp_streams.server.service import EventService
 from amqp_streams.storage import DirectoryStore, Severity
 from amqp_streams.storage.ports import Store
+from service_parts.open_files import raise_open_files
 
 log = structlog.get_logger("amqp_streams")
 
@@ -57,7 +58,7 @@ def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | 
         AmqpStreamsError: it cannot start, and why.
     """
     require_engine()
-    raise_descriptors()
+    raise_open_files()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(serve(settings, ready=ready, reread=reread))
 
@@ -171,7 +172,7 @@ class Server:
     def _bound_connections(self, store: Store) -> None:
         """Leave descriptors for the store and the probes."""
         assert self.service is not None
-        wanted, descriptors = self.settings.limits.connections, raise_descriptors(0)
+        wanted, descriptors = self.settings.limits.connections, raise_open_files(0)
         partitions = sum(len(log.partitions) for log in store.logs.values())
         self._admission.limit = self.service.connections_max = possible = connections_possible(
             wanted, descriptors=descriptors, partitions=partitions

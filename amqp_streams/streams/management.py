@@ -14,11 +14,11 @@ from amqp_streams import names
 from amqp_streams.config import LogSettings, log_name
 from amqp_streams.errors import WireError
 from amqp_streams.log_settings import LOG_SETTINGS
-from amqp_streams.setting_errors import reason
 from amqp_streams.streams.access import EVERYTHING, Permissions
 from amqp_streams.wire.codec import decode, encode, few_values
 from amqp_streams.wire.sections import sections
 from amqp_streams.wire.types import Array, Described, Int, ULong, Value
+from service_parts.settings.reasons import reason
 
 OK: Final = 200
 CREATED: Final = 201

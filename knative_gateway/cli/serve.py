@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from amqp_streams.setting_reference import json_schema
-from knative_gateway.cli.readiness import announcer
 from knative_gateway.cli.settings import Name, file_contents, flag_of, gateway_settings, variable_of
-from knative_gateway.config import LogFormat, LogLevel
+from service_parts.command_line.readiness import announcer
+from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.reference import json_schema
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -94,7 +94,7 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
         click.echo("the settings are valid", err=True)
         return 0
     from knative_gateway import server  # noqa: PLC0415
-    from knative_gateway.running import logging_setup  # noqa: PLC0415
+    from service_parts import logging_setup  # noqa: PLC0415
 
     logging_setup.configure(settings.log_format, settings.log_level)
     with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:

@@ -14,10 +14,10 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from amqp_streams.setting_errors import reason
-from amqp_streams.setting_reference import Contents, contents
 from knative_gateway.config import GatewaySettings
 from knative_gateway.errors import ConfigError
+from service_parts.settings.reasons import reason
+from service_parts.settings.reference import Contents, contents
 
 PREFIX: Final = "KNATIVE_GATEWAY_"
 _LISTS: Final = frozenset({("listen",), ("destinations", "allow"), ("destinations", "deny"), ("jwt", "audience"), ("jwt", "algorithms")})

@@ -17,9 +17,9 @@ from typing import Final, Self
 
 import structlog
 
-from knative_gateway.config import LogFormat, LogLevel
 from knative_gateway.errors import ConfigError, UnavailableError
 from knative_gateway.running.supervising import Supervisor
+from service_parts.settings.choices import LogFormat, LogLevel
 
 START_S_MAX: Final = 120.0
 """From start to listening: it may have to recover what a crash left."""

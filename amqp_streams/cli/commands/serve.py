@@ -11,11 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from amqp_streams.cli.readiness import announcer
 from amqp_streams.cli.settings import Name, file_contents, flag_of, node_settings, variable_of
 from amqp_streams.cli.terminal.console import say
-from amqp_streams.config import AnonymousAccess, LogFormat, LogLevel
-from amqp_streams.setting_reference import json_schema
+from amqp_streams.config import AnonymousAccess
+from service_parts.command_line.readiness import announcer
+from service_parts.settings.choices import LogFormat, LogLevel
+from service_parts.settings.reference import json_schema
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -120,7 +121,7 @@ def _serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, f
     settings = reread()
     # Imported when it is known to be needed: it loads the whole server.
     from amqp_streams import server  # noqa: PLC0415
-    from amqp_streams.server.observing import logging_setup  # noqa: PLC0415
+    from service_parts import logging_setup  # noqa: PLC0415
 
     logging_setup.configure(settings.log_format, settings.log_level)
     with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:

@@ -9,7 +9,7 @@ import click
 
 from amqp_streams.cli.terminal.drafts import parse_property
 from amqp_streams.config import log_name
-from amqp_streams.units import byte_count
+from service_parts.settings.units import byte_count
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click's newest releases

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from amqp_streams.client import EARLIEST, LATEST, AfterOffset, AfterTime, LogInfo, PartitionInfo, Start
-from amqp_streams.units import duration_ms
+from service_parts.settings.units import duration_ms
 
 _EPOCH_MS_DIGITS: Final = 13
 _OFFSET: Final = re.compile(r"(?:offset:)?([0-9]{1,16})")

@@ -8,7 +8,7 @@ import click
 from amqp_streams.cli.terminal.console import human_bytes, human_duration
 from amqp_streams.cli.terminal.parameters import Bound, Read
 from amqp_streams.log_settings import LOG_SETTINGS, Kind, LogSetting
-from amqp_streams.units import byte_count, duration_ms
+from service_parts.settings.units import byte_count, duration_ms
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _READERS: Final[dict[Kind, Callable[[str], int]]] = {

@@ -18,9 +18,10 @@ from proton.utils import BlockingConnection
 from amqp_streams.authentication import ClientCertificates
 from amqp_streams.client import AuthenticationError, ConnectError, connect
 from amqp_streams.config import NodeSettings
-from amqp_streams.server.observing.logging_setup import LogFormat, LogLevel, configure
 from amqp_streams.server.reload import reload_settings
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
+from service_parts.logging_setup import configure
+from service_parts.settings.choices import LogFormat, LogLevel
 from tests.amqp_streams.server.doors import CHEAP, PASSWORD, Doors
 from tests.amqp_streams.server.issuer import token
 from tests.amqp_streams.server.peers import Authority

@@ -116,7 +116,7 @@ async def test_a_node_that_stops_says_so_first_and_serves_on_for_the_delay(tmp_p
 
 
 async def test_few_descriptors_bound_the_connections_and_the_log_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[Server.__module__], "raise_descriptors", lambda _wanted: 1024)
+    monkeypatch.setattr(sys.modules[Server.__module__], "raise_open_files", lambda _wanted: 1024)
     server = Server(_settings(tmp_path, temps=LogSettings(partitions=4)))
     try:
         with capture_logs() as lines:

@@ -9,7 +9,7 @@ from amqp_streams.config import LogSettings
 from amqp_streams.storage.catalog import CHECKPOINT_FILE, Checkpoint, LogRecord, read_checkpoint, seal, unseal
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.testing import FaultyFiles
-from amqp_streams.units import BYTES_MAX, MILLISECONDS_MAX
+from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
 
 CHECKPOINT = Checkpoint(
     True, 77, {"log": LogRecord("log", 5, "i", LogSettings(partitions=2, retention_ms=5000))}, {"log": ((0, 10), (3, 1 << 50))}

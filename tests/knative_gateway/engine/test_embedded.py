@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from amqp_streams.client import RetryPolicy, connect
-from knative_gateway.config import LogLevel
 from knative_gateway.engine import embedded
 from knative_gateway.engine.embedded import EmbeddedNode
 from knative_gateway.errors import ConfigError, UnavailableError
+from service_parts.settings.choices import LogLevel
 
 
 def runs(pid: int) -> bool:

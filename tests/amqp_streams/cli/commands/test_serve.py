@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from amqp_streams import server
-from amqp_streams.config import Listener, LogLevel, LogSettings, NodeSettings
+from amqp_streams.config import Listener, LogSettings, NodeSettings
 from amqp_streams.errors import ConfigError, DirectoryLockedError
-from amqp_streams.server.observing import logging_setup
+from service_parts import logging_setup
+from service_parts.settings.choices import LogLevel
 from tests.amqp_streams.cli.conftest import Run
 
 Ready = Callable[[dict[str, list[str]]], None]

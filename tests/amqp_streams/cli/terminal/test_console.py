@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.cli.terminal.console import cell, human_bytes, human_duration, print_table, progress, say
-from amqp_streams.units import duration_ms
+from service_parts.settings.units import duration_ms
 
 
 def test_a_table_is_never_cut_short_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

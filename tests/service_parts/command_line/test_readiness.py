@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.cli.readiness import announcer
+from service_parts.command_line.readiness import announcer
 
 ADDRESSES = {"amqp": ["127.0.0.1:5672"], "admin": []}
 

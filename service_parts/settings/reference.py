@@ -17,8 +17,8 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ByteSize
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from amqp_streams.quantities import Bytes, Milliseconds
-from amqp_streams.units import BYTES_MAX, MILLISECONDS_MAX
+from service_parts.settings.fields import Bytes, Milliseconds
+from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = {"type": "string", "pattern": r"^\s*(0|([0-9]+(\.[0-9]+)?(ms|[smhdw]))+)\s*$"}

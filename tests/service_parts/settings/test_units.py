@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from amqp_streams.units import byte_count, duration_ms
+from service_parts.settings.units import byte_count, duration_ms
 
 
 @pytest.mark.parametrize(

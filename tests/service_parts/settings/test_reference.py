@@ -8,8 +8,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import AliasChoices, BeforeValidator, ByteSize, Field, model_validator
 
-from amqp_streams.quantities import Bytes, Milliseconds, Settings
-from amqp_streams.setting_reference import Form, Kind, Shape, contents, json_schema
+from service_parts.settings.fields import Bytes, Milliseconds, Settings
+from service_parts.settings.reference import Form, Kind, Shape, contents, json_schema
 
 
 class Colour(StrEnum):

@@ -1,6 +1,7 @@
-"""Telling whoever started the node that it listens, and where: a file, a descriptor, systemd.
+"""[io] Telling the parent process that a service listens, and where: by a file, a descriptor, or systemd.
 
-The message is the JSON object the server gives, one line. The file appears whole (renamed into place) and goes when the node ends.
+The message is one line, a JSON object such as {"amqp": ["127.0.0.1:5672"]}. The file appears whole (it is renamed into place) and is
+removed when the service ends.
 """
 
 import json
@@ -15,7 +16,7 @@ Ready = Callable[[Mapping[str, object]], None]
 
 @contextmanager
 def announcer(*, file: Path | None, descriptor: int | None, notify_socket: str | None) -> Iterator[Ready]:
-    """What the server calls when it listens. `notify_socket` is systemd's `NOTIFY_SOCKET`."""
+    """Gives the function that the service calls when it listens. `notify_socket` is systemd's `NOTIFY_SOCKET`."""
 
     def ready(addresses: Mapping[str, object]) -> None:
         line = json.dumps(addresses) + "\n"

@@ -1,4 +1,4 @@
-"""What settings are made of: durations and sizes, and frozen models that refuse unknown names.
+"""What the models of settings are made of. Pure.
 
 Durations are read from numbers of milliseconds or text such as `7d`, sizes from numbers of bytes or text such as `10GiB`.
 """
@@ -7,13 +7,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from amqp_streams.units import BYTES_MAX, MILLISECONDS_MAX, byte_count, duration_ms
+from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX, byte_count, duration_ms
 
 
 class Settings(BaseModel):
-    """A group of settings: it does not change once built, and a name that it does not know is refused."""
+    """A group of settings. It does not change once built, refuses a name that it does not know, and takes finite numbers only."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 def _duration_or_number(value: object) -> object:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import structlog
 
-from amqp_streams.server.observing.logging_setup import LogFormat, LogLevel, configure
+from service_parts.logging_setup import configure
+from service_parts.settings.choices import LogFormat, LogLevel
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import sys
 
 _PROGRAM = """
 import resource
-from knative_gateway.running.open_files import raise_open_files
+from service_parts.open_files import raise_open_files
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 900))
 print(raise_open_files(500), raise_open_files(400), raise_open_files(1 << 16), *resource.getrlimit(resource.RLIMIT_NOFILE))
 """

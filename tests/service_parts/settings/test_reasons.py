@@ -5,7 +5,7 @@ from enum import StrEnum
 import pytest
 from pydantic import BaseModel, ByteSize, Field, ValidationError, field_validator
 
-from amqp_streams.setting_errors import reason
+from service_parts.settings.reasons import reason
 
 
 class Kind(StrEnum):

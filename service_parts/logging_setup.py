@@ -1,6 +1,6 @@
-"""How the server's logging is set up: structlog, one event name and key=value a line, to stderr; the standard library's loggers join in.
+"""[io] The log of a process: structlog, one event name and key=value a line, on stderr. The standard library's loggers join in.
 
-Law: a secret is never written, whoever logs it under a name that says what it is.
+Laws: a value is never written under a name that calls it a secret, and no text of a peer writes lines or control sequences.
 """
 
 import logging
@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from amqp_streams.config import LogFormat, LogLevel
+from service_parts.settings.choices import LogFormat, LogLevel
 
 MASKED: Final = "***"
 # Parts of key names whose values are masked, however deep in a value they are.
@@ -19,15 +19,15 @@ SECRETS: Final = ("password", "passwd", "token", "secret", "credential", "author
 # Keys that are structlog's own.
 _OURS: Final = frozenset({"event", "level", "timestamp", "exc_info", "_record", "_from_structlog"})
 
-# Loggers of libraries that tell at INFO what only their authors want to know.
-_CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets")
+# Loggers of libraries whose INFO lines are of use to their authors only.
+_CHATTY: Final = ("asyncio", "uvicorn", "uvicorn.access", "uvicorn.error", "websockets", "sqlalchemy")
 
-_ANYBODYS: Final = frozenset({"ASGI callable returned without completing handshake."})
-"""What the web server calls an error, and any peer brings about by asking for a WebSocket that is refused."""
+_CAUSED_BY_PEERS: Final = frozenset({"ASGI callable returned without completing handshake."})
+"""What the web server calls an error, and any peer causes by asking for a WebSocket that is refused."""
 
 
 def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel.INFO, *, stream: TextIO | None = None) -> None:
-    """Set up logging for the process; `stream` is stderr unless a test says otherwise. May be called again."""
+    """Set up logging for the process. `stream` is stderr except in tests. May be called again."""
     target = stream or sys.stderr
     number = logging.getLevelNamesMapping()[level.upper()]
     shared: list[structlog.typing.Processor] = [
@@ -68,11 +68,11 @@ def configure(log_format: LogFormat = LogFormat.TEXT, level: LogLevel = LogLevel
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    return record.getMessage() not in _ANYBODYS
+    return record.getMessage() not in _CAUSED_BY_PEERS
 
 
 def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The processor that masks what its key calls a secret."""
+    """The processor that masks every value whose key calls it a secret."""
     for key, value in event.items():
         if key not in _OURS:
             event[key] = MASKED if _is_secret(key) and value is not None else _masked(value)
@@ -80,7 +80,7 @@ def mask_secrets(_logger: object, _method: str, event: MutableMapping[str, Any])
 
 
 def escape_controls(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The processor that keeps a peer's names from moving the cursor of whoever reads the log, or from writing lines of their own."""
+    """The processor that escapes control characters: names of peers cannot move the reader's cursor or write lines of their own."""
     for key, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[key] = value.encode("unicode_escape").decode("ascii")

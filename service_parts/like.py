@@ -1,0 +1,80 @@
+"""Patterns of LIKE, as FILTEX 6.4.3.2 and CESQL 3.4.3 both define them: `%` is any characters, `_` is one. Pure.
+
+A pattern is its pieces between the `%`. Law: a piece has a fixed length and is taken where it is found first, so nothing is tried
+twice. Callers read their own escapes, and count the steps in their own way.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+Piece: TypeAlias = list[str | None]
+"""Characters; None: any one character."""
+Matcher: TypeAlias = Callable[[str], bool]
+Search: TypeAlias = Callable[[str, int, int], int]
+"""Given a text, a start and an end: the end of the first place of a piece between them, or -1."""
+
+
+def plain_matcher(pieces: Sequence[Piece]) -> Matcher:
+    """What tells whether a whole text matches pieces without `_`."""
+    texts = ["".join(character or "" for character in piece) for piece in pieces]
+    match texts:
+        case [exact]:
+            return exact.__eq__
+        case [prefix, ""]:
+            return lambda text: text.startswith(prefix)
+        case ["", suffix]:
+            return lambda text: text.endswith(suffix)
+        case ["", inner, ""]:
+            return lambda text: inner in text
+        case _:
+            return _in_order(texts[0], texts[1:-1], texts[-1])
+
+
+def _in_order(prefix: str, inner: list[str], suffix: str) -> Matcher:
+    def matches(text: str) -> bool:
+        end = len(text) - len(suffix)
+        at = len(prefix)
+        if end < at or not (text.startswith(prefix) and text.endswith(suffix)):
+            return False
+        for part in inner:
+            found = text.find(part, at, end)
+            if found < 0:
+                return False
+            at = found + len(part)
+        return True
+
+    return matches
+
+
+def wildcard_matcher(pieces: Sequence[Piece], search: Callable[[Piece], Search], looked: Callable[[str], object] | None = None) -> Matcher:
+    """The same for pieces with `_`. `search` makes the search of an inner piece.
+
+    `looked` gets the text before the inner pieces are searched, and may raise.
+    """
+    first, last = compiled(pieces[0]), compiled(pieces[-1])
+    inner = [search(piece) for piece in pieces[1:-1]]
+    last_length = len(pieces[-1])
+
+    def matches(text: str) -> bool:
+        if len(pieces) == 1:
+            return first.fullmatch(text) is not None
+        end = len(text) - last_length
+        begin = first.match(text)
+        if begin is None or begin.end() > end or last.match(text, end) is None:
+            return False
+        if looked is not None:
+            looked(text)
+        at = begin.end()
+        for find in inner:
+            at = find(text, at, end)
+            if at < 0:
+                return False
+        return True
+
+    return matches
+
+
+def compiled(piece: Piece) -> re.Pattern[str]:
+    """The expression of one piece."""
+    return re.compile("".join("." if one is None else re.escape(one) for one in piece), re.DOTALL)

@@ -1,0 +1,1 @@
+"""Settings: where they are read, in which order, and how an error names them."""
