@@ -22,10 +22,10 @@ from typing import Final
 HERE: Final = Path(__file__).parent
 RULE: Final = "----"
 HELP: Final = """\
-node LOG:PARTITIONS… [SETTING=VALUE…]   a new node with these logs; settings as in its configuration file: groups.wait=0s
-connect NAME                            a connection; the first attach makes `one` if there is none
+node LOG:PARTITIONS… [SETTING=VALUE…]   a new node with these logs; settings as in the configuration file: groups.wait=0s
+connect NAME                            open a connection; the first attach opens `one` if none is open
 attach LINK producer|consumer ADDRESS   options: on=CONNECTION partition= group= epoch= credit=100 durable presettled name=
-                                        producer=: it numbers its events under this name
+                                        producer=: number the events under this name
                                         from=@earliest|@latest|OFFSET time=MARK code: the delivery-annotations filter, by code with `code`
                                         sql= events-sql= selector= unknown= properties=KEY:VALUE: other filters
 send LINK BODY…                         options: target= (partition) key= (group key) n= (an application property)
@@ -37,7 +37,7 @@ lose CONNECTION                         cut it
 restart                                 kill the node and start it again on its data
 wait TIME                               let time pass: 5ms, 2s
 mark NAME                               remember the time
-redirect LOG PARTITIONS HOST:PORT       change the configuration: those partitions (1,2; - for none) are another container's
+redirect LOG PARTITIONS HOST:PORT       change the configuration: another container has these partitions (1,2; - for none)
 """
 
 
