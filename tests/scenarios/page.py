@@ -1,5 +1,6 @@
 """docs/scenarios.md, from the files."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -27,7 +28,8 @@ themselves.
 
 def document(sections: Sequence[Section]) -> str:
     """The page."""
-    parts = [_HEAD]
+    contents = [f"- [{section.number} {section.title}](#{_anchor(f'{section.number} {section.title}')})\n" for section in sections]
+    parts = [_HEAD, "\n## Contents\n\n", *contents]
     for section in sections:
         parts.append(f"\n## {section.number} {section.title}\n")
         for scenario in section.scenarios:
@@ -36,3 +38,8 @@ def document(sections: Sequence[Section]) -> str:
             parts += [f"\n{step.line}" + "".join(f"\n    {line}" for line in step.expected) for step in scenario.steps]
             parts.append("\n```\n")
     return "".join(parts)
+
+
+def _anchor(title: str) -> str:
+    """The link target of a heading, as Markdown viewers make it."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
