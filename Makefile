@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz interop scenarios test check format reference reconnecting bench sparkbench soak scale mixed connections groups clean
+.PHONY: help setup run demo crash clusters fuzz interop scenarios test check docs format reference reconnecting bench sparkbench soak scale mixed connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -72,6 +72,9 @@ interop: setup  ## other people's AMQP clients against a node (CLIENTS="rhea pro
 
 reconnecting: setup  ## other people's AMQP clients go on by themselves after a restart of the node (rhea from npm, Qpid JMS through Maven)
 	INSTALL_CLIENTS=1 $(BIN)/python -m pytest tests/acceptance/test_reconnecting.py -p no:xdist
+
+docs: setup  ## the documentation as a site with search, in build/site: a broken link is an error
+	$(BIN)/python -m tools.site
 
 reference: setup  ## write docs/reference/ anew: the pages that are made from the settings in the code
 	$(BIN)/python -m tools.reference
