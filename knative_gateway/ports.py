@@ -264,12 +264,13 @@ class Checkpoints(Protocol):
 
 
 class Stored(NamedTuple):
-    """One event read from a log: `message` is the AMQP message less the delivery's annotations."""
+    """One event read from a log: `message` is the AMQP message less the delivery's annotations. `message_format`: AMQP 2.7.5."""
 
     partition: int
     offset: str
     timestamp_ms: int
     message: bytes
+    message_format: int = 0
 
 
 class Extents(NamedTuple):

@@ -101,7 +101,9 @@ def line_of(event: ReceivedEvent, form: Format) -> bytes:
         return render(shown(event, form), form)
     except WireError as error:
         say(f"partition {event.partition}, offset {event.offset}: {error}; the message is shown as it is stored")
-        return render(Shown(event.partition, event.offset, event.timestamp_ms, body=event.encode()), form)
+        return render(
+            Shown(event.partition, event.offset, event.timestamp_ms, body=event.encode(), message_format=event.message_format), form
+        )
 
 
 def shown(event: ReceivedEvent, form: Format) -> Shown:
@@ -110,9 +112,10 @@ def shown(event: ReceivedEvent, form: Format) -> Shown:
         return Shown(None, None, None, body=_stripped(event).body)
     place, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
     if form is Format.TEXT:
-        return Shown(*place, key=message.key, body=message.body)
+        return Shown(*place, key=message.key, body=message.body, message_format=event.message_format)
     return Shown(
         *place,
+        message_format=event.message_format,
         key=message.key,
         subject=message.subject,
         content_type=message.content_type,

@@ -23,7 +23,8 @@ class Event:
     """An event to send. `body`: bytes become a data section, everything else an amqp-value. `key` chooses the partition.
 
     Times are milliseconds since 1970 UTC. `properties` are application properties: str, int, float, bool, bytes, None and the
-    types of `amqp_streams.wire.codec`. `annotations` are message annotations besides the key.
+    types of `amqp_streams.wire.codec`. `annotations` are message annotations besides the key. `message_format`: a number from 0 to 2^32 - 1
+    (AMQP 2.7.5); a message that was made elsewhere is given one as a `ReceivedEvent`.
     """
 
     body: object = b""
@@ -37,6 +38,7 @@ class Event:
     to: str | None = None
     reply_to: str | None = None
     annotations: Mapping[str, object] | None = None
+    message_format: int = 0
 
     def encode(self) -> bytes:
         """The AMQP message.

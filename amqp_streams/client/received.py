@@ -26,13 +26,15 @@ class ReceivedEvent:
     """An event as it came. Everything but `message` is decoded when asked for; what a broken message has not raises WireError.
 
     `message`: the AMQP message, delivery annotations included. Fields are those of `Event`, besides `offset`, `partition`,
-    `timestamp_ms` (when it was stored) and `delivery_annotations`.
+    `timestamp_ms` (when it was stored) and `delivery_annotations`. `message_format` (AMQP 2.7.5) is 0, but
+    for a message of another format than AMQP's own: what its sections mean is for that format to say.
     """
 
-    __slots__ = ("_delivery", "_link", "_place", "_sections", "_values", "message")
+    __slots__ = ("_delivery", "_link", "_place", "_sections", "_values", "message", "message_format")
 
     def __init__(self, message: bytes, delivery: Any = None, link: Any = None) -> None:
         self.message: Final = message
+        self.message_format = 0
         self._delivery = delivery
         self._link = link
         self._place: Place | None = None

@@ -13,8 +13,8 @@ from cproton_ffi import ffi, lib
 
 from amqp_streams import names
 from amqp_streams.errors import AmqpStreamsError, PeerError, WireError
+from amqp_streams.proton.incoming import Incoming
 from amqp_streams.wire.codec import decode, encode
-from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES
 from amqp_streams.wire.frames import attach_handle, read_frames
 from amqp_streams.wire.outgoing_formats import FormatWriter
 from amqp_streams.wire.types import Array, Symbol
@@ -96,7 +96,7 @@ def condition_text(condition: Pointer) -> str:
 class Engine:
     """One AMQP connection, server side: bytes in, events, bytes out. No I/O."""
 
-    __slots__ = ("_formats", "_held", "collector", "connection", "freed", "incomplete", "transport")
+    __slots__ = ("_formats", "_held", "_incoming", "collector", "connection", "freed", "transport")
 
     def __init__(self, *, frame_bytes_max: int, channels_max: int, idle_timeout_ms: int) -> None:
         self.connection: Pointer = lib.pn_connection()
@@ -106,35 +106,29 @@ class Engine:
         self._held: list[bytes] = []
         """Output that was taken out of the engine to look at it, and that `pull` returns first."""
         self._formats: FormatWriter | None = None
-        self.incomplete = -PROTOCOL_HEADER_BYTES
-        """Bytes of what was pushed that are of a frame which is not complete. Negative: of the protocol header so many are missing."""
         lib.pn_transport_set_server(self.transport)
         lib.pn_transport_set_max_frame(self.transport, frame_bytes_max)
         lib.pn_transport_set_channel_max(self.transport, channels_max - 1)
         lib.pn_transport_set_idle_timeout(self.transport, idle_timeout_ms)
         lib.pn_connection_collect(self.connection, self.collector)
         lib.pn_transport_bind(self.transport, self.connection)
+        self._incoming = Incoming(self.transport)
 
     def push(self, data: memoryview | bytes) -> bool:
         """Give the engine what the peer sent. False when it takes no more: the connection is over."""
-        transport, push, size = self.transport, lib.pn_transport_push, len(data)
-        room_of, frames_of = lib.pn_transport_capacity, lib.pn_transport_get_frames_input
-        start = ffi.from_buffer("char[]", data)
-        at, room, frames = 0, room_of(transport), frames_of(transport)
+        start, size, push = ffi.from_buffer("char[]", data), len(data), self._incoming.push
+        at = 0
         while at < size:  # the engine takes what its buffer of a few KiB holds, and digests it
-            taken = push(transport, start + at, size - at)
-            if taken <= 0:
+            taken = push(start + at, size - at)
+            if not taken:
                 return False
             at += taken
-            before, room, known, frames = room, room_of(transport), frames, frames_of(transport)
-            if room < 0:  # an error ended the connection: what was whole before it counts, and where the rest begins does not matter
-                self.incomplete = 0
-            elif frames == known:  # the buffer may have grown, but all that it took is of one frame
-                self.incomplete += taken
-            else:
-                waited = self.incomplete if self.incomplete >= 0 else self.incomplete + PROTOCOL_HEADER_BYTES
-                self.incomplete = waited + before - room
         return True
+
+    @property
+    def incomplete(self) -> int:
+        """See `Incoming.incomplete`."""
+        return self._incoming.incomplete
 
     def pull(self) -> bytes:
         """The next bytes to send. Empty when there is nothing (see `finished`)."""

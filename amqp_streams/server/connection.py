@@ -130,6 +130,7 @@ class AmqpConnection:
             self._service.backlog.add(self)
         else:
             self.formats.release()
+            self.formats.prune()
             if self._wishes:
                 self._grant_wishes()
         self.flush()

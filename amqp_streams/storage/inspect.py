@@ -38,6 +38,7 @@ class DumpedRecord:
     timestamp_ms: int
     header_bytes: int
     message: bytes
+    message_format: int = 0
 
 
 @dataclass(slots=True)
@@ -117,7 +118,8 @@ def dump(
                     if left is not None and left <= 0:
                         return
                     left = None if left is None else left - 1
-                    yield DumpedRecord(index, chunk.base + place, chunk.timestamps[place], chunk.header_sizes[place], message)
+                    number, stamp, header = chunk.base + place, chunk.timestamps[place], chunk.header_sizes[place]
+                    yield DumpedRecord(index, number, stamp, header, message, 0 if chunk.formats is None else chunk.formats[place])
 
 
 def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:

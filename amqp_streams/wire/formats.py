@@ -96,8 +96,11 @@ class FormatFinder:
         self._block = bytes(self._block)
 
     def release(self) -> None:
-        """All that was fed was dealt with: what is left is of deliveries that are not complete, or that nobody takes."""
+        """The block that was fed is not looked at any more."""
         self._block, self._joined, self._attached, self._end = b"", b"", None, 0
+
+    def prune(self) -> None:
+        """All that has come was taken: what is left is of deliveries that are not complete, or that nobody takes."""
         for link, entries in list(self.waiting.items()):
             tag = self._current.get(link)
             self._keep(link, {each: entries[each] for each in (tag, None) if each in entries})
@@ -127,6 +130,25 @@ class FormatFinder:
             found[0] = entries.pop(None) if not found[0] else UNKNOWN
         self._keep(link, {tag: entries[tag] for tag in (unfinished, None) if tag in entries and unfinished is not None})
         return found
+
+    def pop(self, link: Endpoint | None, tags: Sequence[bytes]) -> list[int]:
+        """`take` for those that take some of what is complete."""
+        entries = None if link is None else self.waiting.get(link)
+        if link is None or entries is None:
+            return []
+        if self._current.get(link) in tags:
+            del self._current[link]
+        found = [entries.pop(tag, 0) for tag in tags]
+        if found and not found[0]:
+            found[0] = entries.pop(None, 0)
+        self._keep(link, entries)
+        return found
+
+    def forget(self, link: Endpoint | None) -> None:
+        """A link is gone."""
+        if link is not None:
+            self.waiting.pop(link, None)
+            self._current.pop(link, None)
 
     def _keep(self, link: Endpoint, entries: dict[bytes | None, int]) -> None:
         if entries:

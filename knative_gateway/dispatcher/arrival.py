@@ -58,6 +58,9 @@ class Arrival:
         self._identity = ("", "")
         self._event: CloudEvent | None = None
         self._requests: dict[tuple[bool, bool], HttpMessage] | None = None
+        if stored.message_format:
+            self.problem = f"the message has message-format 0x{stored.message_format:08x}: CloudEvents are in messages of format 0"
+            return
         try:
             self._read(message)
         except InvalidEventError as error:

@@ -130,6 +130,7 @@ class _Entry(LoneEntry):
         # What the classes above do, without their calls: this is made for every event.
         self.event = None
         self.message = message
+        self.message_format = 0
         self.number = 0
         self.attempts = 0
         self.outcome = None

@@ -228,9 +228,18 @@ class AmqpEventLog:
 async def _batches(consumer: Consumer, partition: int) -> AsyncGenerator[Sequence[Stored], None]:
     while True:
         messages = await consumer.receive_raw(READ_EVENTS_MAX)
-        batch = [stored for message in messages if (stored := _stored(partition, message)) is not None]
+        if any(consumer.raw_formats):
+            batch = _with_formats(partition, messages, consumer.raw_formats)
+        else:
+            batch = [stored for message in messages if (stored := _stored(partition, message)) is not None]
         if batch:
             yield batch
+
+
+def _with_formats(partition: int, messages: Sequence[bytes], formats: Sequence[int]) -> list[Stored]:
+    """The events of messages of which some are not of AMQP's own format."""
+    read = ((_stored(partition, message), number) for message, number in zip(messages, formats, strict=True))
+    return [stored._replace(message_format=number) for stored, number in read if stored is not None]
 
 
 def _stored(partition: int, message: bytes) -> Stored | None:

@@ -201,6 +201,7 @@ def shown(record: inspect.DumpedRecord) -> Shown:
     try:
         return Shown(
             *place,
+            message_format=record.message_format,
             key=event.key,
             subject=event.subject,
             content_type=event.content_type,
@@ -209,7 +210,7 @@ def shown(record: inspect.DumpedRecord) -> Shown:
             body=event.body,
         )
     except WireError:
-        return Shown(*place, body=record.message)
+        return Shown(*place, body=record.message, message_format=record.message_format)
 
 
 def _is_text(value: bytes) -> bool:

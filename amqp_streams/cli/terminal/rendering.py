@@ -2,7 +2,7 @@
 
 The JSON line of an event: `partition`, `offset`, `timestamp` (ISO 8601, UTC, milliseconds), `key`, `subject`, `content_type`,
 `properties`, `body` (text, or the value itself where the message has a value as its body) or `body_base64`, `annotations`. Entries
-without a value are null; names are stable.
+without a value are null; names are stable. `message_format` is there only where it is not 0.
 """
 
 import base64
@@ -45,6 +45,7 @@ class Shown:
     properties: Mapping[str, object] = field(default_factory=dict)
     annotations: Mapping[str, object] = field(default_factory=dict)
     body: object = b""
+    message_format: int = 0
 
 
 def render(event: Shown, form: Format) -> bytes:
@@ -77,7 +78,8 @@ def as_json(event: Shown) -> dict[str, object]:
             shown["body_base64"] = base64.b64encode(event.body).decode()
     else:
         shown["body"] = plain(event.body)
-    return shown | {"annotations": plain(event.annotations)}
+    shown |= {"annotations": plain(event.annotations)}
+    return shown | {"message_format": event.message_format} if event.message_format else shown
 
 
 def plain(value: object) -> object:
@@ -120,6 +122,8 @@ def _line(event: Shown) -> str:
     text = printable(shown.decode("utf-8", "backslashreplace"))
     if len(body) > len(shown):
         text += f" … ({len(body)} bytes)"
+    if event.message_format:
+        text += f"\tmessage-format 0x{event.message_format:08x}"
     where = f"{event.partition if event.partition is not None else '-'}:{number}"
     return "\t".join((where, iso_time(event.timestamp_ms) or "-", printable(event.key) if event.key is not None else "-", text))
 

@@ -20,7 +20,7 @@ from amqp_streams.client.blocking.ranges import RangeReader
 from amqp_streams.client.errors import SequenceError, TimedOutError
 from amqp_streams.client.options import ACCEPTED, Outcome
 from amqp_streams.client.producing.outbox import Entry
-from amqp_streams.client.producing.producer import NO_NUMBERS, Sent, encode
+from amqp_streams.client.producing.producer import NO_NUMBERS, Sent, encode, format_of
 from amqp_streams.client.received import ReceivedEvent
 
 _P = ParamSpec("_P")
@@ -47,7 +47,7 @@ class Producer(Face[aio.Producer]):
         """Send one event and wait only for room in the window; `result()` of what it returns is the outcome, or call `flush`."""
         if sequence is not None and self._inner.producer_id is None:
             raise SequenceError(NO_NUMBERS)
-        entry = Entry(event, encode(event, partition))
+        entry = Entry(event, encode(event, partition), format_of(event))
         if not self._room.acquire(timeout=timeout):
             obstacle = self._inner.obstacle
             message = f"waiting for room in the window took longer than {timeout} s" + (f": {obstacle}" if obstacle else "")

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 from cproton_ffi import ffi, lib
 
 from amqp_streams import names
+from amqp_streams.client.connection.octets import LinkFormats, LongTag
 from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
 from amqp_streams.client.options import Outcome
 from amqp_streams.proton.terms import read_condition, read_map, read_symbols
@@ -28,6 +29,10 @@ class Sendable(Protocol):
     @property
     def message(self) -> bytes:
         """The bytes of the AMQP message."""
+
+    @property
+    def message_format(self) -> int:
+        """Its message-format (AMQP 2.7.5)."""
 
 
 SEND_BUFFER_BYTES_MAX: Final = 1 << 20
@@ -131,6 +136,7 @@ class SenderLink(Link):
         self._tag_bytes: Final = bytearray(8)
         self._tag_start: Final[Any] = ffi.from_buffer("char[]", self._tag_bytes)
         self._tag: Final[Any] = ffi.new("pn_bytes_t *", {"size": 8, "start": self._tag_start})
+        self._long_tag: Final = LongTag()
 
     @property
     def message_bytes_max(self) -> int:
@@ -148,8 +154,11 @@ class SenderLink(Link):
             return 0
         return int(lib.pn_link_credit(self.pointer))
 
-    def send(self, events: Sequence[Sendable]) -> int:
-        """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where they are large)."""
+    def send(self, events: Sequence[Sendable], *, formatted: bool = False) -> int:
+        """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where they are large).
+
+        `formatted`: some may have a message-format that is not 0, and `ConnectionProtocol.write_formats` was called.
+        """
         if not self.alive:
             return 0
         link, in_flight, tag, tag_bytes = self.pointer, self._in_flight, self._tag[0], self._tag_bytes
@@ -158,7 +167,7 @@ class SenderLink(Link):
         for event in events:
             count += 1
             write_tag(tag_bytes, 0, count)
-            delivery = new_delivery(link, tag)
+            delivery = new_delivery(link, self._long_tag.of(count, event.message_format) if formatted and event.message_format else tag)
             message = event.message
             size = len(message)
             send(link, message, size)
@@ -197,6 +206,7 @@ class ReceiverLink(Link):
         super().__init__(proton_link, session)
         self._message_bytes_max = message_bytes_max
         self._partial = bytearray()
+        self.formats: LinkFormats | None = None
         self._size = SIZE_GUESS
         self._aside: deque[tuple[bytes, Delivery]] = deque()
         self._aside_aborted = 0
@@ -204,6 +214,10 @@ class ReceiverLink(Link):
         self.keeps_unread = False
         self.unread: list[bytes] = []
         """What had come and was not taken when the peer detached, for those that keep it."""
+
+    def formats_of(self, deliveries: Sequence[Delivery]) -> Sequence[int]:
+        """The message-formats of deliveries that were taken and are not settled, asked once for each; empty: they are all 0."""
+        return self.formats.pop(deliveries) if self.formats is not None and self.alive else ()
 
     @property
     def filters(self) -> frozenset[str]:
@@ -364,6 +378,8 @@ class ReceiverLink(Link):
     def forget(self) -> None:
         """The same, and what was not taken."""
         super().forget()
+        if self.formats is not None:
+            self.formats.forget()
         self._partial.clear()
         self.session.unread.set_aside -= sum(len(message) for message, _ in self._aside)
         self._aside.clear()

@@ -15,6 +15,7 @@ from amqp_streams import names
 from amqp_streams.client.connection.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
 from amqp_streams.client.connection.links import Link, ReceiverLink, SenderLink, Session
 from amqp_streams.client.connection.mechanisms import Credentials
+from amqp_streams.client.connection.octets import LinkFormats, Octets
 from amqp_streams.client.connection.sasl import SaslClient
 from amqp_streams.client.connection.sessions import SESSION_LINKS_MAX, HandleMax, Sessions
 from amqp_streams.client.errors import ConnectError, ConnectionLostError, LinkError, LinkRefusedError, NoRoomError, SessionError
@@ -24,7 +25,6 @@ from amqp_streams.proton.terms import put_map, put_symbols, read_condition, read
 PROTON_VERSION: Final = (0, 40, 0)
 FRAME_BYTES_MAX: Final = 64 << 10
 MESSAGE_BYTES_MAX: Final = 128 << 20
-_PEEK_BYTES: Final = 64 << 10
 
 if proton.VERSION != PROTON_VERSION:
     message = f"python-qpid-proton is {proton.VERSION}; this client calls its inner functions and is made for {PROTON_VERSION}"
@@ -65,7 +65,7 @@ class ConnectionProtocol:
         self._closed = False
         self._opened = False
         self._announced: Opened | None = None
-        self._peek_buffer: Final[Any] = ffi.new("char[]", _PEEK_BYTES)
+        self._octets: Final = Octets(self._transport._impl)
         self._dispatch: Final = {
             lib.PN_CONNECTION_REMOTE_OPEN: self._remote_open,
             lib.PN_CONNECTION_REMOTE_CLOSE: self._remote_close,
@@ -114,20 +114,19 @@ class ConnectionProtocol:
         return self._push(data) if self._sasl is None else self._push(self._sasl.rest)
 
     def _push(self, data: bytes | bytearray | memoryview) -> list[Happening]:
-        transport = self._transport._impl
         happenings: list[Happening] = []
         self._sasl = None
         self._free_spent()
         if not self._handle_max.done:
             self._handle_max.receive(data, FRAME_BYTES_MAX)
-        view, at, size = ffi.from_buffer("char[]", data), 0, len(data)
-        while at < size and not self._closed:
-            capacity = lib.pn_transport_capacity(transport)
-            pushed = lib.pn_transport_push(transport, view + at, min(capacity, size - at)) if capacity > 0 else -1
+        left = memoryview(data)
+        while left and not self._closed:
+            pushed = self._octets.push(left)
             self._collect(happenings)
-            if pushed <= 0:
+            self._octets.finder.release()
+            if not pushed:
                 return self._end(happenings, self._transport_error())
-            at += pushed
+            left = left[pushed:]
         return happenings
 
     @property
@@ -139,17 +138,11 @@ class ConnectionProtocol:
         """Bytes to send now; call it after everything that may have made some, until it is empty."""
         if self._sasl is not None:
             return self._sasl.take_output()
-        if self._transport is None:
-            return b""
-        transport, pieces, buffer = self._transport._impl, [], self._peek_buffer
-        view = ffi.buffer(buffer)
-        while (pending := lib.pn_transport_pending(transport)) > 0:
-            size = lib.pn_transport_peek(transport, buffer, min(pending, _PEEK_BYTES))
-            if size <= 0:
-                break
-            pieces.append(view[:size])
-            lib.pn_transport_pop(transport, size)
-        return b"".join(pieces)
+        return b"" if self._transport is None else self._octets.take()
+
+    def write_formats(self) -> None:
+        """From here on what is sent may have a message-format that is not 0."""
+        self._octets.write_formats()
 
     def tick(self, now_ms: int) -> tuple[list[Happening], int | None]:
         """Tell the time (monotonic, > 0): heartbeats fall due, silence of the peer is found. Also when to be called next, or None."""
@@ -357,6 +350,8 @@ class ConnectionProtocol:
         if lib.pn_terminus_get_type(theirs) == lib.PN_UNSPECIFIED:
             return  # refused: the detach that says why is on its way (2.6.3)
         link.attached = True
+        if isinstance(link, ReceiverLink):
+            link.formats = LinkFormats(self._octets.finder, link.name)
         happenings.append(Attached(link))
 
     def _link_close(self, event: Any, happenings: list[Happening]) -> None:

@@ -251,6 +251,11 @@ class Wire:
         """The same when what it gave has gone out; that may take until the peer opens its window."""
         self._eager[attachment] = None
 
+    def write_formats(self) -> None:
+        """From here on what is sent may have a message-format that is not 0."""
+        if self.lost_by is None:
+            self._protocol.write_formats()
+
     def flush(self) -> None:
         """Send what there is, and let producers give more as long as the stream takes it."""
         if self._flush_handle is not None:

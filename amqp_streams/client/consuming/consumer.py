@@ -91,6 +91,8 @@ class Consumer(Endpoint):
         self._owed = 0
         self._unsettled: list[Delivery] = []
         self._taken: deque[ReceivedEvent] = deque()
+        self.raw_formats: Sequence[int] = ()
+        """The message-formats (AMQP 2.7.5) of what `receive_raw` gave last, in its order; empty: they are all 0."""
 
     def __repr__(self) -> str:
         state = "attached" if self.attached else "not attached"
@@ -127,8 +129,12 @@ class Consumer(Endpoint):
         messages, deliveries = await self._next(max_events, timeout)
         if self._settle == "manual":
             link = self._link
-            return [ReceivedEvent(message, delivery, link) for message, delivery in zip(messages, deliveries, strict=True)]
-        return [ReceivedEvent(message) for message in messages]
+            events = [ReceivedEvent(message, delivery, link) for message, delivery in zip(messages, deliveries, strict=True)]
+        else:
+            events = [ReceivedEvent(message) for message in messages]
+        for event, message_format in zip(events, self.raw_formats, strict=False):
+            event.message_format = message_format
+        return events
 
     async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:
         """The next of the events that the log has now; an empty list when all of them have been received or passed over by filters.
@@ -149,12 +155,17 @@ class Consumer(Endpoint):
         return events
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:
-        """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual"."""
+        """The same as bytes of AMQP messages with their delivery annotations: the fastest way. Not with settle="manual".
+
+        `raw_formats` has their message-formats.
+        """
         if self._settle == "manual":
             message = "bytes cannot be settled one by one: use receive"
             raise ValueError(message)
         if self._taken:
-            return [self._taken.popleft().message for _ in range(min(max_events, len(self._taken)))]
+            events = [self._taken.popleft() for _ in range(min(max_events, len(self._taken)))]
+            self.raw_formats = [event.message_format for event in events]
+            return [event.message for event in events]
         messages, _ = await self._next(max_events, timeout)
         return messages
 
@@ -210,11 +221,13 @@ class Consumer(Endpoint):
 
     def _take(self, count_max: int) -> tuple[list[bytes], list[Delivery]]:
         link = self._link
+        self.raw_formats = ()
         if link is None:
             self._check()
             return [], []
         self._settle_taken()
         messages, deliveries, aborted = link.take(count_max)
+        formats = link.formats_of(deliveries)
         if not messages:
             if link.oversized:
                 self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
@@ -233,6 +246,8 @@ class Consumer(Endpoint):
                 link.settle([deliveries[index] for index in before], ACCEPTED)
             messages = [message for index, message in enumerate(messages) if index not in dropped]
             deliveries = [delivery for index, delivery in enumerate(deliveries) if index not in dropped]
+            formats = [number for index, number in enumerate(formats) if index not in dropped]
+        self.raw_formats = formats
         if self._settle == "auto":
             self._unsettled = deliveries
         self._give_back(credit - (len(deliveries) if self._settle == "manual" else 0))

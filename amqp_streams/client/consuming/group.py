@@ -204,7 +204,10 @@ class GroupConsumer:
             if share.link.oversized:
                 self._stop(LinkError(names.LINK_MESSAGE_SIZE_EXCEEDED, "the node sent a message beyond max-message-size"))
                 break
-            events += [ReceivedEvent(message, delivery, share.link) for message, delivery in zip(messages, deliveries, strict=True)]
+            came = [ReceivedEvent(message, delivery, share.link) for message, delivery in zip(messages, deliveries, strict=True)]
+            for event, message_format in zip(came, share.link.formats_of(deliveries), strict=False):
+                event.message_format = message_format
+            events += came
             share.unsettled += len(messages)
             if messages or aborted:
                 self._top_up(share)

@@ -19,13 +19,14 @@ _CANCELLED: Final = ClosedError("given up before it was sent")
 class Entry:
     """One event on its way. `outcome` is None, True for accepted, or why not; `on_outcome` is called then."""
 
-    __slots__ = ("attempts", "event", "message", "number", "on_outcome", "outcome")
+    __slots__ = ("attempts", "event", "message", "message_format", "number", "on_outcome", "outcome")
     cancelled = False
     awaited_alone = False
 
-    def __init__(self, event: object, message: bytes) -> None:
+    def __init__(self, event: object, message: bytes, message_format: int = 0) -> None:
         self.event = event
         self.message = message
+        self.message_format = message_format
         self.number = 0
         self.attempts = 0
         self.outcome: AmqpStreamsError | Literal[True] | None = None
@@ -38,8 +39,8 @@ class LoneEntry(Entry):
     __slots__ = ("cancelled",)
     awaited_alone = True
 
-    def __init__(self, event: object, message: bytes) -> None:
-        super().__init__(event, message)
+    def __init__(self, event: object, message: bytes, message_format: int = 0) -> None:
+        super().__init__(event, message, message_format)
         self.cancelled = False
 
 
@@ -57,6 +58,8 @@ class Outbox:
         self._released: list[Entry] = []
         self._number = 0
         self.largest = 0
+        self.formatted = False
+        """Some events had a message-format that is not 0."""
         self.events = 0
         self.bytes = 0
         self.failures: list[tuple[object, AmqpStreamsError]] = []
@@ -90,6 +93,8 @@ class Outbox:
             entry.number = number
             length = len(entry.message)
             size += length
+            if entry.message_format:
+                self.formatted = True
             if length > largest:  # noqa: PLR1730 (max is a call for each event)
                 largest = length
         self._number, self.largest = number, largest

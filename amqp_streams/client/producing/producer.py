@@ -30,7 +30,7 @@ from amqp_streams.client.message import with_target_partition
 from amqp_streams.client.producing.numbering import Numbering, Sequences, checked_id, share
 from amqp_streams.client.producing.outbox import Entry, LoneEntry, Outbox
 from amqp_streams.client.received import ReceivedEvent
-from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.errors import AmqpStreamsError, WireError
 from amqp_streams.wire.codec import Symbol
 
 Sent = Event | ReceivedEvent | bytes
@@ -41,6 +41,7 @@ WINDOW_BYTES_MAX: Final = 64 << 20
 NO_NUMBERS: Final = "numbers are for producers with an id: client.producer(…, producer_id=…)"
 _TURN_MAX: Final = 2000
 _SHOWN_MAX: Final = 60
+_FORMAT_MAX: Final = (1 << 32) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ class Producer(Endpoint):
         Raises: RejectedError, ReleasedError, ConnectionLostError, LinkError, TimedOutError, ClosedError, SequenceError, WireError.
         """
         self._check()
-        entry = LoneEntry(event, encode(event, partition))
+        entry = LoneEntry(event, encode(event, partition), format_of(event))
         await self._add(entry, sequence, timeout)
         pending = Pending(entry)
         try:
@@ -140,7 +141,7 @@ class Producer(Endpoint):
     ) -> Pending:
         """Send one event and wait only for room in the window; await what it returns for the outcome, or call `flush`."""
         self._check()
-        entry = Entry(event, encode(event, partition))
+        entry = Entry(event, encode(event, partition), format_of(event))
         await self._add(entry, sequence, timeout)
         return Pending(entry)
 
@@ -158,7 +159,7 @@ class Producer(Endpoint):
             entries, bytes_left = [], outbox.bytes_left
             for event in events[at : at + min(max(outbox.room, 0), _TURN_MAX)]:
                 message = event if type(event) is bytes and partition is None else encode(event, partition)
-                entries.append(Entry(event, message))
+                entries.append(Entry(event, message, 0 if type(event) is bytes else format_of(event)))
                 bytes_left -= len(message)
                 if bytes_left <= 0:
                     break
@@ -250,7 +251,10 @@ class Producer(Endpoint):
             batch = outbox.take(min(room, _TURN_MAX))
             if outbox.largest > (largest := link.message_bytes_max) > 0:
                 batch = [entry for entry in batch if self._fits(entry, largest)]
-            sent = link.send(batch)
+            formatted = outbox.formatted
+            if formatted:
+                attachment.wire.write_formats()
+            sent = link.send(batch, formatted=formatted)
             if sent < len(batch):
                 outbox.put_back(batch[sent:])
                 break
@@ -361,6 +365,15 @@ def encode(event: Sent, partition: str | int | None) -> bytes:
     """The bytes to send for an event, on its way to `partition` if that is given."""
     message = event if type(event) is bytes else _encoded(event)
     return message if partition is None else with_target_partition(message, str(partition))
+
+
+def format_of(event: Sent) -> int:
+    """The message-format of an event. Raises WireError: it is not from 0 to 2^32 - 1."""
+    message_format = event.message_format if isinstance(event, Event | ReceivedEvent) else 0
+    if not 0 <= message_format <= _FORMAT_MAX:
+        message = f"message_format must be from 0 to {_FORMAT_MAX} (got {message_format})"
+        raise WireError(message)
+    return message_format
 
 
 def _encoded(event: object) -> bytes:

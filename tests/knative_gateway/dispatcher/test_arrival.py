@@ -32,6 +32,14 @@ def test_what_is_no_event_says_why() -> None:
     assert arrival.key is None
 
 
+def test_a_message_of_another_format_says_why() -> None:
+    """What looks like a CloudEvent may mean something else there, or be many."""
+    message = encode(CloudEvent({"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}, b"x"))
+    arrival = Arrival(Stored(0, "0000000000000001", 5, message, 0x80013700), "0000000000000000")
+    assert (arrival.event, arrival.attributes, arrival.passed_on) == (None, None, ())
+    assert arrival.problem == "the message has message-format 0x80013700: CloudEvents are in messages of format 0"
+
+
 @pytest.mark.parametrize("content_type", ["application/cloudevents+avro", "application/cloudevents-batch+json", "application/cloudevents"])
 def test_a_message_in_an_unknown_event_format_says_why(content_type: str) -> None:
     message = Event(b"x", content_type=content_type).encode()

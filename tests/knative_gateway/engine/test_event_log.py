@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from amqp_streams.client import Event, connect
 from event_formats.amqp_binding import decode, encode
 from event_formats.event import CloudEvent
 from examples.node import NodeProcess
@@ -232,3 +233,14 @@ async def test_closing_waits_for_what_is_on_its_way(node: NodeProcess, name: str
         waiting = [asyncio.create_task(log.append(name, message(number))) for number in range(50)]
         await asyncio.sleep(0)
     await asyncio.gather(*waiting)
+
+
+async def test_a_message_of_another_format_is_read_with_it(node: NodeProcess, name: str) -> None:
+    async with AmqpEventLog(node.url) as logs:
+        await logs.wait_connected(10)
+        await logs.ensure(name, partitions=1, retention_ms=None)
+        async with connect(node.url) as client, client.producer(name) as producer:
+            await producer.post_batch([message(0), Event(b"batch", message_format=0x80013700), message(1)])
+        events = await take(logs.read(name, {0: None}), 3)
+    assert [stored.message_format for stored in events] == [0, 0x80013700, 0]
+    assert ids([events[0], events[2]]) == ["0", "1"]
