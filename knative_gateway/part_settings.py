@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from knative_gateway.config import GatewaySettings
 from knative_gateway.dispatcher.posting.sending import SendSettings, tls_context
 from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.spans import NO_TRACES
 from knative_gateway.errors import ConfigError
 from knative_gateway.ingress.app import IngressLimits
 from knative_gateway.security.destinations import Destinations
@@ -61,5 +62,5 @@ def dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> Dis
         in_flight_max=given.in_flight,
         waiting_max=given.waiting,
         drain_s=settings.limits.drain,
-        traces=traces,
+        tracer=NO_TRACES if traces is None else traces,
     )

@@ -333,7 +333,7 @@ class Gateway:
 
     def _not_kept(self) -> str | None:
         """A full disk, or a database that is away: deliveries go on, and would be repeated after a crash."""
-        seconds = 0.0 if self._dispatcher is None else self._dispatcher.kept_s_ago
+        seconds = 0.0 if self._dispatcher is None else self._dispatcher.stored_s_ago
         return f"positions have not been kept for {seconds:.0f} s: see the log" if seconds > NOT_KEPT_S_MAX else None
 
     def _base_url(self, *, shared: bool) -> str:
@@ -377,7 +377,7 @@ class Gateway:
         yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is there.", float(connected))
         if self._dispatcher is not None:
             words = "Seconds since the positions of subscribers were last stored in the state database."
-            yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, self._dispatcher.kept_s_ago)
+            yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, self._dispatcher.stored_s_ago)
         if self.node is not None:
             starts = float(self.node.starts)
             yield CounterMetricFamily("knative_gateway_embedded_starts", "Starts of the embedded event log node.", starts)

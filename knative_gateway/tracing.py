@@ -21,7 +21,6 @@ from knative_gateway.errors import ConfigError, GatewayError
 
 if TYPE_CHECKING:
     from knative_gateway.delivery import Post
-    from knative_gateway.dispatcher.arrival import Arrival
     from knative_gateway.ports import EventLog, Route, Subscriber
 
 SERVICE: Final = "knative-gateway"
@@ -36,6 +35,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 class Traces:
     """Makes spans. `provider`: of tracers; it decides where they go, and which are kept."""
+
+    enabled: Final = True
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer: Final = trace.get_tracer("knative_gateway", __version__, provider)
@@ -64,17 +65,19 @@ class Traces:
             yield
 
     @contextmanager
-    def delivering(self, spec: "Subscriber", post: "Post", arrival: "Arrival") -> Iterator[tuple[list[tuple[str, str]], "Outcome"]]:
-        """While an event is POSTed: the headers that make it a child, and who is to be told the answer."""
+    def delivering(
+        self, spec: "Subscriber", post: "Post", *, partition: int, offset: str
+    ) -> Iterator[tuple[list[tuple[str, str]], "Outcome"]]:
+        """Open the span of an attempt: the headers that make the request its child, and where the answer is recorded."""
         name = f"{spec.namespace}/{spec.name}"
         attributes: dict[str, str | int] = {
             "messaging.system": "knative",
             "messaging.destination.name": name,
-            "messaging.destination.partition.id": str(arrival.partition),
+            "messaging.destination.partition.id": str(partition),
             "knative.subscriber.kind": spec.kind,
             "knative.delivery.to": post.to.name.lower(),
             "knative.delivery.attempt": post.attempt,
-            "messaging.message.offset": arrival.offset,
+            "messaging.message.offset": offset,
         }
         with self._tracer.start_as_current_span(
             f"deliver {name}", _extracted(post.event.attributes), SpanKind.CLIENT, {**attributes, **_of_event(post.event.attributes)}
@@ -83,13 +86,13 @@ class Traces:
 
 
 class Outcome:
-    """Tells a span what came of it."""
+    """Records in a span how it ended."""
 
     def __init__(self, span: Span) -> None:
         self._span: Final = span
 
-    def tell(self, status: int | None, reason: str, *, failed: bool) -> None:
-        """The status of an answer, if there was one, and in words what was wrong."""
+    def record(self, status: int | None, reason: str, *, failed: bool) -> None:
+        """Record the answer. `status` None: there was no answer, and `reason` says why."""
         if status is not None:
             self._span.set_attribute("http.response.status_code", status)
         if failed:

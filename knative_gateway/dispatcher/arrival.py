@@ -23,10 +23,9 @@ OVERHEAD_BYTES: Final = 1024
 class Arrival:
     """One stored event. `before`: the position just before it.
 
-    `attributes` None: what is stored is not a CloudEvent, and `problem` says why.
-    `identity`: id and source, as far as they can be read.
-    `passed_on`: headers of the request that brought it, which go with it. `plain`: the event as it goes over the wire, if it is laid out
-    as nearly all are.
+    `attributes` None: what is stored is not a CloudEvent, and `problem` says why. `identity`: id and source,
+    as far as they can be read. `passed_on`: headers of the request that brought it, which go with it.
+    `plain`: the event as it goes over the wire, if it is laid out as nearly all are.
     """
 
     __slots__ = (
@@ -102,7 +101,9 @@ class Arrival:
         return None if self.attributes is None else self.attributes.get(KEY_ATTRIBUTE)
 
     def request(self, *, departs: bool, structured: bool) -> HttpMessage:
-        """The event as it is sent to subscribers, made once for all. `departs`: from a Broker, whose own attributes stay inside."""
+        """The event as it is sent to subscribers, made once for all. `departs`: from a Broker, whose own
+        attributes stay inside.
+        """
         event = self.event
         assert event is not None
         if self._requests is None:

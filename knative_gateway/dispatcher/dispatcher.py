@@ -1,13 +1,13 @@
-"""[io] All routes: one worker each, and the keeping of everybody's places.
+"""[io] All routes: one worker each, and the regular work of all of them.
 
-Laws: what is completed is durable as such within `flush_ms`, so that a crash brings back little; a stop waits for answers, then keeps all
-places. `applied` tells what is served, and never more.
+Laws: what is completed is stored as completed within `flush_ms`, so that a crash repeats little; a stop waits
+for answers, then stores all cursors. `applied` reports what is served, and never more.
 """
 
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -16,26 +16,26 @@ from typing import Final, Self
 import structlog
 
 from knative_gateway.delivery import End
-from knative_gateway.dispatcher import history, positions
+from knative_gateway.dispatcher import history, positions, storing
+from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.places import INCARNATION, after_offsets, after_time, asked_for, ends_of
 from knative_gateway.dispatcher.posting.connecting import Connections
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.subscribers.courier import Courier
-from knative_gateway.dispatcher.subscribers.recording import Outside
-from knative_gateway.dispatcher.subscribers.redriving import places_in, stored_at
-from knative_gateway.dispatcher.subscribers.track import Track
-from knative_gateway.dispatcher.worker import RouteWorker, keep
+from knative_gateway.dispatcher.subscribers.cursor import Cursor
+from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
+from knative_gateway.dispatcher.subscribers.redriving import read_one, still_stored
+from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.errors import GatewayError
-from knative_gateway.ports import Checkpoints, EventLog, Range, Route, Routes
+from knative_gateway.ports import Checkpoints, EventLog, Route, Routes
 from knative_gateway.running.supervising import Supervisor
 
-_AGAIN_S: Final = 1.0
-"""After positions could not be kept."""
-_HISTORY_TURNS: Final = 5
-"""Flushes of positions for one of histories, which nobody waits for."""
+_RETRY_S: Final = 1.0
+"""The wait after cursors could not be stored."""
+_HISTORY_FLUSHES: Final = 5
+"""Flushes of cursors for one flush of histories, which are less urgent."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,8 +45,8 @@ def _wall_ms() -> int:
 
 
 @contextmanager
-def _told(event: str) -> Iterator[None]:
-    """What fails is told of, and tried again by the next turn: places are kept as long as the process lives."""
+def _logged(event: str) -> Iterator[None]:
+    """Log an error and continue: regular work is retried the next time."""
     try:
         yield
     except GatewayError as error:
@@ -56,9 +56,8 @@ def _told(event: str) -> Iterator[None]:
 
 
 class Dispatcher:
-    """Pushes the events of all routes to their subscribers. Use with `async with`; tell it what to serve by `use`.
-
-    `ownership`: of the partitions, None: all are ours. `changed` is called with a path whenever it is served otherwise than before.
+    """Sends the events of all routes to their subscribers. Use it with `async with`; call `use` with what to
+    serve.
     """
 
     def __init__(
@@ -74,9 +73,14 @@ class Dispatcher:
         chance: Callable[[], float] = random.random,
         tasks: Supervisor | None = None,
     ) -> None:
+        """`ownership`: of the partitions; None: this gateway owns all.
+
+        `changed` is called with a path whenever that path is served differently.
+        """
         self.settings: Final = settings or DispatchSettings()
         self.workers: Final[dict[str, RouteWorker]] = {}
-        self._outside: Final = Outside(sender, events, self.settings, now_ms, chance, asyncio.Semaphore(self.settings.readers_max))
+        reading = asyncio.Semaphore(self.settings.readers_max)
+        self._context: Final = DispatchContext(sender, events, self.settings, now_ms, chance, reading)
         self._checkpoints: Final = checkpoints
         self._ownership: Final = ownership or Alone()
         self._replicated: Final = ownership is not None
@@ -85,15 +89,15 @@ class Dispatcher:
         self._routes = Routes(0, {})
         self._closing: Final[set[asyncio.Task[None]]] = set()
         self._flushing: Final = asyncio.Lock()
-        self._always: list[asyncio.Task[None]] = []
-        self._kept_s = time.monotonic()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stored_s = time.monotonic()
 
     async def __aenter__(self) -> Self:
         run = self._supervisor.keep
-        self._always = [
-            run("dispatcher.flush", self._flush_always),
-            run("dispatcher.histories", self._keep_histories_always),
-            run("dispatcher.look", self._look_always),
+        self._tasks = [
+            run("dispatcher.flush", self._flush_regularly),
+            run("dispatcher.histories", self._store_histories_regularly),
+            run("dispatcher.look", self._look_regularly),
         ]
         return self
 
@@ -101,15 +105,15 @@ class Dispatcher:
         await self.close()
 
     async def close(self) -> None:
-        """Begin nothing more, wait for answers for `drain_s`, keep all places."""
-        for task in self._always:
+        """Begin nothing more, wait for answers for `drain_s`, store all cursors."""
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._always, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         workers = list(self.workers.values())
         self.workers.clear()
         ended = await asyncio.gather(*(worker.end(self.settings.drain_s) for worker in workers))
-        # Before the partitions are left to other replicas, which go on from there.
-        await keep([courier for couriers in ended for courier in couriers], self._checkpoints)
+        # Before the partitions are left to other replicas, which continue from the stored cursors.
+        await storing.keep([each for dispatchers in ended for each in dispatchers], self._checkpoints)
         await asyncio.gather(*(worker.leave() for worker in workers), *self._closing)
 
     # -- what is served
@@ -123,25 +127,26 @@ class Dispatcher:
         for uid, route in wanted.items():
             worker = self.workers.get(uid)
             if worker is None:
-                self.workers[uid] = RouteWorker(
-                    route, self._outside, self._checkpoints, self._ownership, partial(self._changed, route.path)
-                )
+                changed = partial(self._changed, route.path)
+                self.workers[uid] = RouteWorker(route, self._context, self._checkpoints, self._ownership, changed)
             elif worker.wanted != route:
                 worker.use(route)
 
     @property
     def applied(self) -> Routes:
-        """What is served now: a route is missing until it is, and is the former one until it is the new one."""
+        """What is served now. A new route is missing until it is served; a changed one is as before until
+        then.
+        """
         served = (worker.served for worker in self.workers.values())
         return Routes(self._routes.version, {route.path: route for route in served if route is not None})
 
     def served(self, path: str) -> Route | None:
-        """A route as it is served now."""
+        """The route of a path as it is served now."""
         worker = self._at(path)
         return None if worker is None else worker.served
 
     def failing_at(self, path: str) -> Mapping[str, str]:
-        """Subscribers of a route that could not be set up, by uid, and why; they are tried again."""
+        """Why subscribers of a route are not served, by uid; they are retried."""
         worker = self._at(path)
         return {} if worker is None else worker.failing
 
@@ -151,190 +156,177 @@ class Dispatcher:
 
     @property
     def failing(self) -> Mapping[str, str]:
-        """Subscribers that could not be set up, by uid, and why; they are tried again."""
+        """Why subscribers of any route are not served, by uid; they are retried."""
         return {uid: reason for worker in self.workers.values() for uid, reason in worker.failing.items()}
 
-    def courier(self, uid: str) -> Courier | None:
-        """The one of a subscriber."""
-        return next((worker.couriers[uid] for worker in self.workers.values() if uid in worker.couriers), None)
+    def dispatcher_of(self, uid: str) -> SubscriberDispatcher | None:
+        """The dispatcher of a subscriber; None: the subscriber is not served here."""
+        workers = self.workers.values()
+        return next((worker.dispatchers[uid] for worker in workers if uid in worker.dispatchers), None)
 
-    def subscribers(self) -> Iterator[tuple[str, Courier, Lag]]:
-        """All that are served: the name of the Broker or Channel, who brings the events, and how far it is behind."""
-        now_ms = self._outside.now_ms()
-        for worker in list(self.workers.values()):  # copies: `/metrics` is made beside the event loop
-            for courier in list(worker.couriers.values()):
-                yield worker.wanted.name, courier, worker.lag(courier, now_ms)
+    def subscribers(self) -> Iterator[tuple[str, SubscriberDispatcher, Lag]]:
+        """All subscribers that are served: the name of the Broker or Channel, the dispatcher, and its lag."""
+        now_ms = self._context.now_ms()
+        for worker in list(self.workers.values()):  # copies: `/metrics` is made in another thread
+            for dispatcher in list(worker.dispatchers.values()):
+                yield worker.wanted.name, dispatcher, worker.lag(dispatcher, now_ms)
 
     @property
     def connections(self) -> Connections:
         """All connections to subscribers."""
-        return self._outside.sender.connections
+        return self._context.sender.connections
 
     def lag(self, uid: str) -> Lag:
         """How far a subscriber is behind."""
-        now_ms = self._outside.now_ms()
-        found = ((worker, worker.couriers[uid]) for worker in self.workers.values() if uid in worker.couriers)
-        return next((worker.lag(courier, now_ms) for worker, courier in found), NO_LAG)
+        now_ms = self._context.now_ms()
+        served = ((worker, worker.dispatchers[uid]) for worker in self.workers.values() if uid in worker.dispatchers)
+        return next((worker.lag(dispatcher, now_ms) for worker, dispatcher in served), NO_LAG)
 
     def counters(self) -> Mapping[str, Mapping[str, int]]:
-        """What was counted of all subscribers, by uid."""
-        return {courier.spec.uid: {**courier.figures.counters(), "lag": lag.events} for _, courier, lag in self.subscribers()}
+        """The counters of all subscribers, by uid."""
+        return {each.spec.uid: {**each.figures.counters(), "lag": lag.events} for _, each, lag in self.subscribers()}
 
     def figures(self, uid: str) -> Mapping[str, int]:
-        """What was counted of a subscriber."""
-        courier = self.courier(uid)
-        return {} if courier is None else {**courier.figures.counters(), "lag": self.lag(uid).events}
+        """The counters of one subscriber; empty if it is not served here."""
+        dispatcher = self.dispatcher_of(uid)
+        return {} if dispatcher is None else {**dispatcher.figures.counters(), "lag": self.lag(uid).events}
 
-    # -- again
+    # -- replay and redrive
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Make a subscriber go back or forth to these places (as `places.after_offsets` or `places.after_time` have them).
+        """Move a subscriber to these positions, earlier or later.
 
         Raises:
-            KeyError: it is not served here.
-            UnavailableError: log or store are away; it goes on from where it was.
+            KeyError: the subscriber is not served here.
+            UnavailableError: log or store are away; the subscriber continues from where it was.
         """
-        # No flush meanwhile: it would have where the subscriber was.
+        # Without the lock, a flush could store where the subscriber was before.
         async with self._flushing:
             await self._worker(uid).replay(uid, to)
 
     async def replay_from_time(self, uid: str, at_ms: int) -> None:
-        """The same to what was stored at that time (since 1970 UTC) or later."""
-        await self.replay(uid, await after_time(self._worker(uid).wanted.log, at_ms, self._outside.log))
+        """Move a subscriber to the first event that was stored at that time (since 1970 UTC) or later."""
+        await self.replay(uid, await after_time(self._worker(uid).wanted.log, at_ms, self._context.log))
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
-        """The same to PARTITION=OFFSET,…: the next is the first after each; other partitions go on from where they are.
+        """Move a subscriber to the first event after each PARTITION=OFFSET,…; other partitions stay where
+        they are.
 
         Raises:
             ValueError: the log does not have one of these partitions.
         """
-        ends = await ends_of(self._worker(uid).wanted.log, self._outside.log)
+        ends = await ends_of(self._worker(uid).wanted.log, self._context.log)
         missing = sorted(positions.given(offsets).keys() - ends.keys())
         if missing:
-            message = f"offset: the log has no partition {missing[0]}; it has {len(ends)}, from 0 on"
+            message = f"offset: the log does not have partition {missing[0]}; it has {len(ends)}, from 0 on"
             raise ValueError(message)
         await self.replay(uid, after_offsets(offsets, ends))
 
     async def redrive(self, uid: str) -> int:
-        """Deliver again what the history says was dead-lettered or dropped; how many. They begin at once, beside what is on its way.
+        """Deliver again what the history lists as dead-lettered or dropped; returns how many events.
 
-        They are not in any checkpoint: what a crash cuts off is in the history still.
+        They begin at once, in addition to what is in flight. No cursor has them; after a crash they are in
+        the history still.
 
         Raises:
-            KeyError: it is not served here.
+            KeyError: the subscriber is not served here.
             UnavailableError: log or store are away.
         """
         worker = self._worker(uid)
-        await history.keep([(uid, worker.couriers[uid].history)], self._checkpoints.record)
+        await history.keep([(uid, worker.dispatchers[uid].history)], self._checkpoints.record)
         wanted: dict[int, set[str]] = {}
         for failure in await self._checkpoints.history(uid):
             if failure.end in {End.DEAD_LETTERED, End.DROPPED}:
                 wanted.setdefault(failure.partition, set()).add(failure.offset)
-        found = await places_in(self._outside.log, worker.wanted.log, wanted)
-        worker.couriers[uid].redrive(found, partial(stored_at, self._outside.log, worker.wanted.log))
-        return len(found)
+        events = await still_stored(self._context.log, worker.wanted.log, wanted)
+        worker.dispatchers[uid].redrive(events, partial(read_one, self._context.log, worker.wanted.log))
+        return len(events)
 
     def _worker(self, uid: str) -> RouteWorker:
         for worker in self.workers.values():
-            if uid in worker.couriers:
+            if uid in worker.dispatchers:
                 return worker
         raise KeyError(uid)
 
-    # -- places
+    # -- regular work
 
     async def flush(self, *, idle: bool = True) -> None:
-        """Make durable how far everybody is. `idle`: those too that completed nothing and only passed events over.
+        """Store the cursors that moved since the last flush.
 
-        What is completed above the positions is kept then, too.
+        `idle`: also those of subscribers that completed nothing and only skipped events, and what is
+        completed above the positions.
 
         Raises:
-            GatewayError: the store is away; the next flush has it all.
+            GatewayError: the store is away; the next flush stores all of it.
         """
         async with self._flushing:
-            moved: dict[tuple[str, int], tuple[Track, str]] = {}
-            done: dict[tuple[str, int], tuple[Track, Sequence[Range]]] = {}
-            touched, tracks = self._outside.touched, self._tracks(idle=idle)
-            touched.clear()
-            for key, track in tracks:
-                if (position := track.position()) != track.saved:
-                    moved[key] = (track, position)
-                if idle and (ranges := track.done) != track.saved_done:
-                    done[key] = (track, ranges)
-            try:
-                await self._checkpoints.save(
-                    {key: position for key, (_, position) in moved.items()}, {key: ranges for key, (_, ranges) in done.items()}
-                )
-            except BaseException:
-                touched.update(track for track, _ in moved.values())
-                raise
-            for track, position in moved.values():
-                track.saved = position
-            for track, ranges in done.values():
-                track.saved_done = ranges
+            moved = self._context.moved
+            # Closed cursors are stored when they are closed; by now another owner may have stored a later
+            # position.
+            cursors = self._cursors() if idle else [cursor for cursor in moved if not cursor.closed]
+            await storing.flush(cursors, moved, self._checkpoints, ranges=idle)
 
-    async def keep_histories(self) -> None:
-        """Make durable what failed lately. It may take long, and positions do not wait for it.
+    async def store_histories(self) -> None:
+        """Store what failed lately. It may take long, so cursors do not wait for it.
 
         Raises:
-            GatewayError: the store is away; the next time has it all.
+            GatewayError: the store is away; the next call stores all of it.
         """
-        await history.keep([(uid, courier.history) for uid, courier in self._couriers()], self._checkpoints.record)
+        histories = [(dispatcher.spec.uid, dispatcher.history) for dispatcher in self._dispatchers()]
+        await history.keep(histories, self._checkpoints.record)
 
     @property
-    def kept_s_ago(self) -> float:
-        """Seconds since positions were kept; what was delivered since then is delivered again after a crash."""
-        return time.monotonic() - self._kept_s
+    def stored_s_ago(self) -> float:
+        """Seconds since cursors were stored; what was delivered since then is delivered again after a crash."""
+        return time.monotonic() - self._stored_s
 
-    def _tracks(self, *, idle: bool) -> list[tuple[tuple[str, int], Track]]:
-        """Those that completed something since the last flush; `idle`: all. Closed ones are stored when they are closed."""
-        if not idle:
-            return [(track.key, track) for track in self._outside.touched if not track.closed]
-        return [(track.key, track) for _, courier in self._couriers() for track in courier.tracks.values()]
+    def _cursors(self) -> list[Cursor]:
+        return [each.cursor for dispatcher in self._dispatchers() for each in dispatcher.partitions.values()]
 
-    async def _flush_always(self) -> None:
-        every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)
-        turn = 0
+    async def _flush_regularly(self) -> None:
+        idle_every = max(1, self.settings.idle_flush_ms // self.settings.flush_ms)
+        count = 0
         while True:
             await asyncio.sleep(self.settings.flush_ms / 1000)
-            turn = (turn + 1) % every
-            with _told("places_not_kept"):
-                await self.flush(idle=turn == 0)
-                self._kept_s = time.monotonic()
-            if self.kept_s_ago > _AGAIN_S:  # the log is not filled with the same line
-                await asyncio.sleep(_AGAIN_S)
+            count = (count + 1) % idle_every
+            with _logged("cursors_not_stored"):
+                await self.flush(idle=count == 0)
+                self._stored_s = time.monotonic()
+            if self.stored_s_ago > _RETRY_S:  # else the gateway's log would fill with the same line
+                await asyncio.sleep(_RETRY_S)
 
-    async def _keep_histories_always(self) -> None:
+    async def _store_histories_regularly(self) -> None:
         while True:
-            await asyncio.sleep(_HISTORY_TURNS * self.settings.flush_ms / 1000)
-            with _told("history_not_kept"):
-                await self.keep_histories()
+            await asyncio.sleep(_HISTORY_FLUSHES * self.settings.flush_ms / 1000)
+            with _logged("histories_not_stored"):
+                await self.store_histories()
 
-    async def _look_always(self) -> None:
-        """Beside the flushes: a log that is away does not keep places from being kept."""
+    async def _look_regularly(self) -> None:
+        """A task of its own: a log that is away must not keep cursors from being stored."""
         while True:
             await asyncio.sleep(self.settings.idle_flush_ms / 1000)
             await asyncio.gather(*(self._look(worker) for worker in list(self.workers.values())))
             if self._replicated:
-                with _told("replays_not_looked_for"):
-                    await self._look_for_replays()
+                with _logged("replays_not_read"):
+                    await self._carry_out_replays()
 
     async def _look(self, worker: RouteWorker) -> None:
-        with _told("log_not_looked_at"):
+        with _logged("log_end_not_read"):
             if await worker.look():
-                # No flush meanwhile: it would have positions of the former log.
+                # Without the lock, a flush could store positions of the former log.
                 async with self._flushing:
                     await worker.begin_again()
 
-    async def _look_for_replays(self) -> None:
-        """See what other replicas were asked for."""
+    async def _carry_out_replays(self) -> None:
+        """Carry out the replays that other replicas were asked for, in our partitions."""
         for uid, rows in (await self._checkpoints.noted(below=INCARNATION)).items():
             for worker in list(self.workers.values()):
-                if uid in worker.couriers:
+                if uid in worker.dispatchers:
                     async with self._flushing:
-                        await worker.go_where_asked(uid, asked_for(rows))
+                        await worker.replay_if_ours(uid, asked_for(rows))
 
-    def _couriers(self) -> list[tuple[str, Courier]]:
-        return [each for worker in self.workers.values() for each in worker.couriers.items()]
+    def _dispatchers(self) -> list[SubscriberDispatcher]:
+        return [dispatcher for worker in self.workers.values() for dispatcher in worker.dispatchers.values()]
 
     def _close_later(self, worker: RouteWorker) -> None:
         task = asyncio.create_task(worker.close())

@@ -1,29 +1,33 @@
-"""What is counted of one subscriber. Pure."""
+"""The counters of one subscriber. Pure."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
 LATENCY_BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 30_000, 60_000)
-"""Upper bounds of the classes of latencies; one more is beyond them."""
+"""Upper bounds of the classes of latencies. One more class is above them."""
 
 
 @dataclass(slots=True, eq=False)
 class Latencies:
-    """How many took how long. `counts` by class, `total_ms` of all."""
+    """A histogram: `counts` by class, and `total_ms` of all."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_MS) + 1))
     total_ms: int = 0
 
     def note(self, elapsed_ms: int) -> None:
-        """One more."""
+        """Count one more latency."""
         self.counts[bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)] += 1
         self.total_ms += elapsed_ms
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """`events`: of the log behind the place, matching or not. `seconds`: the age of the oldest that is not completed; 0: all are."""
+    """How far a subscriber is behind.
+
+    `events`: events of the log after its position, matching or not. `seconds`: the age of the oldest event
+    that is not completed; 0: all are.
+    """
 
     events: int
     seconds: float
@@ -34,13 +38,16 @@ NO_LAG: Final = Lag(0, 0.0)
 
 @dataclass(slots=True, eq=False)
 class Figures:
-    """Counters since the process began; `in_flight` and `waiting` are now.
+    """Counters since the process began. `in_flight` and `waiting` are the numbers of now.
 
-    `matched`: events that its filters let through; `delivered`: completed without a failure that was final; `replied`: replies that were
-    stored or delivered; `retried`: attempts after the first; `dead_lettered`, `dropped`: ends; `skipped`: what is in the log and no
-    CloudEvent; `removed`: events of the log, matching or not, that retention removed before they were delivered.
+    `matched`: events that the filters matched. `delivered`: events that the subscriber accepted. `replied`:
+    replies that were stored or delivered. `retried`: attempts after the first. `failed_attempts`: at any
+    destination. `dead_lettered` and `dropped`: events that the subscriber did not accept. `skipped`: stored
+    messages that are not CloudEvents, and events that could not be filtered. `removed`: events of the log,
+    matching or not, that retention removed before they were delivered.
 
-    `request`: of one POST to the subscriber; `end_to_end`: from the event's storing to its completion.
+    `request`: the time of one request to the subscriber. `end_to_end`: from when an event was stored until it
+    was completed.
     """
 
     matched: int = 0
@@ -59,7 +66,7 @@ class Figures:
     end_to_end: Latencies = field(default_factory=Latencies)
 
     def counters(self) -> dict[str, int]:
-        """All that are plain numbers, by name."""
+        """All plain numbers, by their names in statuses."""
         return {
             "matched": self.matched,
             "delivered": self.delivered,

@@ -1,7 +1,8 @@
-"""[io] What failed of subscribers' deliveries, until it is kept where it lasts.
+"""[io] Failures of subscribers' deliveries, in memory until they are stored.
 
-Laws: of each subscriber the latest are held, so many at most; what could not be kept is held on to; those of many subscribers take few
-transactions, and other writers get their turn between two of them.
+Laws: the latest failures of each subscriber are held, at most `HISTORY_MAX`; failures that could not be
+stored are held again; the failures of many subscribers take few transactions, and other writers get their
+turn between two of them.
 """
 
 from collections import deque
@@ -19,23 +20,25 @@ from knative_gateway.ports import Failure
 
 HISTORY_MAX: Final = 100
 RECORDED_AT_ONCE: Final = 500
-"""Failures of one transaction: a few milliseconds of the event loop. The last subscriber in it may bring HISTORY_MAX more."""
+"""Failures in one transaction: a few milliseconds of the event loop. Its last subscriber may add HISTORY_MAX
+more.
+"""
 _BODY_CHARACTERS_MAX: Final = 1024
 
 Record = Callable[[Mapping[str, Sequence[Failure]]], Awaitable[None]]
-"""Keeps the failures of subscribers, by their uids."""
+"""Stores the failures of subscribers, by uid."""
 
 log = structlog.get_logger(__name__)
 
 
 class History:
-    """Failures of one subscriber that are not kept yet."""
+    """The failures of one subscriber that are not stored yet."""
 
     def __init__(self) -> None:
         self._failures: deque[Failure] = deque(maxlen=HISTORY_MAX)
 
     def note(self, now_ms: int, arrival: Arrival, failure: Attempt, end: str = "") -> None:
-        """An attempt failed. `end`: what became of the event, if this was the end of it."""
+        """Record a failed attempt. `end`: how the delivery ended, if this was its last attempt."""
         attributes = arrival.attributes or {}
         where = "" if failure.destination == To.SUBSCRIBER else f"{failure.destination} {without_login(failure.url)}: "
         self._failures.append(
@@ -54,34 +57,35 @@ class History:
         )
 
     def skip(self, now_ms: int, arrival: Arrival, reason: str = "") -> None:
-        """The event is passed over; without a reason because it is not a CloudEvent."""
+        """Record a skipped event. Without a reason: the stored message is not a CloudEvent."""
         where = (arrival.partition, arrival.offset)
         reason = reason or f"not a CloudEvent: {arrival.problem}"
         self._failures.append(Failure(now_ms, *arrival.identity, *where, 0, None, reason, "", "skipped"))
 
     def remark(self, now_ms: int, partition: int, offset: str, reason: str, end: str) -> None:
-        """An entry that is not about a single event."""
+        """Record something that is not about a single event."""
         self._failures.append(Failure(now_ms, "", "", partition, offset, 0, None, reason, "", end))
 
     def __bool__(self) -> bool:
         return bool(self._failures)
 
     def take(self) -> Sequence[Failure]:
-        """What is held, to be kept; `give_back` it if that fails."""
+        """All failures, to be stored. Call `give_back` if storing fails."""
         taken = list(self._failures)
         self._failures.clear()
         return taken
 
     def give_back(self, failures: Sequence[Failure]) -> None:
-        """Hold them again, before those that came since; of too many the latest."""
+        """Hold these again, before those that came since. If there are too many, the latest are held."""
         self._failures = deque([*failures, *self._failures], maxlen=HISTORY_MAX)
 
 
 async def keep(histories: Iterable[tuple[str, History]], record: Record) -> None:
-    """Have `record` keep what is held, by uid. What cannot be written for a fault of ours costs its subscriber only.
+    """Store the failures of all histories. An internal error with one subscriber costs the failures of that
+    one only.
 
     Raises:
-        GatewayError: as `record` raises it; what was not kept is held still.
+        GatewayError: from `record`; failures that were not stored are held again.
     """
     part: dict[str, tuple[History, Sequence[Failure]]] = {}
     for uid, history in histories:
@@ -105,7 +109,7 @@ async def _keep(part: Mapping[str, tuple[History, Sequence[Failure]]], record: R
         if isinstance(error, GatewayError):
             raise
         if len(part) == 1:
-            log.exception("history_not_kept", subscriber=next(iter(part)))
+            log.exception("histories_not_stored", subscriber=next(iter(part)))
         for uid, (history, _) in part.items() if len(part) > 1 else ():
             await _keep({uid: (history, history.take())}, record)
     except BaseException:

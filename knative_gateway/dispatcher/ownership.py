@@ -1,7 +1,8 @@
-"""Which partitions of a log are ours to deliver: all of them, unless replicas share them.
+"""Which partitions of a log this gateway delivers: all of them, unless replicas share them.
 
-Law: of each partition at most one replica begins deliveries, as far as they know of each other; one that loses a partition lets go of it as
-soon as it knows. Positions hold in any case: they only ever say what is completed, whoever completed it.
+Law: at most one replica begins deliveries of a partition, as far as the replicas know of each other; a
+replica that loses a partition releases it as soon as it knows. Stored positions stay correct in any case:
+they say what is completed, whichever replica completed it.
 """
 
 from collections.abc import Callable
@@ -9,35 +10,35 @@ from typing import Protocol
 
 
 class Share(Protocol):
-    """Our part of one log's partitions."""
+    """This gateway's share of one log's partitions."""
 
     @property
     def partitions(self) -> frozenset[int] | None:
-        """Those that are ours now; None: all that there are."""
+        """The partitions that this gateway owns now; None: all."""
 
     async def close(self) -> None:
-        """Leave them to the others."""
+        """Leave the partitions to other replicas."""
 
 
 class Ownership(Protocol):
-    """Where shares come from."""
+    """Decides the shares of a gateway."""
 
     def share(self, log: str, changed: Callable[[], None]) -> Share:
-        """Ask for our share of a log. `changed` is called when `partitions` are others than before."""
+        """Ask for a share of a log. `changed` is called whenever its `partitions` changed."""
 
 
 class Everything:
-    """The share of who is alone."""
+    """The share of the only replica."""
 
     partitions: frozenset[int] | None = None
 
     async def close(self) -> None:
-        """There is nobody to leave it to."""
+        """Do nothing: no other replica exists."""
 
 
 class Alone:
     """The ownership of the only replica."""
 
     def share(self, log: str, changed: Callable[[], None]) -> Share:  # noqa: ARG002  nothing ever changes
-        """All of it."""
+        """All partitions."""
         return Everything()

@@ -1,15 +1,17 @@
 """[io] Where subscribers begin, and how far they are: between the dispatcher and what keeps it.
 
-Beside its position in each partition (0, 1, …) a subscriber has rows with numbers below zero: -1 is the incarnation of the log that
-the positions are of, -2-p a place that it is to go to in partition p. Who owns the partition goes there, now or when it comes to own it: so
-a replay reaches all replicas. Laws: a subscriber has a durable place before it is said to be served; a place that is kept is gone on from,
-unless its log was made anew; a replay that was asked for outlives who was asked.
+Beside its position in each partition (0, 1, …) a subscriber has rows with numbers below zero: -1 is the
+incarnation of the log that the positions are of, -2-p a place that it is to go to in partition p. Who owns
+the partition goes there, now or when it comes to own it: so a replay reaches all replicas. Laws: a subscriber
+has a durable place before it is said to be served; a place that is kept is gone on from, unless its log was
+made anew; a replay that was asked for outlives who was asked.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from knative_gateway.dispatcher import positions
+from knative_gateway.dispatcher.positions import Lost, lost
 from knative_gateway.ports import Checkpoints, EventLog, Extents, Range, Start, Subscriber
 from knative_gateway.resources.objects import moment_ms
 
@@ -23,18 +25,11 @@ Ours = Callable[[str, int], bool]
 """Whether a subscriber, by its uid, is to begin in a partition here."""
 
 
-class Lost(NamedTuple):
-    """Events that retention removed before they were delivered: after one offset, up to and with another one."""
-
-    after: str
-    last: str
-    events: int
-
-
 class Begin(NamedTuple):
     """Where a subscriber begins in a partition. `done`: what it has completed behind the position.
 
-    `lost`: events that retention had removed before they were delivered, from the first to the last offset; None: none.
+    `lost`: events that retention had removed before they were delivered, from the first to the last offset;
+    None: none.
     """
 
     position: str
@@ -52,10 +47,12 @@ async def begin(
     checkpoints: Checkpoints,
     anew: bool = False,
 ) -> Mapping[str, Mapping[int, Begin]]:
-    """Where each of them goes on, or begins, in each partition; durable when it returns. By uid; for all of a route at once.
+    """Where each of them goes on, or begins, in each partition; durable when it returns. By uid; for all of a
+    route at once.
 
-    Replays that were asked for are carried out where the partition is ours. `anew`: the log was made again while it was served, so that
-    positions that were kept since may be of the former log: our partitions begin at their first event.
+    Replays that were asked for are carried out where the partition is ours. `anew`: the log was made again
+    while it was served, so that positions that were kept since may be of the former log: our partitions begin
+    at their first event.
 
     Raises:
         UnavailableError: log or store are away.
@@ -106,12 +103,6 @@ async def _begun(
         position = kept.get(partition, oldest)
         begun[partition] = Begin(position, done.get((uid, partition), ()), lost(position, oldest))
     return begun
-
-
-def lost(position: str, oldest: str) -> Lost | None:
-    """What a subscriber at a position misses if the log begins behind `oldest`."""
-    events = positions.distance(position, oldest)
-    return Lost(position, oldest, events) if events else None
 
 
 def before_first(extents: Extents) -> Mapping[int, str]:
@@ -167,10 +158,11 @@ async def after_time(log: str, at_ms: int, events: EventLog) -> Mapping[int, str
 
 
 def after_offsets(text: str, ends: Mapping[int, str]) -> Mapping[int, str]:
-    """The places that PARTITION=OFFSET,… names: the next event is the first after the offset; @earliest and @latest are what they say.
+    """The places that PARTITION=OFFSET,… names: the next event is the first after the offset; @earliest and
+    @latest are what they say.
 
-    An offset beyond the end is the end: what is not there yet is not left out. So is one that is not a number: it was admitted once, and no
-    node would read from there.
+    An offset beyond the end is the end: what is not there yet is not left out. So is one that is not a
+    number: it was admitted once, and no node would read from there.
     """
     return {
         partition: positions.BEGINNING if offset == _EARLIEST else min(positions.padded(offset, end), end) if offset.isdecimal() else end

@@ -1,19 +1,22 @@
 """[io] The shared reader of one partition: each event is read, decoded and filtered once for all its members.
 
-Laws: `passed` is the last event that every member was offered; a member without room never holds up another: it falls back to a reader of
-its own, unless it is alone, when there is nobody to hold up; it comes back when it has caught up.
+Laws: `read` is the last event that every member was offered. A member without room never holds up another: it
+gets a reader of its own, unless it is the only member; it comes back when it has caught up.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Final, cast
 
 import structlog
 
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.subscribers.track import STEPS_AT_ONCE, Track
+from knative_gateway.dispatcher.subscribers.catching_up import STEPS_AT_ONCE, catch_up
+from knative_gateway.dispatcher.subscribers.cursor import ReadPosition
+from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterWorkError, Index
 from knative_gateway.ports import EventLog, Stored
@@ -21,64 +24,80 @@ from knative_gateway.ports import EventLog, Stored
 log_ = structlog.get_logger(__name__)
 
 REACH: Final = 20_000
-"""Events between the shared reader and a member ahead of it: with more, it would wait for what it has had."""
+"""How many events a new member may be ahead of the shared reader: it would wait while the reader reads them
+again.
+"""
 _AT_ONCE: Final = 64
-_AGAIN_S: Final = 1.0
+_RETRY_S: Final = 1.0
 
 
 class PartitionReader:
-    """`index`: gives the filters of all subscribers, by their uids, as they are now."""
+    """`members`: the subscribers that get its events, by uid. `read`: how far it is; members share this
+    object.
+
+    `unreadable`: stored messages that are not CloudEvents.
+    """
 
     def __init__(self, events: EventLog, log: str, partition: int, index: Callable[[], Index[str]]) -> None:
+        """`index` returns the filters of all subscribers, by their uids, as they are now."""
         self.log: Final = log
         self.partition: Final = partition
-        self.passed = positions.BEGINNING
-        self.members: Final[dict[str, Track]] = {}
+        self.read: Final = ReadPosition(positions.BEGINNING)
+        self.members: Final[dict[str, SubscriberPartition]] = {}
         self.unreadable = 0
         self._events: Final = events
         self._index: Final = index
         self._steps = 0
-        self._blocked: Track | None = None
+        self._blocked: SubscriberPartition | None = None
+        self._own: Final[dict[SubscriberPartition, asyncio.Task[None]]] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def place(self, tracks: Sequence[Track]) -> None:
-        """Give new tracks their reader: the shared one those that are about as far as the foremost, one of its own each that is behind."""
-        behind = list(tracks)
+    def place(self, entering: Sequence[SubscriberPartition]) -> None:
+        """Give new subscribers their reader: this one if they are near the foremost, their own if they are
+        behind.
+        """
+        behind = list(entering)
         if not self.members and behind:
-            foremost = max(track.passed for track in behind)
-            near = [track for track in behind if _is_near(track.passed, foremost)]
-            self.passed = min(track.passed for track in near)
-            for track in near:
-                self._join(track)
-                behind.remove(track)
+            foremost = max(each.cursor.own.offset for each in behind)
+            near = [each for each in behind if _is_near(each.cursor.own.offset, foremost)]
+            self.read.offset = min(each.cursor.own.offset for each in near)
+            for each in near:
+                self._join(each)
+                behind.remove(each)
             self._restart()
-        for track in behind:
-            if not self.admit(track):
-                track.catch_up()
+        for each in behind:
+            if not self.admit(each):
+                self._read_alone(each)
 
-    def admit(self, track: Track) -> bool:
-        """Make a track a member if it has caught up."""
-        if track.is_member:
+    def admit(self, partition: SubscriberPartition) -> bool:
+        """Make a subscriber a member if it has caught up; False: it has not."""
+        if partition.cursor.is_shared:
             return True
-        if self.members and (track.passed < self.passed or not _is_near(self.passed, track.passed)):
+        own = partition.cursor.own.offset
+        if self.members and (own < self.read.offset or not _is_near(self.read.offset, own)):
             return False
-        blocked = self._blocked
-        if blocked is not None:
-            # It was alone, and is no more.
-            self._fall_back(blocked, self.passed)
+        if self._blocked is not None:
+            # It was the only member, so the reader waits for it. Now it must not hold up the new one.
+            self._fall_back(self._blocked, self.read.offset)
         alone = not self.members
-        self._join(track)
         if alone:
-            self.passed = track.passed
+            self.read.offset = own
+        self._join(partition)
+        if alone:
             self._restart()
         return True
 
-    def leave(self, track: Track) -> None:
-        """It gets nothing more."""
-        if track.is_member:
-            track.passed = max(track.passed, self.passed)
-            del self.members[track.courier.spec.uid]
-            track.courier.room.set()
+    async def leave(self, partition: SubscriberPartition) -> None:
+        """The subscriber gets no more events."""
+        if partition.cursor.is_shared:
+            partition.cursor.leave()
+            del self.members[partition.state.spec.uid]
+            partition.held.wake()  # the reader may wait for its room
+        partition.on_room = None
+        task = self._own.pop(partition, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> None:
         """Read no more."""
@@ -86,18 +105,40 @@ class PartitionReader:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _join(self, track: Track) -> None:
-        track.joins()
-        self.members[track.courier.spec.uid] = track
+    def _join(self, partition: SubscriberPartition) -> None:
+        partition.cursor.join(self.read)
+        partition.read_ms = None
+        partition.on_room = None
+        self.members[partition.state.spec.uid] = partition
 
-    def _fall_back(self, track: Track, position: str) -> None:
-        """`position`: just before the event that it has no room for."""
-        del self.members[track.courier.spec.uid]
-        track.passed = position
-        track.catch_up()
+    def _fall_back(self, partition: SubscriberPartition, position: str) -> None:
+        """`position`: just before the event that the subscriber has no room for."""
+        del self.members[partition.state.spec.uid]
+        partition.cursor.leave(position)
+        self._read_alone(partition)
+
+    def _read_alone(self, partition: SubscriberPartition) -> None:
+        """Begin a reader for this subscriber alone, from where it is."""
+        before = self._own.get(partition)
+        if before is not None:
+            before.cancel()
+        self._own[partition] = task = asyncio.create_task(catch_up(partition, self.log, self.admit))
+        task.add_done_callback(partial(self._own_ended, partition))
+        partition.on_room = partial(self._admit_with_room, partition, task)
+
+    def _admit_with_room(self, partition: SubscriberPartition, own: "asyncio.Task[None]") -> None:
+        """At the end of a log, the own reader waits for the next event and does not notice that it has caught
+        up.
+        """
+        if not own.done() and self.admit(partition):
+            own.cancel()
+
+    def _own_ended(self, partition: SubscriberPartition, task: "asyncio.Task[None]") -> None:
+        if self._own.get(partition) is task:
+            del self._own[partition]
 
     def _restart(self) -> None:
-        """Read from where `passed` is now."""
+        """Read from where `read` is now."""
         if self._task is not None:
             self._task.cancel()
         self._blocked = None
@@ -106,7 +147,7 @@ class PartitionReader:
     async def _run(self) -> None:
         while self.members:
             try:
-                stream = self._events.read(self.log, {self.partition: positions.read_from(self.passed)})
+                stream = self._events.read(self.log, {self.partition: positions.read_from(self.read.offset)})
                 async with aclosing(cast("AsyncGenerator[Sequence[Stored], None]", stream)) as batches:
                     async for batch in batches:
                         await self._take(batch)
@@ -114,28 +155,30 @@ class PartitionReader:
                             return
             except GatewayError as error:
                 log_.warning("reading_failed", log=self.log, partition=self.partition, reason=str(error))
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
             except Exception:
-                # A fault of ours: all members wait for this task, so it goes on.
+                # An internal error. All members depend on this task, so the task continues.
                 log_.exception("reading_fault", log=self.log, partition=self.partition)
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
     async def _take(self, batch: Sequence[Stored]) -> None:
-        for after, last in positions.gaps(self.passed, [stored.offset for stored in batch]):
+        read = self.read
+        for after, last in positions.gaps(read.offset, [stored.offset for stored in batch]):
             for member in self.members.values():
                 member.overtaken(after, last)
         for count, stored in enumerate(batch, 1):
-            if stored.offset <= self.passed:
+            if stored.offset <= read.offset:
                 continue
-            arrival = Arrival(stored, self.passed)
+            arrival = Arrival(stored, read.offset)
             if arrival.attributes is None:
                 self._skip(arrival)
             else:
                 for uid in await self._wanted_by(arrival):
-                    track = self.members.get(uid)
-                    if track is not None and not self._offer(track, arrival):
-                        await self._without_room(track, arrival)
-            self.passed = stored.offset
+                    wanting = self.members.get(uid)
+                    if wanting is not None and not self._offer(wanting, arrival):
+                        await self._without_room(wanting, arrival)
+            # Only now: a member that joined in an await above must be offered this event, too.
+            read.offset = stored.offset
             if count % _AT_ONCE == 0 or self._steps > STEPS_AT_ONCE:
                 self._steps = 0
                 await asyncio.sleep(0)
@@ -155,43 +198,45 @@ class PartitionReader:
         return uids
 
     async def _wanted_one_by_one(self, arrival: Arrival) -> Sequence[str]:
-        """The same, where others get their turn between two subscribers. Those who join meanwhile are asked as well."""
+        """The same; other tasks run between two subscribers. Members that join meanwhile are asked as well."""
         asked: set[str] = set()
         wanted: list[str] = []
         while left := [uid for uid in self.members if uid not in asked]:
             for uid in left:
                 asked.add(uid)
-                track = self.members.get(uid)
-                if track is not None and track.courier.wants_it(arrival):
+                member = self.members.get(uid)
+                if member is not None and member.state.wants(arrival):
                     wanted.append(uid)
                 await asyncio.sleep(0)
         return wanted
 
-    def _offer(self, track: Track, arrival: Arrival) -> bool:
-        """Offer an event to one member. A fault costs that member this event only, and it is in its history."""
+    def _offer(self, member: SubscriberPartition, arrival: Arrival) -> bool:
+        """Offer an event to one member. An internal error costs that member this event only; its history has
+        it.
+        """
         try:
-            return track.offer(arrival)
+            return member.offer(arrival)
         except Exception as error:  # noqa: BLE001  it is logged and recorded
-            track.courier.faulty(arrival, error, "the event could not be taken")
+            member.state.not_taken(arrival, error, "the event could not be taken")
             return True
 
-    async def _without_room(self, track: Track, arrival: Arrival) -> None:
+    async def _without_room(self, member: SubscriberPartition, arrival: Arrival) -> None:
         if len(self.members) > 1:
-            self._fall_back(track, arrival.before)
+            self._fall_back(member, arrival.before)
             return
-        # Nobody joins without ending this wait, so that the event in hand is offered to all who are there when it is over.
-        self._blocked = track
-        room = track.courier.room
-        while track.is_member and not self._offer(track, arrival):
-            room.clear()
-            await room.wait()
+        # `admit` ends this wait before another member joins, so the event is offered to all that are members
+        # after it.
+        self._blocked = member
+        while member.cursor.is_shared and not self._offer(member, arrival):
+            await member.held.wait()
         self._blocked = None
 
     def _skip(self, arrival: Arrival) -> None:
         self.unreadable += 1
-        log_.warning("no_cloudevent", log=self.log, partition=arrival.partition, offset=arrival.offset, reason=arrival.problem)
-        for track in self.members.values():
-            track.courier.skip(arrival)
+        where = {"partition": arrival.partition, "offset": arrival.offset}
+        log_.warning("not_a_cloudevent", log=self.log, **where, reason=arrival.problem)
+        for member in self.members.values():
+            member.state.skip(arrival)
 
 
 def _is_near(behind: str, ahead: str) -> bool:

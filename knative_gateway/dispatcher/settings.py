@@ -1,23 +1,22 @@
 """Limits of the dispatcher. Pure."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from knative_gateway.tracing import Traces
+from knative_gateway.dispatcher.spans import NO_TRACES, Tracer
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchSettings:
-    """All bounds have a unit in their name or count events.
+    """The unit of a limit is in its name. A limit without a unit counts events.
 
-    `look_ahead`: events of one partition held for one subscriber: those that are not completed. `held_bytes_max`: of one
-    subscriber, in all partitions; one event may always be held. `in_flight_max`: POSTs of one subscriber at once, at most. `waiting_max`:
-    events of one subscriber that wait for a retry: beyond it no new ones are begun. `jitter`: the part of a wait that chance may take off.
-    `flush_ms`: how often places are made durable; `idle_flush_ms`: of subscribers that only pass events over. `drain_s`: how long a stop
-    waits for answers. `patience_s`: how long a reader of one slow subscriber stays open while there is no room. `readers_max`: readers of
-    single subscribers at once, of all of them together; the others wait for their turn. `traces`: where each POST
-    is a span; None: nowhere.
+    `look_ahead`: events of one partition that are held for one subscriber and are not completed.
+    `held_bytes_max`: bytes of all events that are held for one subscriber; one event may always be held.
+    `in_flight_max`: requests to one subscriber that are in flight. `waiting_max`: events of one subscriber
+    that wait for a retry; at this number no further event is begun. `jitter`: the fraction of a wait that
+    chance may take off. `flush_ms`: the time between two flushes of cursors; `idle_flush_ms`: the same for
+    subscribers that only skip events. `drain_s`: how long a stop waits for answers. `patience_s`: how long
+    the own reader of a slow subscriber stays open while nothing more may be held. `readers_max`: own readers
+    of all subscribers that are open at once.
     """
 
     look_ahead: int = 512
@@ -30,4 +29,4 @@ class DispatchSettings:
     drain_s: float = 10.0
     patience_s: float = 1.0
     readers_max: int = 64
-    traces: "Traces | None" = None
+    tracer: Tracer = NO_TRACES

@@ -1,7 +1,9 @@
-"""[io] One Broker or Channel: its partitions' readers and its subscribers' couriers, kept as the latest route wants them.
+"""[io] One Broker or Channel: the readers of its partitions and the dispatchers of its subscribers, as the
+latest route wants them.
 
-Laws: a change of the route loses nothing that is on its way; a subscriber is served from its durable place, and only then said to be; one
-that comes back under the same uid begins when its predecessor has ended.
+Laws: a change of the route loses nothing that is in flight; a subscriber is served from its stored cursor,
+and only then reported as served; one that comes back under the same uid begins when its predecessor has
+ended.
 """
 
 import asyncio
@@ -10,36 +12,48 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.dispatcher import history, places, positions
+from knative_gateway.dispatcher import places, positions, storing
+from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
 from knative_gateway.dispatcher.places import Begin
 from knative_gateway.dispatcher.reader import PartitionReader
-from knative_gateway.dispatcher.subscribers.courier import Courier
-from knative_gateway.dispatcher.subscribers.recording import Outside
-from knative_gateway.dispatcher.subscribers.traced import courier_class
-from knative_gateway.dispatcher.subscribers.track import Track
+from knative_gateway.dispatcher.subscribers.cursor import Cursor
+from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
+from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterError, Index
-from knative_gateway.ports import Checkpoints, Range, Route, Subscriber
+from knative_gateway.ports import Checkpoints, Route, Subscriber
 
 log = structlog.get_logger(__name__)
 
 LEAVING_S: Final = 2.0
-"""How long the answers of a subscriber that was removed are waited for."""
-_AGAIN_S: Final = 1.0
+"""How long the answers of a removed subscriber are waited for."""
+_RETRY_S: Final = 1.0
 
 
 class RouteWorker:
-    """Serves one route until it is closed. `changed` is called when `served` or `failing` are others."""
+    """Serves one route until it is closed.
 
-    def __init__(self, route: Route, outside: Outside, checkpoints: Checkpoints, ownership: Ownership, changed: Callable[[], None]) -> None:
+    `wanted`: the latest route; `served`: the one that is served now. `failing`: why subscribers are not
+    served, by uid.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        context: DispatchContext,
+        checkpoints: Checkpoints,
+        ownership: Ownership,
+        changed: Callable[[], None],
+    ) -> None:
+        """`changed` is called whenever `served` or `failing` changed."""
         self.wanted = route
         self.served: Route | None = None
         self.failing: Mapping[str, str] = {}
-        self.couriers: Final[dict[str, Courier]] = {}
+        self.dispatchers: Final[dict[str, SubscriberDispatcher]] = {}
         self.readers: Final[dict[int, PartitionReader]] = {}
-        self._outside: Final = outside
+        self._context: Final = context
         self._checkpoints: Final = checkpoints
         self._changed: Final = changed
         self._index: Index[str] = Index([])
@@ -48,118 +62,127 @@ class RouteWorker:
         self._figures: dict[str, Figures] = {}
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self._wake: Final = asyncio.Event()
-        self._turn: Final = asyncio.Lock()
+        self._changing: Final = asyncio.Lock()
         self._share: Final = ownership.share(route.log, self._wake.set)
         self._followed = self._share.partitions
         self._task: Final = asyncio.create_task(self._run())
 
     @property
     def partitions(self) -> Collection[int]:
-        """Those whose events it delivers now."""
-        return {partition for courier in list(self.couriers.values()) for partition in list(courier.tracks)}
+        """The partitions whose events are delivered here now."""
+        served = list(self.dispatchers.values())  # a copy: `/metrics` is made in another thread
+        return {number for dispatcher in served for number in list(dispatcher.partitions)}
 
     def use(self, route: Route) -> None:
-        """Become this; `served` says when."""
+        """Serve this route from now on; returns at once."""
         self.wanted = route
         self._wake.set()
 
     async def close(self) -> None:
-        """The route was removed. The places are kept as they are now, since they may be forgotten later."""
+        """The route was removed. Cursors are stored first: afterwards the controller may remove them."""
         await self._halt()
-        async with self._turn:
-            await keep(list(self.couriers.values()), self._checkpoints)
+        async with self._changing:
+            await storing.keep(list(self.dispatchers.values()), self._checkpoints)
             await self._end_all(LEAVING_S)
         await self.leave()
 
-    async def end(self, drain_s: float) -> Sequence[Courier]:
-        """Wait so long for answers. The places of these are to be kept, and then `leave` is to be called."""
+    async def end(self, drain_s: float) -> Sequence[SubscriberDispatcher]:
+        """Wait so long for answers. The caller stores the cursors of the returned dispatchers, then calls
+        `leave`.
+        """
         await self._halt()
-        async with self._turn:
+        async with self._changing:
             return await self._end_all(drain_s)
 
     async def leave(self) -> None:
-        """Leave the partitions to others."""
+        """Leave the partitions to other replicas."""
         await self._share.close()
 
     async def _halt(self) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _end_all(self, drain_s: float) -> Sequence[Courier]:
-        couriers = list(self.couriers.values())
-        self.couriers.clear()
-        await asyncio.gather(*(self._end(courier, drain_s, keep_it=False) for courier in couriers), *self._leaving.values())
+    async def _end_all(self, drain_s: float) -> Sequence[SubscriberDispatcher]:
+        dispatchers = list(self.dispatchers.values())
+        self.dispatchers.clear()
+        endings = (self._end(dispatcher, drain_s, store=False) for dispatcher in dispatchers)
+        await asyncio.gather(*endings, *self._leaving.values())
         await asyncio.gather(*(reader.close() for reader in self.readers.values()))
-        return couriers
+        return dispatchers
 
     async def replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Have a subscriber go back or forth to these places, in our partitions at once, elsewhere soon; what is on its way ends first.
+        """Move a subscriber to other positions: in our partitions at once, in those of other replicas soon.
+
+        What is in flight ends first.
 
         Raises:
             KeyError: this subscriber is not served here.
-            UnavailableError: the store is away; if the places were kept, it goes there later.
+            UnavailableError: the store is away; if the positions were stored, the subscriber moves later.
         """
-        async with self._turn:
-            spec = self.couriers[uid].spec
+        async with self._changing:
+            spec = self.dispatchers[uid].spec
             await places.ask(uid, to, self._checkpoints)
-            await self._again(spec)
+            await self._restart(spec)
 
-    async def go_where_asked(self, uid: str, partitions: Iterable[int]) -> None:
-        """Another replica was asked to have a subscriber go to other places in these partitions: do so where they are ours."""
-        async with self._turn:
-            if uid in self.couriers and any(self._is_ours(partition) for partition in partitions):
-                await self._again(self.couriers[uid].spec)
+    async def replay_if_ours(self, uid: str, partitions: Iterable[int]) -> None:
+        """Another replica was asked to replay these partitions of a subscriber: do so where they are ours."""
+        async with self._changing:
+            if uid in self.dispatchers and any(self._is_ours(partition) for partition in partitions):
+                await self._restart(self.dispatchers[uid].spec)
 
-    async def _again(self, spec: Subscriber) -> None:
-        """End, and begin where it is to go."""
+    async def _restart(self, spec: Subscriber) -> None:
+        """End the subscriber's deliveries, and begin where it was asked to go."""
         try:
-            await self._end(self.couriers.pop(spec.uid), LEAVING_S)
+            await self._end(self.dispatchers.pop(spec.uid), LEAVING_S)
             self.failing = {**self.failing, **await self._enter([spec])}
         finally:
-            self._wake.set()  # whatever happened, it is to be served
+            self._wake.set()  # whatever failed, the subscriber must be served again
 
     async def look(self) -> bool:
-        """See where the log ends now, for the lag; whether it is another log than the one that is served."""
-        if not self.couriers:
+        """Read where the log ends now, for the lag. Whether it is another log than the one that is served."""
+        if not self.dispatchers:
             return False
         try:
-            extents = await self._outside.log.extents(self.wanted.log)
+            extents = await self._context.log.extents(self.wanted.log)
         except GatewayError:
             return False
         self._ends = {partition: positions.stored(end) for partition, end in extents.last.items()}
         return bool(self._incarnation and extents.incarnation and extents.incarnation != self._incarnation)
 
     async def begin_again(self) -> None:
-        """The log was deleted and made again: deliver all that is in the new one.
+        """The log was deleted and recreated: deliver all events of the new log.
 
-        Positions of the former log are not kept meanwhile: they would hide events of the new one.
+        The caller must not store positions meanwhile: those of the former log would hide events of the new
+        one.
         """
-        async with self._turn:
-            log.error("log_made_again", log=self.wanted.log, words="its events are delivered from the first one")
-            couriers = list(self.couriers.values())
-            self.couriers.clear()
+        async with self._changing:
+            log.error("log_recreated", log=self.wanted.log, action="its events are delivered from the first one")
+            dispatchers = list(self.dispatchers.values())
+            self.dispatchers.clear()
             try:
-                await asyncio.gather(*(self._end(courier, LEAVING_S, keep_it=False) for courier in couriers))
+                await asyncio.gather(*(self._end(dispatcher, LEAVING_S, store=False) for dispatcher in dispatchers))
                 await asyncio.gather(*(reader.close() for reader in self.readers.values()))
                 self.readers.clear()
-                self.failing = {**self.failing, **await self._enter([courier.spec for courier in couriers], anew=True)}
-                for courier in self.couriers.values():
-                    courier.log_made_again()
+                entered = await self._enter([dispatcher.spec for dispatcher in dispatchers], anew=True)
+                self.failing = {**self.failing, **entered}
+                for dispatcher in self.dispatchers.values():
+                    dispatcher.state.log_recreated()
             finally:
-                self._wake.set()  # in any case they are to be served
+                self._wake.set()  # whatever failed, the subscribers must be served again
 
-    def lag(self, courier: Courier, now_ms: int) -> Lag:
-        """How far a subscriber is behind; the end of the log is known as of the last look, or the latest reading.
+    def lag(self, dispatcher: SubscriberDispatcher, now_ms: int) -> Lag:
+        """How far a subscriber is behind the end of the log, as it was at the last `look` or the latest read.
 
-        It changes nothing, so that another thread may ask.
+        Changes nothing: `/metrics` is made in another thread.
         """
         events, oldest = 0, now_ms
-        for partition, track in list(courier.tracks.items()):
-            end = max(self._ends.get(partition, positions.BEGINNING), track.reader.passed)
-            behind = positions.distance(track.reached, end) or 0
+        for number, partition in list(dispatcher.partitions.items()):
+            reader = self.readers.get(number)
+            end = max(self._ends.get(number, positions.BEGINNING), "" if reader is None else reader.read.offset)
+            behind = positions.distance(partition.cursor.reached, end) or 0
             events += behind
             if behind:
-                oldest = min(oldest, track.oldest_ms or track.passed_ms or now_ms)
+                oldest = min(oldest, partition.oldest_ms or partition.read_ms or now_ms)
         return Lag(events, (now_ms - oldest) / 1000)
 
     # -- becoming what is wanted
@@ -169,106 +192,108 @@ class RouteWorker:
             self._wake.clear()
             wanted = self.wanted
             try:
-                async with self._turn:
+                async with self._changing:
                     self.failing = await self._become(wanted)
                     self.served = wanted
             except Exception as error:
-                # A fault of ours: others are served on, and this is tried again.
+                # An internal error: other routes are served on, and this one is retried.
                 log.exception("route_not_served", path=wanted.path)
                 self.failing = {subscriber.uid: f"internal error: {error!r}" for subscriber in wanted.subscribers}
             self._leaving = {uid: task for uid, task in self._leaving.items() if not task.done()}
             self._changed()
             try:
-                async with asyncio.timeout(_AGAIN_S if self.failing else None):
+                async with asyncio.timeout(_RETRY_S if self.failing else None):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def _become(self, wanted: Route) -> Mapping[str, str]:
-        """Let go of whom is gone, take in whom is new, change the others; those that could not be taken in, and why."""
-        subscribers = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
-        # Kept now and not later, when its place may have been forgotten.
-        await keep([courier for uid, courier in self.couriers.items() if uid not in subscribers], self._checkpoints)
-        for uid, courier in list(self.couriers.items()):
-            spec = subscribers.get(uid)
+        """Serve this route: end removed subscribers, change those that stay, begin new ones; why some failed."""
+        specs = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
+        # Before they end: a cursor that is stored later may be one that the controller has removed already.
+        removed = [dispatcher for uid, dispatcher in self.dispatchers.items() if uid not in specs]
+        await storing.keep(removed, self._checkpoints)
+        for uid, dispatcher in list(self.dispatchers.items()):
+            spec = specs.get(uid)
             if spec is None:
                 self._figures.pop(uid, None)
-                self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S, keep_it=False))
-            elif spec.order is not courier.spec.order:
-                self._leaving[uid] = asyncio.create_task(self._end(self.couriers.pop(uid), LEAVING_S))
+                ending = self._end(self.dispatchers.pop(uid), LEAVING_S, store=False)
+                self._leaving[uid] = asyncio.create_task(ending)
+            elif spec.order is not dispatcher.spec.order:
+                self._leaving[uid] = asyncio.create_task(self._end(self.dispatchers.pop(uid), LEAVING_S))
         failing: dict[str, str] = {}
-        for uid, courier in self.couriers.items():
-            if subscribers[uid] != courier.spec:
-                courier.update(subscribers[uid])
+        for uid, dispatcher in self.dispatchers.items():
+            if specs[uid] != dispatcher.spec:
+                dispatcher.update(specs[uid])
         self._reindex()
         failing |= await self._follow_share()
-        failing |= await self._enter(subscriber for uid, subscriber in subscribers.items() if uid not in self.couriers)
+        failing |= await self._enter(spec for uid, spec in specs.items() if uid not in self.dispatchers)
         return failing
 
-    async def _enter(self, subscribers: Iterable[Subscriber], *, anew: bool = False) -> Mapping[str, str]:
-        """Take these in; those that could not be, and why. `anew`: as `places.begin` says."""
+    async def _enter(self, specs: Iterable[Subscriber], *, anew: bool = False) -> Mapping[str, str]:
+        """Begin to serve these subscribers; why some could not. `anew`: see `places.begin`."""
         failing: dict[str, str] = {}
-        made: dict[str, Courier] = {}
-        for spec in subscribers:
+        made: dict[str, SubscriberDispatcher] = {}
+        for spec in specs:
             leaving = self._leaving.pop(spec.uid, None)
             if leaving is not None:
                 await leaving
             try:
-                courier = courier_class(traced=self._outside.settings.traces is not None)
-                made[spec.uid] = courier(spec, self._outside, self._figures.setdefault(spec.uid, Figures()))
+                figures = self._figures.setdefault(spec.uid, Figures())
+                made[spec.uid] = SubscriberDispatcher(spec, self._context, figures)
             except FilterError as error:
                 failing[spec.uid] = str(error)
         begun: dict[str, Mapping[int, Begin]] = {}
         if made:
-            begun, failed = await self._begin([courier.spec for courier in made.values()], anew=anew)
+            begun, failed = await self._begin([dispatcher.spec for dispatcher in made.values()], anew=anew)
             failing |= failed
         for uid, reason in failing.items():
             log.warning("subscriber_not_served", log=self.wanted.log, uid=uid, reason=reason)
-        self.couriers.update((uid, made[uid]) for uid in begun)
+        self.dispatchers.update((uid, made[uid]) for uid in begun)
         try:
             self._reindex()
-            self._place([(made[uid], places_of) for uid, places_of in begun.items()])
+            self._place([(made[uid], starts) for uid, starts in begun.items()])
         except BaseException:
-            # A subscriber without tracks does not count as served.
+            # A subscriber without partitions must not count as served.
             for uid in begun:
-                del self.couriers[uid]
-                await asyncio.gather(*(track.close() for track in made[uid].tracks.values()))
+                del self.dispatchers[uid]
+                await self._close_partitions(made[uid])
             self._reindex()
             raise
         return failing
 
     async def _begin(self, specs: Sequence[Subscriber], *, anew: bool = False) -> tuple[dict[str, Mapping[int, Begin]], Mapping[str, str]]:
-        """Where they begin, in our partitions that they are not in yet; and who cannot, and why.
+        """Where these begin in our partitions that they are not in yet; and why some cannot begin.
 
-        What was asked for in a partition that a subscriber is in already is left for when it begins anew.
+        A replay of a partition that a subscriber is in already waits until the subscriber begins again.
         """
 
         def ours(uid: str, partition: int) -> bool:
-            courier = self.couriers.get(uid)
-            return self._is_ours(partition) and (courier is None or partition not in courier.tracks)
+            dispatcher = self.dispatchers.get(uid)
+            return self._is_ours(partition) and (dispatcher is None or partition not in dispatcher.partitions)
 
         async def begin(some: Sequence[Subscriber]) -> Mapping[str, Mapping[int, Begin]]:
-            events, checkpoints = self._outside.log, self._checkpoints
-            return await places.begin(some, extents, self.wanted.log, ours, events=events, checkpoints=checkpoints, anew=anew)
+            events, kept = self._context.log, self._checkpoints
+            return await places.begin(some, extents, self.wanted.log, ours, events=events, checkpoints=kept, anew=anew)
 
         try:
-            extents = await self._outside.log.extents(self.wanted.log)
+            extents = await self._context.log.extents(self.wanted.log)
         except GatewayError as error:
             return {}, {spec.uid: str(error) for spec in specs}
-        if not self.couriers:  # else it is that of the log that they are served from, and `look` finds out
+        if not self.dispatchers:  # else it stays that of the log that is served, so that `look` notices another one
             self._incarnation = extents.incarnation
         try:
             return dict(await begin(specs)), {}
-        except Exception as error:  # noqa: BLE001  it is told below
+        except Exception as error:  # noqa: BLE001  it is reported below
             if len(specs) == 1:
                 return {}, {specs[0].uid: self._reason(error)}
-        # One that cannot begin must not keep the others from it.
+        # One by one: a subscriber that cannot begin must not keep the others from it.
         begun: dict[str, Mapping[int, Begin]] = {}
         failing: dict[str, str] = {}
         for spec in specs:
             try:
                 begun |= await begin([spec])
-            except Exception as error:  # noqa: BLE001  it is told
+            except Exception as error:  # noqa: BLE001  it is reported
                 failing[spec.uid] = self._reason(error)
         return begun, failing
 
@@ -280,74 +305,76 @@ class RouteWorker:
         return f"internal error: {error!r}"
 
     async def _follow_share(self) -> Mapping[str, str]:
-        """Let go of partitions that are another's now, and take up those that have become ours, from where their last owner was."""
+        """Release partitions that another replica owns now, and begin those that are ours now, from the
+        stored cursor.
+        """
         ours = self._share.partitions
         if ours == self._followed:
             return {}
         failing: Mapping[str, str] = {}
         released = [
-            (courier, partition) for courier in self.couriers.values() for partition in courier.tracks if not self._is_ours(partition)
+            (dispatcher, partition)
+            for dispatcher in self.dispatchers.values()
+            for partition in dispatcher.partitions
+            if not self._is_ours(partition)
         ]
-        tracks = await asyncio.gather(*(courier.release(partition, LEAVING_S) for courier, partition in released))
-        await keep([courier for courier, _ in released], self._checkpoints, tracks)
-        if self.couriers:
-            begun, failing = await self._begin([courier.spec for courier in self.couriers.values()])
-            gained = {uid: {p: place for p, place in each.items() if p not in self.couriers[uid].tracks} for uid, each in begun.items()}
-            self._place([(self.couriers[uid], each) for uid, each in gained.items()])
+        cursors = await asyncio.gather(*(self._release(dispatcher, partition) for dispatcher, partition in released))
+        await storing.keep([dispatcher for dispatcher, _ in released], self._checkpoints, cursors)
+        if self.dispatchers:
+            begun, failing = await self._begin([dispatcher.spec for dispatcher in self.dispatchers.values()])
+            entering = []
+            for uid, starts in begun.items():
+                dispatcher = self.dispatchers[uid]
+                gained = {number: start for number, start in starts.items() if number not in dispatcher.partitions}
+                entering.append((dispatcher, gained))
+            self._place(entering)
         if not failing:
             self._followed = ours
         return failing
 
-    def _place(self, entering: Sequence[tuple[Courier, Mapping[int, Begin]]]) -> None:
-        """Give them their tracks in our partitions, and the tracks their readers."""
-        tracks: dict[int, list[Track]] = {}
-        for courier, begun in entering:
-            for partition, begin in begun.items():
-                if self._is_ours(partition):
-                    position = begin.position if begin.lost is None else begin.lost.last
-                    courier.tracks[partition] = track = Track(courier, self._reader(partition), position, begin.done)
-                    tracks.setdefault(partition, []).append(track)
+    async def _release(self, dispatcher: SubscriberDispatcher, number: int) -> Cursor:
+        partition = dispatcher.remove(number)
+        await self._reader(number).leave(partition)
+        await dispatcher.release(partition, LEAVING_S)
+        return partition.cursor
+
+    def _place(self, entering: Sequence[tuple[SubscriberDispatcher, Mapping[int, Begin]]]) -> None:
+        """Begin our partitions of these subscribers, and give them to the partitions' readers."""
+        made: dict[int, list[SubscriberPartition]] = {}
+        for dispatcher, begun in entering:
+            for number, begin in begun.items():
+                if self._is_ours(number):
+                    start = begin.position if begin.lost is None else begin.lost.last
+                    made.setdefault(number, []).append(dispatcher.add(number, start, begin.done))
                     if begin.lost is not None:
-                        courier.overtaken(partition, begin.lost)
-        for partition, placed in tracks.items():
-            self._reader(partition).place(placed)
+                        dispatcher.state.overtaken(number, begin.lost)
+        for number, partitions in made.items():
+            self._reader(number).place(partitions)
 
     def _is_ours(self, partition: int) -> bool:
         ours = self._share.partitions
         return ours is None or partition in ours
 
-    async def _end(self, courier: Courier, drain_s: float, *, keep_it: bool = True) -> None:
-        await asyncio.gather(*(track.close() for track in courier.tracks.values()))
-        await courier.stop(drain_s)
-        if keep_it:
-            await keep([courier], self._checkpoints)
+    async def _end(self, dispatcher: SubscriberDispatcher, drain_s: float, *, store: bool = True) -> None:
+        await self._close_partitions(dispatcher)
+        await dispatcher.stop(drain_s)
+        if store:
+            await storing.keep([dispatcher], self._checkpoints)
+
+    async def _close_partitions(self, dispatcher: SubscriberDispatcher) -> None:
+        for partition in dispatcher.partitions.values():
+            dispatcher.close(partition)
+        leaving = (self._reader(number).leave(each) for number, each in dispatcher.partitions.items())
+        await asyncio.gather(*leaving)
 
     # -- small ones
 
-    def _reader(self, partition: int) -> PartitionReader:
-        reader = self.readers.get(partition)
+    def _reader(self, number: int) -> PartitionReader:
+        reader = self.readers.get(number)
         if reader is None:
-            reader = self.readers[partition] = PartitionReader(self._outside.log, self.wanted.log, partition, lambda: self._index)
+            events, log_name = self._context.log, self.wanted.log
+            reader = self.readers[number] = PartitionReader(events, log_name, number, lambda: self._index)
         return reader
 
     def _reindex(self) -> None:
-        self._index = Index([(uid, courier.spec.filters) for uid, courier in self.couriers.items()])
-
-
-async def keep(couriers: Sequence[Courier], checkpoints: Checkpoints, tracks: Sequence[Track] | None = None) -> None:
-    """Keep the places in these tracks, None: in all, and the histories of subscribers that end: few transactions, however many they are."""
-    places_now: dict[tuple[str, int], str] = {}
-    done: dict[tuple[str, int], Sequence[Range]] = {}
-    for track in [track for courier in couriers for track in courier.tracks.values()] if tracks is None else tracks:
-        try:
-            places_now[track.key], done[track.key] = track.position(), track.done
-        except Exception:
-            # A fault of ours with one subscriber must not keep others from ending.
-            log.exception("places_not_kept", uid=track.key[0])
-    try:
-        await checkpoints.save(places_now, done)
-        await history.keep(((courier.spec.uid, courier.history) for courier in couriers), checkpoints.record)
-    except GatewayError as error:
-        log.warning("places_not_kept", subscribers=len(couriers), reason=str(error))
-    except Exception:
-        log.exception("places_not_kept", subscribers=len(couriers))
+        self._index = Index([(uid, dispatcher.spec.filters) for uid, dispatcher in self.dispatchers.items()])

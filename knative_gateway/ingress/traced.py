@@ -29,5 +29,5 @@ class TracedIngress(Ingress):
     async def _post(self, route: Route, figures: RouteFigures, scope: Message, receive: Receive) -> Answer:
         with self._traces.receiving(route, scope["headers"]) as (outcome, headers):
             answer = await super()._post(route, figures, {**scope, "headers": headers}, receive)
-            outcome.tell(answer.status, "", failed=answer.status >= 500)
+            outcome.record(answer.status, "", failed=answer.status >= 500)
         return answer

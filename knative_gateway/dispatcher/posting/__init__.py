@@ -1,1 +1,1 @@
-"""[io] HTTP requests to subscribers: names, connections, one POST and its answer."""
+"""[io] HTTP requests to subscribers: host names, connections, one request and its answer."""

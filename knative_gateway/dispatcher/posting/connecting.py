@@ -1,6 +1,6 @@
-"""[io] Connections to subscribers, pooled by destination, and the requests that go over them.
+"""[io] Connections to subscribers, pooled by destination, and the requests over them.
 
-Laws: a request ends with an answer or an error, in time; a fault in one request touches no other.
+Laws: a request ends in time, with an answer or an error; a fault in one request does not affect another.
 """
 
 import asyncio
@@ -12,27 +12,30 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.dispatcher.posting.connection import Connection, ConnectionClosedError, LimitOf, Response, Told
+from knative_gateway.dispatcher.posting.connection import Connection, ConnectionClosedError, Ended, LimitOf, Response
 from knative_gateway.dispatcher.posting.opening import Opener
 from knative_gateway.dispatcher.posting.replies import BYTES_MAX, Replies
 from knative_gateway.dispatcher.posting.resolving import Names, Resolve
 from knative_gateway.dispatcher.posting.slots import CONNECTIONS_MAX, Slots
-from knative_gateway.dispatcher.posting.target import Place, Target
+from knative_gateway.dispatcher.posting.target import Endpoint, Target
 from knative_gateway.security.destinations import Destinations
 
 log = structlog.get_logger(__name__)
 
 KEEP_ALIVE_S: Final = 4.0
-"""Common servers close idle connections after five seconds: below that, requests seldom meet one that is closing."""
+"""Common servers close idle connections after five seconds. With less, few requests meet a closing
+connection.
+"""
 TICK_S: Final = 0.005
-"""By how much a request may be given up too late: one timer looks after all of them."""
+"""How late a request may time out: one timer serves all of them."""
 
 
 class Connections:
-    """All connections. `connections_max`: open at once, at most; `Slots` decides who may open one.
-    `replies_bytes_max`: of answers that are received at once; `Replies` decides whose is next.
+    """All connections. An `owner` is a subscriber.
 
-    `resent`: requests that met the end of a connection that was kept alive for them, and are sent once more. An `owner` is a subscriber.
+    `slots`: decides which owner may open a connection; `replies`: decides which answer is received next.
+    `resent`: requests that are sent again because the subscriber had closed the idle connection. `idle`: open
+    connections without a request.
     """
 
     def __init__(
@@ -45,6 +48,9 @@ class Connections:
         connections_max: int = CONNECTIONS_MAX,
         replies_bytes_max: int = BYTES_MAX,
     ) -> None:
+        """`connections_max`: connections that are open at once. `replies_bytes_max`: bytes of answers in
+        memory.
+        """
         self.slots: Final = Slots(connections_max)
         self.replies: Final = Replies(replies_bytes_max)
         self.names: Final = Names(resolve)
@@ -52,39 +58,41 @@ class Connections:
         self.resent = 0
         self.idle = 0
         self._loop: Final = asyncio.get_running_loop()
-        self._idle: Final[dict[Place, deque[Connection]]] = {}
-        self._in_use: Final[dict[Connection, tuple[Place, str, Told]]] = {}
-        self._alarm: asyncio.TimerHandle | None = None
-        self._alarm_at_s = math.inf
+        self._idle: Final[dict[Endpoint, deque[Connection]]] = {}
+        self._in_use: Final[dict[Connection, tuple[Endpoint, str, Ended]]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_s = math.inf
         self._sweeper = self._loop.call_later(KEEP_ALIVE_S / 4, self._sweep)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections and end all lookups."""
         self._sweeper.cancel()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in [*self._in_use, *(each for idle in self._idle.values() for each in idle)]:
             connection.abort()
         self._idle.clear()
         self.names.close()
 
     def use(self, tls: ssl.SSLContext) -> None:
-        """Of new connections. Those that are idle are closed: they were made with other certificates."""
+        """Use this TLS context for new connections. Idle ones are closed: they were made with other
+        certificates.
+        """
         self.opener.tls = tls
         while self._idle:
             self._close_idle()
 
     def begin(
-        self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf, told: Told, owner: str = ""
+        self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf, ended: Ended, owner: str = ""
     ) -> Connection | None:
-        """Send one POST over a connection that is there already, if there is one; `told` is called once, later, as `Connection.begin` says.
+        """Send one POST over an idle connection; None: there is no idle connection.
 
-        To give up waiting: `abort` the connection.
+        `ended` is called once, later, as `Connection.begin` says. To stop waiting, `abort` the connection.
         """
-        connection = self._take(target.place)
+        connection = self._take(target.endpoint)
         if connection is not None:
             connection.deadline_s = self._loop.time() + timeout_s
-            self._begin(connection, target, fields, body, limit_of=limit_of, told=told, owner=owner)
+            self._begin(connection, target, fields, body, limit_of=limit_of, ended=ended, owner=owner)
         return connection
 
     async def post(
@@ -98,18 +106,19 @@ class Connections:
         owner: str = "",
         namespace: str = "",
     ) -> Response:
-        """Send one POST with these header lines and wait for its answer.
+        """Send one POST with these header lines, and wait for its answer.
 
-        The time for which a request waits for this machine (a free connection, a lookup, a descriptor) does not count.
+        Time in which the request waits for this machine (a free connection, a lookup, a descriptor) is not
+        counted.
 
         Raises:
             DeniedError: the rules deny all addresses of the host.
-            TimeoutError: no connection or no answer in time.
-            OSError: no connection, or no answer.
+            TimeoutError: no connection was opened, or no answer came, in time.
+            OSError: no connection could be opened, or no answer came.
         """
         deadline_s = self._loop.time() + timeout_s
         while True:
-            connection = self._take(target.place)
+            connection = self._take(target.endpoint)
             if connection is None:
                 waited_s = await self._slot(owner)
                 try:
@@ -117,15 +126,16 @@ class Connections:
                 finally:
                     self.slots.release(owner)
             if deadline_s <= self._loop.time():
-                self._keep(connection, target.place)
+                self._keep(connection, target.endpoint)
                 raise TimeoutError
             waiting: asyncio.Future[Response] = self._loop.create_future()
             connection.deadline_s = deadline_s
-            self._begin(connection, target, fields, body, limit_of=limit_of, told=partial(_settle, waiting), owner=owner)
+            self._begin(connection, target, fields, body, limit_of=limit_of, ended=partial(_settle, waiting), owner=owner)
             try:
                 return await waiting
             except ConnectionClosedError:
-                # The other side may close a connection just when it is used again: that says nothing of the event.
+                # The subscriber may close an idle connection just when it is used again: the event is not the
+                # cause.
                 if not connection.is_stale:
                     raise
                 self.resend(target)
@@ -134,15 +144,17 @@ class Connections:
                 raise
 
     def resend(self, target: Target) -> None:
-        """A kept connection was closed: others to that place would be, too, and the next request is over one that is new."""
+        """An idle connection had been closed: close the others to that endpoint, so that the next request
+        opens one.
+        """
         self.resent += 1
-        idle = self._idle.pop(target.place, deque())
+        idle = self._idle.pop(target.endpoint, deque())
         self.idle -= len(idle)
         for connection in idle:
             connection.abort()
 
     async def _slot(self, owner: str) -> float:
-        """Wait until a connection may be opened; for how long."""
+        """Wait until a connection may be opened; returns the seconds that it took."""
         began_s = self._loop.time()
         await self.slots.acquire(owner)
         if self.slots.used + self.idle > self.slots.max:
@@ -150,54 +162,58 @@ class Connections:
         return self._loop.time() - began_s
 
     def _close_idle(self) -> None:
-        """Close the connection of some place that was idle for longest there."""
-        place, idle = next(iter(self._idle.items()))
+        """Close the connection of one endpoint that was idle for longest there."""
+        endpoint, idle = next(iter(self._idle.items()))
         idle.popleft().abort()
         self.idle -= 1
         if not idle:
-            del self._idle[place]
+            del self._idle[endpoint]
 
     def _begin(
-        self, connection: Connection, target: Target, fields: bytes, body: bytes, *, limit_of: LimitOf, told: Told, owner: str
+        self, connection: Connection, target: Target, fields: bytes, body: bytes, *, limit_of: LimitOf, ended: Ended, owner: str
     ) -> None:
-        """`deadline_s` of the connection is set. A connection is in use only after its request was sent: `expire` then ends it."""
+        """The connection's `deadline_s` is set already.
+
+        The connection counts as in use only after its request was sent: from then on, `expire` ends the
+        request.
+        """
         head = b"%b%bContent-Length: %d\r\n\r\n" % (target.head, fields, len(body))
         try:
             connection.begin(head, body, limit_of, self._ended, replies=self.replies, owner=owner)
         except BaseException:
             connection.abort()
             raise
-        self._in_use[connection] = target.place, owner, told
+        self._in_use[connection] = target.endpoint, owner, ended
         self.slots.take(owner)
-        if connection.deadline_s < self._alarm_at_s - TICK_S:
-            self._ring_at(connection.deadline_s)
+        if connection.deadline_s < self._timer_at_s - TICK_S:
+            self._wake_at(connection.deadline_s)
 
     def _ended(self, connection: Connection, outcome: Response | OSError) -> None:
-        place, owner, told = self._in_use.pop(connection)
-        self._keep(connection, place)
+        endpoint, owner, ended = self._in_use.pop(connection)
+        self._keep(connection, endpoint)
         self.slots.release(owner)
-        told(connection, outcome)
+        ended(connection, outcome)
 
-    def _keep(self, connection: Connection, place: Place) -> None:
-        """Keep a connection for the next request to that place, if it is usable."""
+    def _keep(self, connection: Connection, endpoint: Endpoint) -> None:
+        """Keep a connection for the next request to that endpoint, if it is usable."""
         if connection.usable:
             connection.idle_since = self._loop.time()
-            idle = self._idle.get(place)
+            idle = self._idle.get(endpoint)
             if idle is None:
-                idle = self._idle[place] = deque()
+                idle = self._idle[endpoint] = deque()
             idle.append(connection)
             self.idle += 1
 
-    def _ring_at(self, at_s: float) -> None:
-        # The time is kept here: a timer of uvloop that is due at once has no `when`.
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at_s = at_s
-        self._alarm = self._loop.call_at(at_s, self._ring)
+    def _wake_at(self, at_s: float) -> None:
+        # The time is stored here, because a timer of uvloop that is due at once has no `when`.
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at_s = at_s
+        self._timer = self._loop.call_at(at_s, self._expire_requests)
 
-    def _ring(self) -> None:
-        """End the requests whose time is up, and set the alarm for the next one. One timer serves all requests."""
-        self._alarm, self._alarm_at_s = None, math.inf
+    def _expire_requests(self) -> None:
+        """End the requests whose time is up, and set the timer for the next one."""
+        self._timer, self._timer_at_s = None, math.inf
         now_s = self._loop.time()
         try:
             for connection in [each for each in self._in_use if each.deadline_s <= now_s]:
@@ -207,10 +223,10 @@ class Connections:
                     log.exception("delivery_fault", destination=self._in_use.get(connection, ((), "", None))[0])
         finally:
             if self._in_use:
-                self._ring_at(max(self._loop.time() + TICK_S, min(each.deadline_s for each in self._in_use)))
+                self._wake_at(max(self._loop.time() + TICK_S, min(each.deadline_s for each in self._in_use)))
 
-    def _take(self, place: Place) -> Connection | None:
-        idle = self._idle.get(place)
+    def _take(self, endpoint: Endpoint) -> Connection | None:
+        idle = self._idle.get(endpoint)
         while idle:
             connection = idle.pop()
             self.idle -= 1
@@ -219,7 +235,7 @@ class Connections:
         return None
 
     def _sweep(self) -> None:
-        """Close what was idle for long, and forget addresses that are old."""
+        """Close connections that were idle for long, and forget old addresses."""
         now_s = self._loop.time()
         for key, idle in list(self._idle.items()):
             while idle and (not idle[0].usable or idle[0].idle_since < now_s - KEEP_ALIVE_S):

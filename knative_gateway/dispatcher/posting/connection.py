@@ -1,7 +1,7 @@
-"""[io] One connection to a subscriber: a request at a time, and its answer. Spec: HTTP/1.1 (RFC 9112).
+"""[io] One connection to a subscriber: one request at a time, and its answer. Spec: HTTP/1.1 (RFC 9112).
 
-Laws: an exchange ends with an answer or an error, once; nothing beyond the limits is kept of what the other side sends; a connection on
-which anything went otherwise than it should is not used again.
+Laws: an exchange ends once, with an answer or an error; of what the subscriber sends, nothing beyond the
+limits is kept in memory; a connection on which anything unexpected happened is not used again.
 """
 
 import asyncio
@@ -17,24 +17,26 @@ import httptools
 from knative_gateway.dispatcher.posting.replies import Entry, Replies
 
 HEAD_BYTES_MAX: Final = 256 << 10
-"""Status line and headers of an answer, at most; and of what else there may be between two pieces of a body, or behind it."""
+"""Bytes of status line and headers, and of everything else that may come between two pieces of a body or
+after it.
+"""
 _JOINED_MAX: Final = 64 << 10
 UNCOUNTED_BYTES: Final = 8 << 10
-"""Bodies that are not larger are received without being counted: each connection has room for that much."""
+"""Bodies up to this size are received without being counted: each connection has room for that much."""
 UNSEEN_S: Final = 1.0
-"""A request that a connection carried for longer than this has been seen by the other side."""
+"""If a connection ends later than this after a request, the subscriber has probably seen the request."""
 _TCP_INFO: Final = struct.Struct("=120xQ72xQQ")
-"""`struct tcp_info` of Linux: bytes acknowledged (the SYN is one), sent, sent again."""
+"""`struct tcp_info` of Linux: bytes acknowledged (the SYN counts as one), sent, retransmitted."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 LimitOf = Callable[[int, Headers], int]
-"""How many bytes of the body are of interest, given status and headers: beyond it nothing is waited for."""
-Told = Callable[["Connection", "Response | OSError"], None]
-"""Who is told how an exchange ended; the connection can be used again by then, if it is `usable`."""
+"""How many bytes of the body are wanted, given status and headers: the rest is not received."""
+Ended = Callable[["Connection", "Response | OSError"], None]
+"""Called when an exchange has ended; if the connection is `usable`, it can be used again at once."""
 
 
 class Response(NamedTuple):
-    """An answer. `body`: at most as many bytes as were of interest."""
+    """An answer. `body`: at most as many bytes as were wanted."""
 
     status: int
     headers: Headers
@@ -42,19 +44,18 @@ class Response(NamedTuple):
 
 
 class ConnectionClosedError(ConnectionError):
-    """The other side closed the connection before it answered."""
+    """The subscriber closed the connection before it answered."""
 
 
 class BadResponseError(ConnectionError):
-    """What came is no answer of HTTP/1.1, or too long to be one."""
+    """The answer is not valid HTTP/1.1, or its headers are too long."""
 
 
 class Connection(asyncio.Protocol):
-    """Made by the loop. `usable`: another request may go over it; `idle_since`: on the loop's clock.
+    """`usable`: another request may be sent. `served`: how many exchanges have ended.
 
-    `is_stale`: it was used before, it was closed soon after the last request, nothing was heard since, and the other side did not
-    acknowledge all of that request: it closed the connection before it could read the request.
-    `deadline_s`: when whoever looks after it should call `expire`, on the loop's clock.
+    `idle_since` and `deadline_s`: times of the loop's clock, kept for the owner, who calls `expire` at the
+    deadline.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Connection(asyncio.Protocol):
         self.deadline_s = 0.0
         self._transport: asyncio.Transport
         self._parser: Final = httptools.HttpResponseParser(self)
-        self._told: Told | None = None
+        self._ended: Ended | None = None
         self._outcome: Response | OSError | None = None
         self._limit_of: LimitOf
         self._limit: int | None = None
@@ -80,14 +81,15 @@ class Connection(asyncio.Protocol):
         self._entry: Entry | None = None
         self._is_paused = False
 
-    def begin(self, head: bytes, body: bytes, limit_of: LimitOf, told: Told, *, replies: Replies | None = None, owner: str = "") -> None:
-        """Send a request; `told` is called once, later: with the answer, or ConnectionClosedError, BadResponseError, TimeoutError.
+    def begin(self, head: bytes, body: bytes, limit_of: LimitOf, ended: Ended, *, replies: Replies | None = None, owner: str = "") -> None:
+        """Send a request.
 
-        `replies`: what the body of the answer is counted by, as one of this `owner`; None: it is not.
+        `ended` is called once, later: with the answer, ConnectionClosedError, BadResponseError or
+        TimeoutError. `replies`: counts the body of the answer, as one of `owner`; None: it is not counted.
         """
-        assert self._told is None
+        assert self._ended is None
         self._replies, self._owner = replies, owner
-        self._told, self._outcome = told, None
+        self._ended, self._outcome = ended, None
         self._limit_of = limit_of
         self._forget()
         self._heard = False
@@ -101,29 +103,33 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_stale(self) -> bool:
-        """See above."""
+        """Whether the subscriber closed an idle connection before it could read the request.
+
+        That is so if the connection was used before, ended soon after the request without an answer, and the
+        subscriber's system did not acknowledge all bytes of the request. The event can be sent again then.
+        """
         soon = time.monotonic() - self._began_s < UNSEEN_S
         return self.served > 1 and not self._heard and not self._acknowledged and soon
 
     def expire(self) -> None:
-        """No answer came in time."""
+        """End the exchange: no answer came in time."""
         self._fail(TimeoutError())
-        self._tell()
+        self._report()
 
     def abort(self) -> None:
-        """Close it at once; whoever waits for an answer is told later."""
+        """Close the connection at once; an exchange ends later, in `connection_lost`."""
         self.usable = False
         self._transport.abort()
 
     # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ready for a request."""
+        """The connection is ready for a request."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """A piece of an answer; what nobody asked for ends the connection."""
-        if self._told is None:
+        """A piece of an answer. Bytes without a request end the connection."""
+        if self._ended is None:
             self.abort()
             return
         self._heard = True
@@ -136,37 +142,41 @@ class Connection(asyncio.Protocol):
             self._fail(BadResponseError(f"not an HTTP/1.1 answer: {error}"))
         if self._head_bytes > HEAD_BYTES_MAX:
             self._fail(BadResponseError(f"headers of more than {HEAD_BYTES_MAX} bytes"))
-        # Not before all that came is looked at: what follows an answer is none to the next request.
-        self._tell()
+        # Only now: bytes after an answer must not be taken for the answer to the next request.
+        self._report()
 
     def eof_received(self) -> None:
-        """The other side closed the connection: what it had acknowledged until then is known now, and over TLS not later."""
+        """The subscriber closed the connection. What it acknowledged is read now: over TLS it cannot be read
+        later.
+        """
         self._ask_acknowledged()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """An answer without a length ends here; any other never will."""
+        """The end of an answer without a length. Any other answer is incomplete."""
         self.usable = False
         self._ask_acknowledged()
         if self._limit is not None and exc is None and self._is_open_ended():
             self._complete()
         else:
             self._fail(ConnectionClosedError(str(exc) if exc is not None else "the connection was closed before an answer"))
-        self._tell()
+        self._report()
 
     # -- httptools
 
     def on_message_begin(self) -> None:
-        """An answer begins; a second one is none of ours."""
+        """An answer begins. A second one was not asked for."""
         if self._outcome is not None:
             self.abort()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header. What follows a body (trailers) is none: they may not be taken for headers. Spec: RFC 9110, 6.5.1."""
+        """One header. Fields after a body are trailers, which may not be taken for headers. Spec: RFC 9110,
+        6.5.1.
+        """
         if self._limit is None:
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """The body is next."""
+        """The body begins. A large body waits until there is room for it."""
         self._status = self._parser.get_status_code()
         self._limit = self._limit_of(self._status, self._headers)
         size = _announced(self._headers, self._limit)
@@ -177,7 +187,7 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def on_body(self, piece: bytes) -> None:
-        """A piece of the body. When there is enough, the rest is not waited for."""
+        """A piece of the body. When enough of it came, the connection is closed."""
         self._body += piece
         self._head_bytes = 0
         assert self._limit is not None
@@ -187,7 +197,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def on_message_complete(self) -> None:
-        """The answer is whole, unless it says that another follows."""
+        """The answer is complete, unless its status is 1xx: then another one follows."""
         if 100 <= self._status < 200 and self._status != 101:
             self._forget()
             return
@@ -219,18 +229,18 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    def _tell(self) -> None:
-        if self._told is not None and self._outcome is not None:
-            told, self._told = self._told, None
+    def _report(self) -> None:
+        if self._ended is not None and self._outcome is not None:
+            ended, self._ended = self._ended, None
             if self._entry is not None and self._replies is not None:
                 entry, self._entry = self._entry, None
                 self._replies.leave(entry)
                 self._resume()
             self.served += 1
-            told(self, self._outcome)
+            ended(self, self._outcome)
 
     def _ask_acknowledged(self) -> None:
-        if self._acknowledged is None and self._told is not None and self.served and not self._heard:
+        if self._acknowledged is None and self._ended is not None and self.served and not self._heard:
             self._acknowledged = _all_acknowledged(self._transport.get_extra_info("socket"))
 
     def _is_open_ended(self) -> bool:
@@ -238,7 +248,7 @@ class Connection(asyncio.Protocol):
 
 
 def _announced(headers: Headers, limit: int) -> int:
-    """How many bytes of a body will be kept, at most: without a length as many as are of interest."""
+    """How many bytes of a body will be kept at most. Without a length: as many as are wanted."""
     for name, value in headers:
         if name.lower() == b"content-length" and value.isdigit():
             return min(int(value[:20]), limit)
@@ -246,14 +256,16 @@ def _announced(headers: Headers, limit: int) -> int:
 
 
 async def connect(address: str, port: int, tls: ssl.SSLContext | None, host: str) -> Connection:
-    """A connection to this address; `tls`: with a certificate for `host`. Raises OSError."""
+    """Connect to an address. `tls`: the peer must show a certificate for `host`. Raises OSError."""
     loop = asyncio.get_running_loop()
     _, made = await loop.create_connection(Connection, address, port, ssl=tls, server_hostname=host if tls is not None else None)
     return made
 
 
 def _all_acknowledged(connected: "socket.socket | None") -> bool | None:
-    """Whether the other side has acknowledged all that was sent; None: the system does not say."""
+    """Whether the peer's system has acknowledged all bytes that were sent; None: this system does not report
+    it.
+    """
     option = getattr(socket, "TCP_INFO", None)
     if connected is None or option is None:
         return None

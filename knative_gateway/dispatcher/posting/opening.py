@@ -1,7 +1,8 @@
-"""[io] A new connection to a subscriber: its name is resolved, its addresses are checked, and one of them is connected to.
+"""[io] A new connection to a subscriber: resolve the name, check the addresses, connect to one of them.
 
-Laws: only an address that the rules allow is connected to: names are resolved here, once; an
-error that says that this machine has run out of something is not the subscriber's: it is waited out, and no attempt is lost to it.
+Laws: a connection is opened only to an address that the rules allow, because the name is resolved once, here;
+if this machine has run out of something, the request waits, because the subscriber is not the cause and no
+attempt may fail.
 """
 
 import asyncio
@@ -19,21 +20,23 @@ from knative_gateway.security.destinations import Destinations
 
 _LOCAL: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EAGAIN})
 _LOCAL_WAIT_S: Final = 0.25
-_SAY_S: Final = 10.0
+_REPORT_S: Final = 10.0
 
 log = structlog.get_logger(__name__)
 
 
 class DeniedError(OSError):
-    """The rules deny this destination."""
+    """The rules deny all addresses of the destination."""
 
 
 class LocalError(OSError):
-    """This machine has run out of descriptors, ports, memory or threads."""
+    """This machine has run out of ports."""
 
 
 class Opener:
-    """Opens connections. `local_errors`: how often this machine had run out of something."""
+    """Opens connections. `local_errors`: how often this machine had run out of descriptors, ports, memory or
+    threads.
+    """
 
     def __init__(self, rules: Destinations, tls: ssl.SSLContext, connect_timeout_s: float, names: Names) -> None:
         self.tls = tls
@@ -42,17 +45,17 @@ class Opener:
         self._connect_timeout_s: Final = connect_timeout_s
         self._names: Final = names
         self._loop: Final = asyncio.get_running_loop()
-        self._say_at_s = 0.0
+        self._report_at_s = 0.0
 
     async def open(self, target: Target, deadline_s: float, *, namespace: str = "") -> tuple[Connection, float]:
-        """A new connection, and the deadline after the time is added for which we waited for this machine.
+        """A new connection, and the deadline plus the time that the request waited for this machine.
 
-        `namespace`: whose lookup it is.
+        `namespace`: of the subscriber, which has a share of all lookups.
 
         Raises:
             DeniedError: the rules deny all addresses of the host.
-            TimeoutError: no connection in time.
-            OSError: no connection.
+            TimeoutError: no connection was opened in time.
+            OSError: no connection could be opened.
         """
         while True:
             began_s = self._loop.time()
@@ -74,12 +77,12 @@ class Opener:
             except OSError as error:
                 if not _is_local(error):
                     raise
-                self._say(error)
+                self._report(error)
             await asyncio.sleep(_LOCAL_WAIT_S)
             deadline_s += self._loop.time() - began_s
 
     def _allowed(self, target: Target, addresses: Sequence[str]) -> Sequence[str]:
-        """The addresses of a host that may be connected to."""
+        """The addresses of a host that the rules allow."""
         refusals = [self._rules.refusal(target.host, address) for address in addresses]
         allowed = [address for address, refusal in zip(addresses, refusals, strict=True) if refusal is None]
         if refusals and not allowed:
@@ -87,7 +90,9 @@ class Opener:
         return allowed
 
     async def _connect(self, target: Target, addresses: Sequence[str], deadline_s: float) -> Connection:
-        """To the first address that is there. Of several, one that does not answer at all must not take the others' time."""
+        """Connect to the first address that answers. Each address gets a share of the time, so that all are
+        tried.
+        """
         failure = OSError(f"{target.host} has no address")
         for count, address in enumerate(addresses):
             share_s = (deadline_s - self._loop.time()) / (len(addresses) - count)
@@ -97,22 +102,22 @@ class Opener:
             except OSError as error:
                 failure = error
                 if error.errno == errno.EADDRNOTAVAIL and ":" not in address:
-                    # All ports are in use. For an address of IPv6 it may say that this machine has none of its own.
+                    # All ports are in use. With IPv6 it may also mean that this machine has no IPv6 address.
                     raise LocalError(error.errno, error.strerror) from error
                 if _is_local(error):
                     raise
         raise failure
 
-    def _say(self, error: OSError) -> None:
+    def _report(self, error: OSError) -> None:
         self.local_errors += 1
         now_s = self._loop.time()
-        if now_s >= self._say_at_s:
-            self._say_at_s = now_s + _SAY_S
+        if now_s >= self._report_at_s:
+            self._report_at_s = now_s + _REPORT_S
             log.error(
                 "connecting_delayed",
                 reason=str(error),
                 count=self.local_errors,
-                do="raise the limit of open files, or lower subscribers.connections",
+                action="raise the limit of open files, or lower subscribers.connections",
             )
 
 

@@ -1,7 +1,9 @@
-"""[io] How many bytes of answers may be received at once: a bound for all connections, with a share for each subscriber.
+"""[io] How many bytes of answers are received at once: a bound for all connections, with a share for each
+subscriber.
 
-Laws: the bytes of all answers that were let in are at most `max`, or one answer; a subscriber may have another one received only while
-more room is free than its answers use. One that was let in has room for all of its bytes, so that it can end whatever the others do.
+Laws: the bytes of all admitted answers are at most `max`, or those of one answer; another answer of a
+subscriber is admitted only while more room is free than its answers use. An admitted answer has room for all
+of its bytes, so it can end whatever the others do.
 """
 
 from collections import Counter
@@ -12,7 +14,7 @@ BYTES_MAX: Final = 64 << 20
 
 
 class Entry:
-    """An answer that is being received, or waits. `go` is called once it is let in, unless that was at once."""
+    """An answer that is received, or waits. `go` is called when it is admitted, unless `enter` admitted it."""
 
     __slots__ = ("go", "is_in", "owner", "size")
 
@@ -24,7 +26,7 @@ class Entry:
 
 
 class Replies:
-    """`max`: bytes that there is room for; `used`: those of answers that were let in."""
+    """`max`: bytes that there is room for. `used`: bytes of admitted answers."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.max: Final = bytes_max
@@ -34,19 +36,19 @@ class Replies:
 
     @property
     def waiting(self) -> int:
-        """Answers that wait."""
-        return sum(map(len, list(self._waiting.values())))  # a copy: another thread may ask
+        """How many answers wait."""
+        return sum(map(len, list(self._waiting.values())))  # a copy: `/metrics` is made in another thread
 
     def enter(self, entry: Entry) -> bool:
-        """Let an answer in; False: it waits until `go` is called, or it leaves."""
+        """Admit an answer; False: it waits until `go` is called, or until it leaves."""
         if entry.owner not in self._waiting and self._may_enter(entry):
-            self._let_in(entry)
+            self._admit(entry)
         else:
             self._waiting.setdefault(entry.owner, {})[entry] = None
         return entry.is_in
 
     def leave(self, entry: Entry) -> None:
-        """It has ended, whether it was let in or not."""
+        """The answer has ended, whether it was admitted or not."""
         if entry.is_in:
             entry.is_in = False
             self.used -= entry.size
@@ -56,25 +58,25 @@ class Replies:
         else:
             self._remove(entry)
         if self._waiting:
-            self._let_others_in()
+            self._admit_others()
 
     def _may_enter(self, entry: Entry) -> bool:
         return not self.used or self._used_by[entry.owner] + entry.size <= self.max - self.used
 
-    def _let_in(self, entry: Entry) -> None:
+    def _admit(self, entry: Entry) -> None:
         entry.is_in = True
         self.used += entry.size
         self._used_by[entry.owner] += entry.size
 
-    def _let_others_in(self) -> None:
-        """Those that now have room, one of each owner: owners take turns."""
+    def _admit_others(self) -> None:
+        """Admit waiting answers that have room now, one of each owner: owners take turns."""
         for owner in list(self._waiting):
             entry = next(iter(self._waiting[owner]))
             if self._may_enter(entry):
                 self._remove(entry)
                 if owner in self._waiting:
                     self._waiting[owner] = self._waiting.pop(owner)
-                self._let_in(entry)
+                self._admit(entry)
                 entry.go()
 
     def _remove(self, entry: Entry) -> None:

@@ -1,10 +1,12 @@
-"""[io] The addresses of host names. Concurrent requests of one namespace for a name share one lookup; all share what was found.
+"""[io] The addresses of host names. Requests of one namespace for a name share one lookup; all share its
+result.
 
-Laws: a name whose servers do not answer does not delay lookups of other names, up to half of `SLOW_MAX` such names of one namespace at
-once; beyond that it delays lookups of its own namespace only; a failure is remembered, so that a name that cannot be resolved is not
-asked for all the time; no lookup is waited for at exit.
+Laws: a name whose servers do not answer does not delay lookups of other names, up to half of `SLOW_MAX` such
+names of one namespace at once; beyond that it delays lookups of its own namespace only. A failure is
+remembered, so that a name that cannot be resolved is not looked up all the time. No lookup delays the exit.
 
-The system's own resolver is used, in threads: it knows `/etc/hosts`, search domains and everything else that this machine is set up with.
+The system's own resolver is used, in threads: it follows `/etc/hosts`, search domains and the machine's other
+settings.
 """
 
 import asyncio
@@ -23,14 +25,21 @@ from knative_gateway.dispatcher.posting.slots import Slots
 RESOLVED_S: Final = 10.0
 """How long addresses are remembered."""
 FAILED_MIN_S: Final = 1.0
-"""How long a failure is remembered at least: as long as the lookup took, and at most as long as addresses."""
+"""The minimum time that a failure is remembered. Else: as long as the lookup took, at most as long as
+addresses.
+"""
 QUICK_S: Final = 1.0
-"""A lookup that takes longer leaves the quick lane, and the next lookup of that name begins in the slow one."""
+"""A lookup that takes longer moves from the quick slots to the slow ones; the next lookup of that name begins
+there.
+"""
 QUICK_MAX: Final = 64
-"""Lookups at once, of names that answer. One namespace has at most half of them, as `Slots` shares them."""
+"""Concurrent lookups of names that answer soon. One namespace has at most half of them, as `Slots` shares
+them.
+"""
 SLOW_MAX: Final = 256
-"""Lookups at once, of names that do not answer soon, shared in the same way. Each takes a thread for as long as the
-system's resolver tries, 10 to 30 seconds."""
+"""Concurrent lookups of names that do not answer soon, shared in the same way. Each takes a thread for as
+long as the system's resolver tries, 10 to 30 seconds.
+"""
 SILENT_S: Final = 600.0
 """How long it is remembered that a name did not answer soon."""
 
@@ -40,18 +49,20 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup that is under way. `begun` is done when it has a thread: the time before is not the name's fault."""
+    """A lookup that has not ended. `begun` is done when it has a thread: the time before that is not counted."""
 
     begun: "asyncio.Future[None]"
     answer: "asyncio.Task[Sequence[str]]"
 
     async def addresses(self) -> Sequence[str]:
-        """Raises OSError. Cancelling this does not end the lookup: others wait for it."""
+        """Wait for the addresses. Raises OSError. If this is cancelled, the lookup continues: others wait for
+        it.
+        """
         return await asyncio.shield(self.answer)
 
 
 class Names:
-    """Looks names up and remembers them. Belongs to one event loop."""
+    """Looks up names, and remembers the results. Belongs to one event loop."""
 
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve: Final = resolve or in_thread
@@ -64,14 +75,14 @@ class Names:
 
     @property
     def looking_up(self) -> int:
-        """Lookups that have not ended."""
+        """How many lookups have not ended."""
         return len(self._lookups)
 
     def known(self, host: str) -> Sequence[str] | None:
-        """The addresses that are remembered; None: look them up.
+        """The addresses that are remembered; None: the name must be looked up.
 
         Raises:
-            OSError: the name could not be resolved a moment ago.
+            OSError: the last lookup failed, and that is remembered still.
         """
         until_s, found = self._known.get(host, (0.0, ()))
         if until_s < self._loop.time():
@@ -81,9 +92,9 @@ class Names:
         return found
 
     def lookup(self, host: str, port: int, *, namespace: str = "") -> Lookup:
-        """The lookup of a name for a namespace: the one that is under way, or a new one.
+        """The lookup of a name for a namespace: the current one, or a new one.
 
-        Each namespace has its own, so that nobody waits where another one's names are waited for.
+        Each namespace has its own lookups, so that it does not wait for the slots of another namespace.
         """
         lookup = self._lookups.get((namespace, host))
         if lookup is None:
@@ -94,7 +105,7 @@ class Names:
         return lookup
 
     def forget(self) -> None:
-        """Forget what is too old. To be called now and then."""
+        """Forget what is too old. Call this regularly."""
         now_s = self._loop.time()
         for host in [host for host, (until_s, _) in self._known.items() if until_s < now_s]:
             del self._known[host]
@@ -102,15 +113,17 @@ class Names:
             del self._silent[host]
 
     def close(self) -> None:
-        """End all lookups. Threads that wait for a server are left alone: they end by themselves, or with the process."""
+        """End all lookups. Threads that wait for a server are not stopped: they end by themselves or with the
+        process.
+        """
         for lookup in self._lookups.values():
             lookup.answer.cancel()
             lookup.begun.cancel()
 
     async def _look_up(self, host: str, port: int, begun: "asyncio.Future[None]", namespace: str) -> Sequence[str]:
-        lane = self._slow if host in self._silent else self._quick
+        slots = self._slow if host in self._silent else self._quick
         try:
-            await lane.acquire(namespace)
+            await slots.acquire(namespace)
         except BaseException:
             del self._lookups[namespace, host]
             raise
@@ -118,17 +131,17 @@ class Names:
         begun.set_result(None)
         asked = asyncio.ensure_future(self._resolve(host, port))
         try:
-            if lane is self._quick and not await _done(asked, QUICK_S) and self._slow.has_room(namespace):
+            if slots is self._quick and not await _done(asked, QUICK_S) and self._slow.has_room(namespace):
                 self._slow.take(namespace)
                 self._quick.release(namespace)
-                lane = self._slow
+                slots = self._slow
             addresses = await asked
         except Exception as error:  # UnicodeError among them: a name that cannot be encoded
             failure = error if isinstance(error, OSError) else OSError(f"{host!r} cannot be resolved: {error}")
             self._remember(host, began_s, failure)
             raise failure from error
         finally:
-            lane.release(namespace)
+            slots.release(namespace)
             asked.cancel()
             del self._lookups[namespace, host]
         self._remember(host, began_s, addresses)
@@ -146,12 +159,12 @@ class Names:
 
 
 async def in_thread(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host, by the system's resolver in a thread of its own.
+    """The addresses of a host, from the system's resolver in a thread of its own.
 
-    Nothing waits for such a thread at exit, other than for those of the loop's executor.
+    The thread is a daemon: unlike threads of the loop's executor, it does not delay the exit.
 
     Raises:
-        OSError: it cannot be resolved, or there is no descriptor or thread to do so with.
+        OSError: the name cannot be resolved, or this machine has no descriptor or thread left.
     """
     if _is_address(host):
         return [host]
@@ -169,8 +182,9 @@ async def in_thread(host: str, port: int) -> Sequence[str]:
     def look_up() -> None:
         found: Sequence[str] | Exception
         try:
-            found = list(dict.fromkeys(str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)))
-        except Exception as error:  # noqa: BLE001  it is passed on to those who wait
+            infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            found = list(dict.fromkeys(str(address[0]) for *_, address in infos))
+        except Exception as error:  # noqa: BLE001  it is passed on to the waiting requests
             found = _out_of_descriptors() or error
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(give, found)
@@ -186,7 +200,7 @@ _NO_THREAD: Final = (11, "no thread for a lookup")
 
 
 def _out_of_descriptors() -> OSError | None:
-    """The resolver does not say that it had no descriptor: it calls that a failure of the name."""
+    """The error if no descriptor is left: the resolver reports that as a failure of the name."""
     try:
         os.close(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
@@ -208,6 +222,8 @@ async def _done(asked: "asyncio.Future[Sequence[str]]", within_s: float) -> bool
 
 
 def _retrieved(task: "asyncio.Task[Sequence[str]]") -> None:
-    """Retrieve the exception of a lookup, for which nobody may be waiting any more."""
+    """Retrieve the exception of a lookup, so that asyncio does not log it if no request waits for it any
+    more.
+    """
     if not task.cancelled():
         task.exception()

@@ -1,8 +1,11 @@
-"""[io] One POST of one event, and what came back. Spec: knative-data-plane-contract, "HTTP Verbs", "Event Acknowledgement".
+"""[io] One attempt: the POST of an event, and its answer.
 
-Laws: whatever happens there is an `Answer`, never an exception but a cancellation; redirects are not followed; nothing of an answer is kept
-beyond the limits; one request is one attempt, unless it met the end of a connection that was kept alive for it: then it is sent once more,
-over a new one, which is counted. A destination that is denied is denied for good.
+Spec: knative-data-plane-contract, "HTTP Verbs", "Event Acknowledgement".
+
+Laws: every attempt ends with an `Answer`; the only exception is a cancellation. Redirects are not followed.
+Nothing beyond the limits is kept of an answer. One request is one attempt, except a request that met a closed
+idle connection: it is sent again over a new connection, and counted in `resent`. A denied destination is
+never retried.
 """
 
 import ssl
@@ -37,10 +40,11 @@ _REASON_MAX: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class SendSettings:
-    """Limits of requests. `timeout_ms` where a delivery sets none; `reply_bytes_max`: of a reply, beyond which it is an error.
-    `replies_bytes_max`: of all replies that are received at once; the others wait.
+    """Limits of requests. `timeout_ms`: for deliveries that set none.
 
-    `ca_file`: certificates that are trusted beside the system's; `certificate_file` and `key_file`: shown to subscribers that ask for one.
+    `reply_bytes_max`: a larger reply is an error. `replies_bytes_max`: of all replies that are received at
+    once; others wait. `ca_file`: certificates that are trusted in addition to the system's.
+    `certificate_file` and `key_file`: for subscribers that ask for a client certificate.
     """
 
     timeout_ms: int = 60_000
@@ -54,33 +58,41 @@ class SendSettings:
     replies_bytes_max: int = BYTES_MAX
 
 
-class Told(Protocol):
-    """Who sent an event without waiting. One of these is called, once."""
+class Outcomes(Protocol):
+    """Where the outcome of `Sender.begin` goes: one of these methods is called, once."""
 
     def accepted(self, elapsed_ms: int) -> None:
-        """It was taken, and nothing came back, after so long."""
+        """The subscriber accepted the event after so long, and sent no reply."""
 
     def answered(self, answer: Answer) -> None:
-        """Anything else that ends an attempt, a reply among it."""
+        """Any other end of the attempt, including a reply."""
 
-    def missed(self) -> None:
-        """The connection that was kept alive had been closed: nobody has seen the event, and this was no attempt."""
+    def not_received(self) -> None:
+        """The idle connection had been closed: the subscriber has not seen the event, so this was not an
+        attempt.
+        """
 
 
 class Inside(Protocol):
     """The ingress of this gateway."""
 
     def leads_in(self, url: str) -> bool:
-        """A URL is for it."""
+        """Whether the URL is that of a Broker or Channel of this gateway."""
 
     async def take(
         self, url: str, namespace: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
     ) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
-        """Store the event of a request that an object of this namespace sends; the status, and the answer as ASGI has it."""
+        """Store the event of a request that an object of this namespace sends.
+
+        Returns the status, and the two ASGI messages of the answer.
+        """
 
 
 class Sender:
-    """POSTs to subscribers, over connections kept alive. Use with `async with`."""
+    """Sends requests to subscribers over idle or new connections. Use it with `async with`.
+
+    `inside`: stores events for Brokers and Channels of this gateway without a connection.
+    """
 
     def __init__(
         self,
@@ -94,10 +106,9 @@ class Sender:
         self._destinations: Final = destinations or Destinations.parse()
         self._resolve: Final = resolve
         self._now_ms: Final = now_ms
-        self._target: Final = lru_cache(4096)(self._looked_at)
+        self._target: Final = lru_cache(4096)(self._target_of)
         self.connections: Connections
         self.inside: Inside | None = None
-        """Where events for Brokers and Channels of this gateway go, without a connection."""
 
     async def __aenter__(self) -> Self:
         settings = self.settings
@@ -120,15 +131,15 @@ class Sender:
 
     @property
     def resent(self) -> int:
-        """Requests that met the end of a connection that was kept alive for them, and were sent once more."""
+        """Requests that were sent again because the subscriber had closed the idle connection."""
         return self.connections.resent
 
     def begin(
-        self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Told, owner: str = ""
+        self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Outcomes, owner: str = ""
     ) -> Connection | None:
-        """Send it once without waiting, if a connection is there and nothing is to be said against the URL; `fields` are `lines`.
+        """Send one request without waiting; None: no idle connection, or a URL that is not valid or denied.
 
-        `to` is told once, later. To give up waiting: `abort` the connection.
+        `fields`: made by `lines`. The outcome goes to `to`, later. To stop waiting, `abort` the connection.
         """
         limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
         limit_of = self._of_reply if reply_wanted else _of_record
@@ -137,7 +148,7 @@ class Sender:
             return None
         began = time.monotonic()
 
-        def told(connection: Connection, outcome: Response | OSError) -> None:
+        def ended(connection: Connection, outcome: Response | OSError) -> None:
             if isinstance(outcome, Response):
                 status, received, kept = outcome
                 replied = reply_wanted and status == OK and mode_of_http(received) is not None
@@ -147,17 +158,18 @@ class Sender:
                 try:
                     answer = self._read(status, received, kept, began, wanted=replied)
                 except Exception as error:
-                    # Without this, the sender would wait without end: a fault of ours fails this attempt.
+                    # Without an answer the delivery would wait without end: an internal error fails the
+                    # attempt.
                     log.exception("answer_not_read", destination=target.host, status=status)
                     answer = self._failed(error, began, limit_ms)
                 to.answered(answer)
             elif isinstance(outcome, ConnectionClosedError) and connection.is_stale:
                 self.connections.resend(target)
-                to.missed()
+                to.not_received()
             else:
                 to.answered(self._failed(outcome, began, limit_ms))
 
-        return self.connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, told=told, owner=owner)
+        return self.connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, ended=ended, owner=owner)
 
     async def post(
         self,
@@ -170,12 +182,13 @@ class Sender:
         owner: str = "",
         namespace: str = "",
     ) -> Answer:
-        """Send it once. `reply_wanted`: an event in a 200 is read.
+        """Send one request, and wait for its answer. `reply_wanted`: an event in a 200 is read.
 
-        `owner`: the subscriber, which has a share of all connections; `namespace`: where it is, which has a share of all lookups.
+        `owner`: the subscriber, which has a share of all connections. `namespace`: of the subscriber, which
+        has a share of all lookups.
         """
         if self.inside is not None and self.inside.leads_in(url):
-            return await self._given(self.inside, url, namespace, headers, body)
+            return await self._store_inside(self.inside, url, namespace, headers, body)
         limit_ms = self.settings.timeout_ms if timeout_ms is None else timeout_ms
         limit_of = self._of_reply if reply_wanted else _of_record
         began = time.monotonic()
@@ -192,23 +205,23 @@ class Sender:
         status, received, kept = response
         return self._read(status, received, kept, began, wanted=reply_wanted and status == OK and mode_of_http(received) is not None)
 
-    async def _given(self, inside: Inside, url: str, namespace: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
-        """The answer of this gateway's own ingress."""
+    async def _store_inside(self, inside: Inside, url: str, namespace: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
+        """The answer of this gateway's ingress, without a connection."""
         began = time.monotonic()
         status, _, message = await inside.take(url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body)
         text: bytes = message["body"]
         reason = "" if succeeded(status) else f"status {status}"
         return Answer(status, self._now_ms(), reason, text, elapsed_ms=_since(began))
 
-    def _looked_at(self, url: str) -> Target | str:
-        """Where it goes, or why it does not."""
+    def _target_of(self, url: str) -> Target | str:
+        """The target of a URL, or the reason why requests may not go there."""
         refusal = self._destinations.refusal_of_url(url)
         if refusal is not None:
             return refusal
         try:
             return Target.of(url)
         except ValueError as error:
-            return f"{url!r} is no URL: {error}"
+            return f"{url!r} is not a valid URL: {error}"
 
     def _of_reply(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> int:
         wanted = status == OK and mode_of_http(headers) is not None
@@ -220,12 +233,12 @@ class Sender:
             reason = "" if succeeded(status) else f"status {status}"
             return Answer(status, at_ms, reason, body[:_KEPT_BYTES], headers, elapsed_ms=elapsed_ms)
         if len(body) > self.settings.reply_bytes_max:
-            # A reply that cannot be stored fails the delivery.
+            # A reply that cannot be stored fails the attempt, even with status 200.
             return Answer(None, at_ms, f"the reply is larger than {self.settings.reply_bytes_max} bytes", elapsed_ms=elapsed_ms)
         try:
             event, reason = from_http(headers, body), ""
         except EventFormatError as error:
-            event, reason = None, f"what was answered is no event: {error}"
+            event, reason = None, f"the answer is not a valid event: {error}"
         except Exception as error:
             log.exception("reply_not_read")
             return Answer(None, at_ms, f"the reply could not be read: internal error: {error!r}"[:_REASON_MAX], elapsed_ms=elapsed_ms)
@@ -242,24 +255,24 @@ class Sender:
 
 
 def lines(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Header fields as they go over the wire.
+    """Header fields as bytes of HTTP/1.1.
 
     Raises:
-        ValueError: one of them would be more than one.
+        ValueError: a field has a line break or a NUL, with which it could be read as several fields.
     """
     fields = [f"{name}: {value}\r\n" for name, value in headers]
     text = "".join(fields)
     if text.count("\n") != len(fields) or text.count("\r") != len(fields) or "\0" in text:
-        message = "a header has a line break"
+        message = "a header has a line break or a NUL character"
         raise ValueError(message)
     return text.encode("latin-1")
 
 
 def tls_context(settings: SendSettings) -> ssl.SSLContext:
-    """How https subscribers are met.
+    """The TLS context of requests to https subscribers.
 
     Raises:
-        OSError: a file cannot be read, or is none of its kind.
+        OSError: a file cannot be read, or does not contain a certificate or key.
     """
     context = ssl.create_default_context()
     context.hostname_checks_common_name = False  # RFC 9525, 6.3: only subject alternative names count

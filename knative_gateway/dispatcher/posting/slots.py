@@ -1,7 +1,8 @@
-"""[io] Who may open a connection to a subscriber, or look up a name: a bound for all, with a share for each.
+"""[io] Slots for connections or lookups: a bound for all, with a share for each owner.
 
-Laws: at most `max` slots are used at once; an owner may use another one only while more slots are free than it uses. So one
-subscriber that never answers gets at most half of the slots, and n of them leave 1/(n+1) of the slots free for everybody else.
+Laws: at most `max` slots are used at once; an owner may use another slot only while more slots are free than
+it uses. So one subscriber that never answers gets at most half of the slots, and n of them leave 1/(n+1) of
+the slots free.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ CONNECTIONS_MAX: Final = 10_000
 
 
 class Slots:
-    """`max`: slots that there are; `used`: those in use. An owner is a subscriber, or a namespace."""
+    """`max`: all slots. `used`: slots in use. An owner is a subscriber or a namespace."""
 
     def __init__(self, slots_max: int) -> None:
         self.max: Final = slots_max
@@ -22,11 +23,11 @@ class Slots:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a slot."""
-        return sum(map(len, list(self._waiting.values())))  # a copy: another thread may ask
+        """How many requests wait for a slot."""
+        return sum(map(len, list(self._waiting.values())))  # a copy: `/metrics` is made in another thread
 
     def take(self, owner: str) -> None:
-        """Use a slot for a connection that is open already."""
+        """Use a slot without waiting, for a connection that is open already."""
         self.used += 1
         self._used_by[owner] += 1
 
@@ -39,7 +40,7 @@ class Slots:
                 await turn
             except BaseException:
                 if turn.done() and not turn.cancelled():
-                    self._wake()  # pass the turn on
+                    self._wake()  # the slot was given to this request, which does not use it: give it to another
                 else:
                     self._leave(owner, turn)
                 raise
@@ -56,11 +57,11 @@ class Slots:
             self._wake()
 
     def has_room(self, owner: str) -> bool:
-        """Whether this owner may use one more slot now."""
+        """Whether the owner may use one more slot now."""
         return self._used_by[owner] < self.max - self.used
 
     def _wake(self) -> None:
-        """Wake one request of the first owner that may use a slot; owners take turns."""
+        """Give the free slot to one request of the first owner that may use it; owners take turns."""
         for owner in list(self._waiting):
             if self.has_room(owner):
                 turns = self._waiting.pop(owner)

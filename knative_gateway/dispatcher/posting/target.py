@@ -1,4 +1,4 @@
-"""Where a URL leads: host, port, TLS, and the beginning of every request that goes there. Pure."""
+"""The destination of a URL: host, port, TLS, and the beginning of every request to it. Pure."""
 
 from base64 import b64encode
 from dataclasses import dataclass
@@ -8,23 +8,26 @@ from urllib.parse import quote, unquote, urlsplit
 _PORTS: Final = {"http": 80, "https": 443}
 _SAFE: Final = "%/:?#[]@!$&'()*+,;=~-._"
 
-Place = tuple[str, int, bool]
+Endpoint = tuple[str, int, bool]
 """Host, port, and whether it is TLS."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL taken apart. `head`: request line and headers that every POST there begins with; `place`: host, port, and whether it is TLS."""
+    """A URL in parts. `head`: the request line and the headers that every POST to the URL begins with.
+
+    `host`: as it is looked up, without brackets.
+    """
 
     host: str
     port: int
     is_tls: bool
     head: bytes
-    place: Place
+    endpoint: Endpoint
 
     @classmethod
     def of(cls, url: str) -> "Target":
-        """Of an absolute http or https URL.
+        """The target of an absolute http or https URL.
 
         Raises:
             ValueError: it is not such a URL, or its host is not a valid name.

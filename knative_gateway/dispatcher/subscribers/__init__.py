@@ -1,1 +1,1 @@
-"""[io] One subscriber: which events it gets, how many at once, and what came of each."""
+"""[io] One subscriber: which events it gets, when its deliveries begin, and how each of them ends."""

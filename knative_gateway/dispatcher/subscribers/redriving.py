@@ -1,7 +1,7 @@
-"""[io] Events that are delivered once more by request: found in the log by their offsets, and sent beside what is in flight.
+"""[io] Redrive: events that are read again by their offsets, and sent in addition to what is in flight.
 
-They are outside of all windows and checkpoints. They are bounded by the history, which has the latest failures only; what is held of
-them is bounded by bytes, and the others wait as offsets.
+They are outside of all cursors. Their number is bounded by the history, which has the latest failures only.
+Bytes bound how many of them are held; the others wait as offsets.
 """
 
 import asyncio
@@ -14,67 +14,56 @@ from knative_gateway.delivery import Entry, Window
 from knative_gateway.delivery.window import LOOK_AHEAD_MAX
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.subscribers.source import HeldBytes, Source
 from knative_gateway.ports import EventLog, Order, Stored
 
 ANSWER_S: Final = 10.0
-"""How long an event may take to be read from the log; one that retention has just removed at the end of a partition is not there."""
+"""How long reading one event may take. If retention has just removed the end of a partition, no event comes.
+"""
 
-Place = tuple[int, str]
+PartitionOffset = tuple[int, str]
 """A partition, and the offset of an event in it."""
 
 
-class Again:
-    """A window of what is delivered again, in no order. `held_bytes`: of the events that were read and are not completed."""
+class Redrive(Source):
+    """The events that one subscriber gets again, in no order."""
 
-    def __init__(self) -> None:
-        self.window: Final = Window(Order.UNORDERED, LOOK_AHEAD_MAX)
-        self.held_bytes = 0
-        self._waiting: Final[deque[Place]] = deque()
-        self._places: Final[set[Place]] = set()
-        self._arrivals: Final[dict[str, Arrival]] = {}
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(Window(Order.UNORDERED, LOOK_AHEAD_MAX), HeldBytes(bytes_max))
+        self._waiting: Final[deque[PartitionOffset]] = deque()
+        self._wanted: Final[set[PartitionOffset]] = set()
+        self._where: Final[dict[str, PartitionOffset]] = {}
         self._added = 0
 
-    def want(self, places: Sequence[Place]) -> bool:
-        """Deliver these again; those that wait or are in flight already are not wanted twice. Whether any is new."""
-        new = [place for place in places if place not in self._places][: LOOK_AHEAD_MAX - len(self._places)]
-        self._places.update(new)
+    def want(self, events: Sequence[PartitionOffset]) -> bool:
+        """Deliver these again, except those that wait or are in flight already. Whether any is new."""
+        new = [event for event in events if event not in self._wanted][: LOOK_AHEAD_MAX - len(self._wanted)]
+        self._wanted.update(new)
         self._waiting.extend(new)
         return bool(new)
 
-    def next(self) -> Place | None:
-        """The next one to be read; None: all were."""
+    def next(self) -> PartitionOffset | None:
+        """The next event to read; None: all were read."""
         return self._waiting.popleft() if self._waiting else None
 
-    def has_room(self, size: int, bytes_max: int) -> bool:
-        """Whether so many bytes more may be held; one event may always be."""
-        return not self.held_bytes or self.held_bytes + size <= bytes_max
-
     def add(self, arrival: Arrival) -> None:
-        """One that was read."""
+        """Hold an event that was read. It is numbered by when it was read: offsets are not in order here."""
         self._added += 1
         number = f"{self._added:016d}"
-        self.window.add(number)
-        self.held_bytes += arrival.size
-        self._arrivals[number] = arrival
+        self._where[number] = arrival.partition, arrival.offset
+        self.hold(number, arrival)
 
-    def leave_out(self, place: Place) -> None:
-        """One that is not there any more."""
-        self._places.discard(place)
+    def give_up(self, event: PartitionOffset) -> None:
+        """The event is not in the log any more."""
+        self._wanted.discard(event)
 
-    def take(self) -> tuple[Entry, Arrival]:
-        """The next to begin with; there is one."""
-        entry = self.window.take()
-        assert entry is not None
-        return entry, self._arrivals.pop(entry.offset)
-
-    def complete(self, entry: Entry, arrival: Arrival) -> None:
-        """It is done."""
-        self.held_bytes -= arrival.size
-        self._places.discard((arrival.partition, arrival.offset))
-        self.window.complete(entry)
+    def complete(self, entry: Entry) -> bool:
+        """The event is completed, and may be wanted again."""
+        self._wanted.discard(self._where.pop(entry.offset))
+        return super().complete(entry)
 
 
-async def places_in(events: EventLog, log: str, wanted: Mapping[int, Collection[str]]) -> Sequence[Place]:
+async def still_stored(events: EventLog, log: str, wanted: Mapping[int, Collection[str]]) -> Sequence[PartitionOffset]:
     """Those of the wanted offsets, by partition, that retention has left. Raises UnavailableError."""
     extents = await events.extents(log)
     return [
@@ -85,9 +74,9 @@ async def places_in(events: EventLog, log: str, wanted: Mapping[int, Collection[
     ]
 
 
-async def stored_at(events: EventLog, log: str, place: Place) -> Arrival | None:
-    """The event at a place; None: it is not there any more, or is not an event."""
-    partition, offset = place
+async def read_one(events: EventLog, log: str, event: PartitionOffset) -> Arrival | None:
+    """Read one event; None: it is not in the log any more, or it is not a CloudEvent."""
+    partition, offset = event
     after = positions.previous(offset)
     stream = cast("AsyncGenerator[Sequence[Stored], None]", events.read(log, {partition: positions.read_from(after)}))
     async with aclosing(stream) as batches:

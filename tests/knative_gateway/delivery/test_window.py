@@ -59,22 +59,22 @@ def test_the_lowest_that_is_not_completed_holds_the_checkpoint() -> None:
     window = filled(Order.UNORDERED, None, None, None)
     first, second, third = started(window)
     assert not window.complete(second)
-    assert window.checkpoint is None
+    assert window.position is None
     assert window.complete(first)
-    assert window.checkpoint == "1"
+    assert window.position == "1"
     assert window.complete(third)
-    assert window.checkpoint == "2"
+    assert window.position == "2"
 
 
 def test_what_is_passed_over_moves_the_checkpoint_once_what_is_before_is_completed() -> None:
     window = Window(Order.UNORDERED, 10)
-    window.pass_over("4")
-    assert window.checkpoint == "4"
+    window.skip_to("4")
+    assert window.position == "4"
     window.add("5")
-    window.pass_over("8")
-    assert window.checkpoint == "4"
+    window.skip_to("8")
+    assert window.position == "4"
     window.complete(started(window)[0])
-    assert window.checkpoint == "8"
+    assert window.position == "8"
 
 
 def test_no_more_events_are_held_than_the_look_ahead() -> None:
@@ -97,26 +97,26 @@ def test_one_event_that_is_not_completed_holds_up_no_other() -> None:
         window.add(f"{number}")
         (entry,) = started(window)
         assert not window.complete(entry)
-    assert (window.checkpoint, window.open, window.ranges, entries(window)) == (None, 1, [("0", "10000")], 2)
+    assert (window.position, window.open, window.ranges, entries(window)) == (None, 1, [("0", "10000")], 2)
     window.complete(first)
-    assert (window.checkpoint, window.ranges, entries(window)) == ("10000", [], 0)
+    assert (window.position, window.ranges, entries(window)) == ("10000", [], 0)
 
 
 def test_passed_over_events_take_no_room_however_many() -> None:
     window = filled(Order.UNORDERED, None, look_ahead=2)
     (first,) = started(window)
     for number in range(1, 100_000):
-        window.pass_over(f"{number}")
+        window.skip_to(f"{number}")
     assert not window.full
     assert entries(window) == 2
     window.complete(first)
-    assert window.checkpoint == "99999"
+    assert window.position == "99999"
 
 
 def test_a_resumed_window_begins_where_it_was() -> None:
-    window = Window(Order.ORDERED, 1, checkpoint="7")
+    window = Window(Order.ORDERED, 1, position="7")
     window.add("8")
-    assert window.checkpoint == "7"
+    assert window.position == "7"
 
 
 @pytest.mark.parametrize("look_ahead", [0, LOOK_AHEAD_MAX + 1])
@@ -144,7 +144,7 @@ def test_whatever_happens_nothing_open_is_passed_and_order_is_kept(
             state[number], keys[number] = "waiting", key
             number += 1
         elif step == "pass":
-            window.pass_over(f"{number}")
+            window.skip_to(f"{number}")
             state[number] = "completed"
             number += 1
         elif step == "take" and (entry := window.take()):
@@ -159,7 +159,7 @@ def test_whatever_happens_nothing_open_is_passed_and_order_is_kept(
             window.complete(entry)
         agree(window, state, number, look_ahead)
     drain(window, running, state)
-    assert window.checkpoint == (f"{number - 1}" if number else None)
+    assert window.position == (f"{number - 1}" if number else None)
     assert window.open == 0
     assert not window.full
 
@@ -173,7 +173,7 @@ def before(order: Order, keys: dict[int, str | None], one: int, other: int) -> b
 
 def agree(window: Window, state: dict[int, str], number: int, look_ahead: int) -> None:
     lowest = min((each for each, is_ in state.items() if is_ != "completed"), default=number)
-    assert window.checkpoint == (f"{lowest - 1}" if lowest else None)
+    assert window.position == (f"{lowest - 1}" if lowest else None)
     assert window.open == sum(is_ != "completed" for is_ in state.values()) <= look_ahead
     assert entries(window) <= 2 * window.open + 1
     above = {each for after, last in window.ranges for each in range(int(after) + 1, int(last) + 1)}

@@ -278,18 +278,18 @@ async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -
         for _ in range(5):
             assert await rig.dispatcher.redrive("u") == 20
         await until(lambda: len(server.got) > 0)
-        courier = rig.dispatcher.courier("u")
-        assert courier is not None
-        assert 0 < courier.again.held_bytes <= 10_000
+        dispatcher = rig.dispatcher.dispatcher_of("u")
+        assert dispatcher is not None
+        assert 0 < dispatcher.redrives.held.used <= 10_000
         answer.set()
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 20)
         assert sorted(map(int, server.ids)) == list(range(20))
-        assert courier.again.held_bytes == 0
+        assert dispatcher.redrives.held.used == 0
 
 
 async def test_a_fault_of_ours_holds_up_nobody(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.courier._FAULT_WAIT_S", 0.001)
-    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.flight.secrets", None)
+    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.delivering._RETRY_S", 0.001)
+    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.steps.secrets", None)
     await rig.serve(subscriber("u", server.url()))
     traced = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     await rig.send(event(0, "t", None, **traced), event(1))

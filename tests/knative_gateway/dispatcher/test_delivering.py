@@ -46,7 +46,7 @@ def reply(of: CloudEvent, status: int = 200) -> web.Response:
 async def completed(rig: Rig, uid: str, count: int) -> None:
     """The checkpoint is behind so many events."""
     await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
-    await rig.dispatcher.keep_histories()
+    await rig.dispatcher.store_histories()
 
 
 # -- success
@@ -420,12 +420,12 @@ async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
     assert all("denied" in failure.reason for failure in rig.checkpoints.failures["u"])
 
 
-@pytest.mark.parametrize("seam", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.subscribers.seams.delivery_headers"])
+@pytest.mark.parametrize("step", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.subscribers.steps.delivery_headers"])
 async def test_a_fault_of_ours_is_an_attempt_that_failed(
-    rig: Rig, server: SubscriberServer, seam: str, monkeypatch: pytest.MonkeyPatch
+    rig: Rig, server: SubscriberServer, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event is retried, and goes to the dead letter sink: it is not dropped past them."""
-    module, _, name = seam.rpartition(".")
+    module, _, name = step.rpartition(".")
     whole = getattr(import_module(module), name)
 
     def faulty(*arguments: Any, **named: Any) -> Any:
@@ -436,7 +436,7 @@ async def test_a_fault_of_ours_is_an_attempt_that_failed(
             raise OverflowError("too large")
         return whole(*arguments, **named)
 
-    monkeypatch.setattr(seam, faulty)
+    monkeypatch.setattr(step, faulty)
     server.answers = [503] * 3
     async with SubscriberServer() as sink:
         await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2, backoff_delay_ms=1, dead_letter_url=sink.url())))

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from knative_gateway.dispatcher.arrival import Arrival
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.subscribers.track import Track
+from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.filters import dialects
 from knative_gateway.ports import Delivery, Failure, Order, Stored
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
@@ -46,10 +46,10 @@ async def test_a_stuck_subscriber_delays_nobody_and_gets_everything_later(rig: R
         await rig.serve(subscriber("stuck", stuck.url()), subscriber("quick", quick.url()))
         await rig.send(*(event(number) for number in range(200)))
         await quick.wait(200)
-        courier = rig.dispatcher.courier("stuck")
-        assert courier is not None
-        assert all(track.window.open <= 8 for track in courier.tracks.values())
-        assert courier.figures.in_flight <= 4
+        dispatcher = rig.dispatcher.dispatcher_of("stuck")
+        assert dispatcher is not None
+        assert all(each.window.open <= 8 for each in dispatcher.partitions.values())
+        assert dispatcher.figures.in_flight <= 4
         assert stuck.in_flight_max <= 4
         gate.open.set()
         await stuck.wait(200)
@@ -57,7 +57,7 @@ async def test_a_stuck_subscriber_delays_nobody_and_gets_everything_later(rig: R
         assert len(quick.got) == 200
         await rig.send(*(event(number) for number in range(200, 210)))
         await stuck.wait(210)
-        await until(lambda: all(track.is_member for track in courier.tracks.values()))
+        await until(lambda: all(each.cursor.is_shared for each in dispatcher.partitions.values()))
 
 
 async def test_a_subscriber_that_is_alone_holds_up_its_reader_only(rig: Rig) -> None:
@@ -67,9 +67,9 @@ async def test_a_subscriber_that_is_alone_holds_up_its_reader_only(rig: Rig) -> 
         await rig.serve(subscriber("slow", slow.url()))
         await rig.send(*(event(number) for number in range(100)))
         await slow.wait(4)
-        courier = rig.dispatcher.courier("slow")
-        assert courier is not None
-        assert all(track.is_member for track in courier.tracks.values())
+        dispatcher = rig.dispatcher.dispatcher_of("slow")
+        assert dispatcher is not None
+        assert all(each.cursor.is_shared for each in dispatcher.partitions.values())
         gate.open.set()
         await slow.wait(100)
         assert len(set(slow.ids)) == 100
@@ -185,9 +185,9 @@ async def test_large_events_are_held_one_by_one() -> None:
         await rig.serve(subscriber("u", server.url()))
         await rig.send(*(event(number, data=b"x" * 20_000) for number in range(5)))
         await server.wait(1)
-        courier = rig.dispatcher.courier("u")
-        assert courier is not None
-        assert sum(track.window.open for track in courier.tracks.values()) == 1
+        dispatcher = rig.dispatcher.dispatcher_of("u")
+        assert dispatcher is not None
+        assert sum(each.window.open for each in dispatcher.partitions.values()) == 1
         gate.open.set()
         await server.wait(5)
 
@@ -216,14 +216,14 @@ async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: S
 
 
 async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    offer = Track.offer
+    offer = SubscriberPartition.offer
 
-    def faulty(track: Track, arrival: Arrival) -> bool:
-        if track.courier.spec.uid == "faulty" and arrival.offset.endswith("1"):
+    def faulty(partition: SubscriberPartition, arrival: Arrival) -> bool:
+        if partition.state.spec.uid == "faulty" and arrival.offset.endswith("1"):
             raise KeyError
-        return offer(track, arrival)
+        return offer(partition, arrival)
 
-    monkeypatch.setattr(Track, "offer", faulty)
+    monkeypatch.setattr(SubscriberPartition, "offer", faulty)
     async with Rig(partitions=1) as rig:
         await rig.serve(subscriber("faulty", server.url("/faulty")), subscriber("healthy", server.url("/healthy")))
         await rig.send(*(event(number) for number in range(3)))
@@ -282,7 +282,7 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
 
 async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many they are; and those that do not answer leave the readers to the others."""
-    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.track.QUIET_S", 0.05)
+    monkeypatch.setattr("knative_gateway.dispatcher.subscribers.catching_up.QUIET_S", 0.05)
     settings = DispatchSettings(look_ahead=8, in_flight_max=4, flush_ms=20, idle_flush_ms=20, drain_s=0.2, patience_s=0.02, readers_max=2)
     gate, stuck = Gate(), Gate()
     servers = SubscriberServer(gate), SubscriberServer(stuck), SubscriberServer()

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.subscribers import recording
+from knative_gateway.dispatcher.subscribers import state
 from knative_gateway.ports import Delivery, Order, Routes
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
@@ -41,9 +41,9 @@ async def test_an_event_that_fails_for_long_holds_up_none_behind_it(server: Subs
         await rig.serve(subscriber("u", server.url(), delivery=delivery))
         await rig.send(*(event(number) for number in range(200)))
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 199)
-        courier = rig.dispatcher.courier("u")
-        assert courier is not None
-        assert (courier.tracks[0].window.open, courier.figures.waiting) == (1, 1)
+        dispatcher = rig.dispatcher.dispatcher_of("u")
+        assert dispatcher is not None
+        assert (dispatcher.partitions[0].window.open, dispatcher.figures.waiting) == (1, 1)
     assert rig.checkpoints.places["u"] == {0: ""}
     async with Rig(settings, partitions=1, log=rig.memory, kept=rig.checkpoints) as again:
         await again.serve(subscriber("u", server.url(), delivery=delivery))
@@ -63,7 +63,7 @@ async def test_a_log_that_is_made_again_is_delivered_from_its_first_event(rig: R
         await rig.send(*(event(f"new {number}") for number in range(3)))
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 6)
     assert server.ids[3:] == ["new 0", "new 1", "new 2"]
-    assert [line["log"] for line in lines if line["event"] == "log_made_again"] == [LOG]
+    assert [line["log"] for line in lines if line["event"] == "log_recreated"] == [LOG]
     await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("u", ())] == ["log made again"])
     await until(lambda: rig.checkpoints.places["u"] == {0: f"{2:016d}"})
 
@@ -97,9 +97,9 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
             subscriber("slow", server.url()), subscriber("quick", server.url("/quick"), filters=({"exact": {"type": "other"}},))
         )
         await rig.send(*(event(number) for number in range(10)))
-        courier = rig.dispatcher.courier("slow")
-        assert courier is not None
-        await until(lambda: not courier.tracks[0].is_member and courier.tracks[0].window.full)
+        dispatcher = rig.dispatcher.dispatcher_of("slow")
+        assert dispatcher is not None
+        await until(lambda: not dispatcher.partitions[0].cursor.is_shared and dispatcher.partitions[0].window.full)
         await asyncio.sleep(0.05)  # its own reader gives up
         rig.memory.removed[LOG, 0] = 6
         with capture_logs() as lines:
@@ -114,7 +114,7 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
 
 async def test_events_that_are_given_up_are_in_the_log_with_their_number(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line at once, and one for all that follow in a while: not one for each."""
-    monkeypatch.setattr(recording, "SAY_S", 0.2)
+    monkeypatch.setattr(state, "REPORT_S", 0.2)
     with capture_logs() as lines:
         await rig.serve(subscriber("u", "http://169.254.169.254/"))
         await rig.send(*(event(number) for number in range(50)))
@@ -137,13 +137,13 @@ async def test_who_could_not_be_placed_is_not_taken_for_served(rig: Rig, server:
     """It is tried again, and others are served meanwhile."""
     place, failing = PartitionReader.place, [ValueError("a fault of ours")]
 
-    def faulty(reader: PartitionReader, tracks: Any) -> None:
+    def faulty(reader: PartitionReader, partitions: Any) -> None:
         if failing:
             raise failing.pop()
-        place(reader, tracks)
+        place(reader, partitions)
 
     monkeypatch.setattr(PartitionReader, "place", faulty)
-    monkeypatch.setattr("knative_gateway.dispatcher.worker._AGAIN_S", 0.02)
+    monkeypatch.setattr("knative_gateway.dispatcher.worker._RETRY_S", 0.02)
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(0))
     await server.wait(1)
@@ -181,6 +181,6 @@ async def test_a_clock_that_is_wrong_by_years_does_not_spoil_the_figures(rig: Ri
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(0))
     await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
-    courier = rig.dispatcher.courier("u")
-    assert courier is not None
-    assert courier.figures.end_to_end.total_ms == recording.AGE_MAX_MS
+    dispatcher = rig.dispatcher.dispatcher_of("u")
+    assert dispatcher is not None
+    assert dispatcher.figures.end_to_end.total_ms == state.AGE_MAX_MS

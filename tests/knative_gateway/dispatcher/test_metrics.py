@@ -70,19 +70,19 @@ async def test_figures_made_in_a_thread_leave_the_windows_alone(monkeypatch: pyt
         return web.Response(status=202)
 
     changed_by: list[threading.Thread] = []
-    pass_over = Window.pass_over
+    skip_to = Window.skip_to
 
     def noted(self: Window, offset: str) -> None:
         changed_by.append(threading.current_thread())
-        pass_over(self, offset)
+        skip_to(self, offset)
 
     settings = DispatchSettings(flush_ms=60_000, idle_flush_ms=60_000, drain_s=0.2)
     async with Rig(settings, partitions=1) as rig, SubscriberServer(slow) as server:
         await rig.serve(subscriber("u", server.url(), filters=[{"exact": {"type": "wanted"}}]))
         await rig.send(event(1, "wanted"), event(2), event(3))
         (worker,) = rig.dispatcher.workers.values()
-        await until(lambda: worker.readers[0].passed == f"{2:016d}")
-        monkeypatch.setattr(Window, "pass_over", noted)
+        await until(lambda: worker.readers[0].read.offset == f"{2:016d}")
+        monkeypatch.setattr(Window, "skip_to", noted)
         values = await asyncio.to_thread(told, rig)
         assert values["knative_gateway_subscriber_lag_events"] == 3
         answer.set()
@@ -96,7 +96,7 @@ async def test_a_subscriber_that_goes_while_figures_are_made_is_still_in_them() 
         told_of = rig.dispatcher.subscribers()
         first = next(told_of)
         await rig.serve()
-        assert {courier.spec.uid for _, courier, _ in [first, *told_of]} == {"a", "b"}
+        assert {dispatcher.spec.uid for _, dispatcher, _ in [first, *told_of]} == {"a", "b"}
 
 
 async def test_counting_goes_on_through_changes() -> None:

@@ -57,8 +57,8 @@ class Pair:
         await until(lambda: [self.partitions(number) for number in (0, 1)] == [{0}, {1}])
 
     def partitions(self, number: int) -> set[int]:
-        courier = self.replicas[number].courier("u")
-        return set() if courier is None else set(courier.tracks)
+        dispatcher = self.replicas[number].dispatcher_of("u")
+        return set() if dispatcher is None else set(dispatcher.partitions)
 
     async def send(self, count: int) -> None:
         for number in range(count):

@@ -67,8 +67,8 @@ class Replica:
 
     @property
     def partitions(self) -> set[int]:
-        courier = self.dispatcher.courier("u")
-        return set() if courier is None else set(courier.tracks)
+        dispatcher = self.dispatcher.dispatcher_of("u")
+        return set() if dispatcher is None else set(dispatcher.partitions)
 
     async def send(self, first: int, end: int) -> None:
         await asyncio.gather(*(self.events.append(self.log, encode(event(number))) for number in range(first, end)))

@@ -148,7 +148,7 @@ def test_a_request_whose_time_is_up_leaves_those_of_others_alone() -> None:
                 b"",
                 timeout_s=0.0,
                 limit_of=lambda _status, _headers: 1,
-                told=lambda _, end: ended.append(end),
+                ended=lambda _, end: ended.append(end),
             )
             assert begun is not None
             assert (await post(connections, healthy.url())).status == 202
@@ -170,7 +170,7 @@ async def test_a_request_that_cannot_begin_is_not_in_use(server: SubscriberServe
     connections = made("127.0.0.1")
     await post(connections, server.url())
     [[connection]] = connections._idle.values()
-    connection._told = lambda _, __: None  # what `begin` refuses
+    connection._ended = lambda _, __: None  # what `begin` refuses
     with pytest.raises(AssertionError):
         await post(connections, server.url())
     assert not connections._in_use

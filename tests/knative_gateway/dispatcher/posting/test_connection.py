@@ -65,13 +65,13 @@ def _until_gone(script: Script) -> Script:
 async def ask(connection: Connection, limit: int = 1000) -> Response:
     waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def told(_: Connection, outcome: Response | OSError) -> None:
+    def on_end(_: Connection, outcome: Response | OSError) -> None:
         if isinstance(outcome, OSError):
             waiting.set_exception(outcome)
         else:
             waiting.set_result(outcome)
 
-    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: limit, told)
+    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: limit, on_end)
     return await waiting
 
 
@@ -256,11 +256,11 @@ async def test_the_next_request_does_not_get_what_follows_the_answer_before() ->
     connection, outcomes = Connection(), list[Response | OSError]()
     connection.connection_made(Recorder())
 
-    def told(used: Connection, outcome: Response | OSError) -> None:
+    def on_end(used: Connection, outcome: Response | OSError) -> None:
         outcomes.append(outcome)
         assert not used.usable
 
-    connection.begin(b"", b"", lambda _status, _headers: 9, told)
+    connection.begin(b"", b"", lambda _status, _headers: 9, on_end)
     connection.data_received(OK + OK)
     connection.connection_lost(None)
     assert [outcome[2] for outcome in outcomes if isinstance(outcome, Response)] == [b"hello"]
@@ -300,13 +300,13 @@ def test_whatever_comes_is_an_answer_or_an_error(pieces: list[bytes]) -> None:
 async def counted(connection: Connection, replies: Replies, size: int) -> Response:
     waiting: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def told(_: Connection, outcome: Response | OSError) -> None:
+    def on_end(_: Connection, outcome: Response | OSError) -> None:
         if isinstance(outcome, OSError):
             waiting.set_exception(outcome)
         else:
             waiting.set_result(outcome)
 
-    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: size, told, replies=replies, owner="u")
+    connection.begin(b"POST / HTTP/1.1\r\n\r\n", b"", lambda _status, _headers: size, on_end, replies=replies, owner="u")
     return await waiting
 
 

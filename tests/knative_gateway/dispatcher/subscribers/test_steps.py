@@ -1,4 +1,4 @@
-"""One event that cannot be read, filtered, rendered, judged or answered costs itself only, at every seam from the log to the sink."""
+"""One event that cannot be read, filtered, rendered, judged or answered costs itself only, in every step from the log to the sink."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, cast
@@ -14,7 +14,7 @@ from knative_gateway.delivery import plan as plan_module
 from knative_gateway.delivery.outcome import Verdict
 from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.posting import sending as sending_module
-from knative_gateway.dispatcher.subscribers import seams as seams_module
+from knative_gateway.dispatcher.subscribers import steps as steps_module
 from knative_gateway.filters import dialects
 from knative_gateway.ports import Delivery
 from tests.knative_gateway.dispatcher.rig import LOG, Rig, event, subscriber, until
@@ -49,7 +49,7 @@ def fail_on_poison(monkeypatch: pytest.MonkeyPatch, holder: object, name: str) -
 
 async def completed(rig: Rig, uid: str, count: int) -> None:
     await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
-    await rig.dispatcher.keep_histories()
+    await rig.dispatcher.store_histories()
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ async def test_a_reply_that_cannot_be_encoded_is_a_failure(rig: Rig, server: Sub
     def stored_with_reply(_headers: object) -> None:
         raise RecursionError
 
-    monkeypatch.setattr(seams_module, "stored_with_reply", stored_with_reply)
+    monkeypatch.setattr(steps_module, "stored_with_reply", stored_with_reply)
     await dead_lettered(rig, server)
 
 

@@ -1,24 +1,30 @@
-"""Deliveries where traces are asked for."""
+"""Spans of attempts."""
 
 from opentelemetry.trace import StatusCode
 
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.subscribers.courier import Courier
-from knative_gateway.dispatcher.subscribers.traced import courier_class
+from knative_gateway.dispatcher.spans import NO_TRACES
 from knative_gateway.ports import Delivery
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 from tests.knative_gateway.spans import PARENT, TRACE, TRACEPARENT, Spans, context, written
 
 
-def test_without_traces_couriers_know_nothing_of_them() -> None:
-    assert courier_class(traced=False) is Courier
+async def test_without_traces_retries_pass_on_the_event_s_own_trace() -> None:
+    assert not NO_TRACES.enabled
+    async with SubscriberServer() as server, Rig(partitions=1) as rig:
+        server.answers = [503, 200]
+        await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1)))
+        await rig.send(event(1, traceparent=TRACEPARENT))
+        sent = [got.headers["traceparent"] for got in await server.wait(2)]
+    assert [parent.startswith(f"00-{TRACE}-") for parent in sent] == [True, True]
+    assert TRACEPARENT not in sent
 
 
-async def test_each_attempt_is_a_span_and_what_the_subscriber_hears_of_is_it() -> None:
+async def test_each_attempt_is_a_span_and_the_parent_of_what_the_subscriber_does() -> None:
     """Spec: knative-data-plane-contract, Observability."""
     spans = Spans()
-    async with SubscriberServer() as server, Rig(DispatchSettings(traces=spans.traces), partitions=1) as rig:
+    async with SubscriberServer() as server, Rig(DispatchSettings(tracer=spans.traces), partitions=1) as rig:
         server.answers = [503, 200]
         await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1)))
         await rig.send(event(1, traceparent=TRACEPARENT))

@@ -1,4 +1,4 @@
-"""Deliveries without a task: what comes of them is what comes of all others."""
+"""First attempts without a task: they have the same effects as deliveries with a plan."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,22 +11,24 @@ from aiohttp import web
 from event_formats.http_binding import to_binary
 from knative_gateway.delivery import Answer
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.subscribers.courier import Courier
+from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.ports import Delivery
 from tests.knative_gateway.dispatcher.rig import Rig, event, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import Got, SubscriberServer
 
 
 @asynccontextmanager
-async def warm(server: SubscriberServer, delivery: Delivery | None = None, **settings: float) -> AsyncIterator[tuple[Rig, Courier]]:
-    """A subscriber with a connection that is open: the next event flies."""
+async def warm(
+    server: SubscriberServer, delivery: Delivery | None = None, **settings: float
+) -> AsyncIterator[tuple[Rig, SubscriberDispatcher]]:
+    """A subscriber with an open connection: the next event is sent without a task."""
     async with Rig(replace(DispatchSettings(flush_ms=20, drain_s=0.05), **settings), partitions=1) as rig:  # type: ignore[arg-type]
         await rig.serve(subscriber("u", server.url(), delivery=delivery or Delivery()))
         await rig.send(event(0))
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
-        courier = rig.dispatcher.courier("u")
-        assert courier is not None
-        yield rig, courier
+        dispatcher = rig.dispatcher.dispatcher_of("u")
+        assert dispatcher is not None
+        yield rig, dispatcher
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ async def server() -> AsyncIterator[SubscriberServer]:
 
 
 def held(server: SubscriberServer) -> asyncio.Event:
-    """Answers wait for this."""
+    """Answers wait for the returned event."""
     answer = asyncio.Event()
 
     async def slow(_: Got) -> web.StreamResponse:
@@ -47,54 +49,54 @@ def held(server: SubscriberServer) -> asyncio.Event:
     return answer
 
 
-async def test_an_event_flies_where_a_connection_is_open(server: SubscriberServer) -> None:
-    async with warm(server) as (rig, courier):
+async def test_an_event_is_sent_without_a_task_over_an_open_connection(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, dispatcher):
         answer = held(server)
         await rig.send(event(1, data=b"x", datacontenttype="text/plain", knativebrokerttl=3))
         await server.wait(2)
-        assert (len(courier._flights), len(courier._tasks), courier.figures.in_flight) == (1, 0, 1)
+        assert (len(dispatcher._first_attempts), len(dispatcher._tasks), dispatcher.figures.in_flight) == (1, 0, 1)
         answer.set()
-        await until(lambda: courier.figures.delivered == 2)
-        assert (len(courier._flights), courier.figures.in_flight) == (0, 0)
+        await until(lambda: dispatcher.figures.delivered == 2)
+        assert (len(dispatcher._first_attempts), dispatcher.figures.in_flight) == (0, 0)
         got = server.got[1]
         assert got.event == event(1, data=b"x", datacontenttype="text/plain")
         assert (got.headers["prefer"], got.headers["kn-namespace"]) == ("reply", "default")
 
 
-async def test_a_trace_goes_on_as_a_child(server: SubscriberServer) -> None:
-    async with warm(server) as (rig, courier):
+async def test_the_request_is_a_child_in_the_trace_of_the_event(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, dispatcher):
         answer = held(server)
         parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
         await rig.send(event(1, traceparent=parent))
         got = (await server.wait(2))[1]
-        assert courier._flights
+        assert dispatcher._first_attempts
         assert got.headers["traceparent"].startswith(parent[:36])
         assert got.headers["traceparent"] != parent
         answer.set()
 
 
-async def test_what_is_answered_otherwise_goes_on_the_long_way(server: SubscriberServer) -> None:
-    """The answer counts as the first attempt: it is noted, waited for, and tried again."""
-    async with warm(server, Delivery(retry=2)) as (rig, courier):
+async def test_after_a_failed_first_attempt_the_delivery_continues_with_a_plan(server: SubscriberServer) -> None:
+    """The answer counts as the first attempt: it is recorded, and a retry follows after a wait."""
+    async with warm(server, Delivery(retry=2)) as (rig, dispatcher):
         server.answers = [503, 429]
         await rig.send(event(1))
-        await until(lambda: courier.figures.delivered == 2)
+        await until(lambda: dispatcher.figures.delivered == 2)
         assert server.ids == ["0", "1", "1", "1"]
-        assert (courier.figures.failed_attempts, courier.figures.retried, courier.figures.in_flight) == (2, 2, 0)
+        assert (dispatcher.figures.failed_attempts, dispatcher.figures.retried, dispatcher.figures.in_flight) == (2, 2, 0)
         await until(lambda: [failure.attempt for failure in rig.checkpoints.failures.get("u", ())] == [1, 2])
 
 
-async def test_a_reply_goes_on_the_long_way(server: SubscriberServer) -> None:
-    async with warm(server) as (rig, courier):
+async def test_after_a_reply_the_delivery_continues_with_a_plan(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, dispatcher):
         headers, body = to_binary(event("reply"))
         server.answers = [web.Response(body=body, headers=dict(headers))]
         await rig.send(event(1))
         await until(lambda: "reply" in server.ids)
-        assert courier.figures.replied == 1
+        assert dispatcher.figures.replied == 1
 
 
-async def test_who_was_not_reached_over_an_old_connection_is_reached_over_a_new_one() -> None:
-    """The server closed it just when it was used again; that is not an attempt."""
+async def test_an_event_that_met_a_closed_connection_is_sent_over_a_new_one() -> None:
+    """The server closed the connection just when it was used again; that is not an attempt."""
     heads: list[bytes] = []
     close, closed = asyncio.Event(), asyncio.Event()
 
@@ -110,7 +112,7 @@ async def test_who_was_not_reached_over_an_old_connection_is_reached_over_a_new_
         await rig.send(event(0))
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 1)
         [[connection]] = rig.dispatcher.connections._idle.values()
-        connection._transport.pause_reading()  # it does not see the end before the next request
+        connection._transport.pause_reading()  # the end is not seen before the next request
         close.set()
         await closed.wait()
         await rig.send(event(1))
@@ -122,49 +124,49 @@ async def test_who_was_not_reached_over_an_old_connection_is_reached_over_a_new_
     assert [b"ce-id: 1" in head for head in heads] == [False, True]
 
 
-async def test_an_event_that_does_not_come_down_in_time_fails(server: SubscriberServer) -> None:
-    async with warm(server) as (rig, courier):
+async def test_an_attempt_without_an_answer_in_time_fails(server: SubscriberServer) -> None:
+    async with warm(server) as (rig, dispatcher):
         await rig.serve(subscriber("u", server.url(), delivery=Delivery(timeout_ms=50)))
         held(server)
         await rig.send(event(1))
-        await until(lambda: courier.figures.dropped == 1)
+        await until(lambda: dispatcher.figures.dropped == 1)
         await until(lambda: [failure.reason for failure in rig.checkpoints.failures.get("u", ())][-1:] == ["no answer within 50 ms"])
 
 
 async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> None:
-    async with warm(server, drain_s=10) as (rig, courier):
+    async with warm(server, drain_s=10) as (rig, dispatcher):
         answer = held(server)
         await rig.send(event(1))
         await server.wait(2)
         stopping = asyncio.create_task(rig.dispatcher.close())
         await asyncio.sleep(0.01)
-        assert courier._flights
+        assert dispatcher._first_attempts
         assert not stopping.done()
         answer.set()
         await stopping
         assert rig.checkpoints.places["u"] == {0: f"{1:016d}"}
 
 
-async def test_a_stop_does_not_wait_for_ever(server: SubscriberServer) -> None:
-    """The event comes again after the next start, whatever is answered by then."""
-    async with warm(server) as (rig, courier):
+async def test_a_stop_waits_for_a_limited_time(server: SubscriberServer) -> None:
+    """The event is delivered again after the next start, whatever the subscriber answers by then."""
+    async with warm(server) as (rig, dispatcher):
         answer = held(server)
         await rig.send(event(1))
         await server.wait(2)
-        [flight] = courier._flights
+        [attempt] = dispatcher._first_attempts
         await rig.dispatcher.close()
-        flight.accepted(1)
-        flight.answered(Answer(500, 1))
-        flight.missed()
+        attempt.accepted(1)
+        attempt.answered(Answer(500, 1))
+        attempt.not_received()
         answer.set()
         await until(lambda: not server.in_flight)
-        assert (courier.figures.in_flight, courier.figures.delivered) == (0, 1)
+        assert (dispatcher.figures.in_flight, dispatcher.figures.delivered) == (0, 1)
         assert rig.checkpoints.places["u"] == {0: f"{0:016d}"}
 
 
-async def test_a_subscriber_that_moves_gets_what_is_tried_again(server: SubscriberServer) -> None:
-    """An answer of the old place is judged by what was asked there."""
-    async with warm(server, Delivery(retry=3)) as (rig, courier), SubscriberServer() as other:
+async def test_retries_go_to_the_new_url_of_a_subscriber(server: SubscriberServer) -> None:
+    """An answer from the old URL is judged by the options of that attempt."""
+    async with warm(server, Delivery(retry=3)) as (rig, dispatcher), SubscriberServer() as other:
         answer = asyncio.Event()
 
         async def refuse(_: Got) -> web.StreamResponse:
@@ -178,4 +180,4 @@ async def test_a_subscriber_that_moves_gets_what_is_tried_again(server: Subscrib
         answer.set()
         await other.wait(1)
         assert (server.ids, other.ids) == (["0", "1"], ["1"])
-        assert courier.figures.failed_attempts == 1
+        assert dispatcher.figures.failed_attempts == 1

@@ -1,0 +1,76 @@
+"""[io] Cursors and histories on their way to the store.
+
+Law: a position is stored only if everything up to it is completed; what could not be stored is stored by a
+later flush.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from knative_gateway.dispatcher import history
+from knative_gateway.dispatcher.subscribers.cursor import Cursor
+from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
+from knative_gateway.errors import GatewayError
+from knative_gateway.ports import Checkpoints, Range
+
+log: Final = structlog.get_logger(__name__)
+
+
+async def flush(cursors: Iterable[Cursor], moved: set[Cursor], checkpoints: Checkpoints, *, ranges: bool) -> None:
+    """Store the cursors that changed since they were stored. `ranges`: also what is completed above the
+    positions.
+
+    `moved` is emptied; cursors whose position could not be stored are put back.
+
+    Raises:
+        GatewayError: the store is away.
+    """
+    reached: dict[Cursor, str] = {}
+    done: dict[Cursor, Sequence[Range]] = {}
+    considered = list(cursors)
+    moved.clear()
+    for cursor in considered:
+        if (position := cursor.position()) != cursor.saved:
+            reached[cursor] = position
+        if ranges and (completed := cursor.done) != cursor.saved_done:
+            done[cursor] = completed
+    try:
+        await checkpoints.save(
+            {cursor.key: position for cursor, position in reached.items()},
+            {cursor.key: completed for cursor, completed in done.items()},
+        )
+    except BaseException:
+        moved.update(reached)
+        raise
+    for cursor, position in reached.items():
+        cursor.saved = position
+    for cursor, completed in done.items():
+        cursor.saved_done = completed
+
+
+async def keep(dispatchers: Sequence[SubscriberDispatcher], checkpoints: Checkpoints, cursors: Sequence[Cursor] | None = None) -> None:
+    """Store these cursors (None: all of the dispatchers) and the histories of the dispatchers, for the last
+    time.
+
+    Few transactions, however many cursors there are. Errors are logged, not raised.
+    """
+    if cursors is None:
+        cursors = [each.cursor for dispatcher in dispatchers for each in dispatcher.partitions.values()]
+    reached: dict[tuple[str, int], str] = {}
+    done: dict[tuple[str, int], Sequence[Range]] = {}
+    for cursor in cursors:
+        try:
+            reached[cursor.key], done[cursor.key] = cursor.position(), cursor.done
+        except Exception:
+            # An internal error with one subscriber must not keep others from ending.
+            log.exception("cursors_not_stored", subscriber=cursor.key[0])
+    try:
+        await checkpoints.save(reached, done)
+        histories = ((dispatcher.spec.uid, dispatcher.history) for dispatcher in dispatchers)
+        await history.keep(histories, checkpoints.record)
+    except GatewayError as error:
+        log.warning("cursors_not_stored", subscribers=len(dispatchers), reason=str(error))
+    except Exception:
+        log.exception("cursors_not_stored", subscribers=len(dispatchers))

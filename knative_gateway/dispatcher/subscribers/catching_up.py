@@ -1,0 +1,102 @@
+"""[io] The own reader of a subscriber that is behind the shared reader of a partition."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from typing import Final, cast
+
+import structlog
+
+from knative_gateway.dispatcher import positions
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
+from knative_gateway.errors import GatewayError
+from knative_gateway.ports import Stored
+
+log_ = structlog.get_logger(__name__)
+
+STEPS_AT_ONCE: Final = 1 << 18
+"""Steps of filters after which other tasks run: about a millisecond."""
+TURN_BATCHES: Final = 20
+"""Batches that an own reader takes before others that wait to read get their turn."""
+QUIET_S: Final = 5.0
+"""How long an own reader waits for the next batch: at the end of the log it would keep others from reading.
+"""
+_RETRY_S: Final = 1.0
+
+Admit = Callable[[SubscriberPartition], bool]
+"""Asks the shared reader to bring the events from now on; False: the subscriber is still behind."""
+
+
+async def catch_up(partition: SubscriberPartition, log: str, admit: Admit) -> None:
+    """Read until the shared reader takes over.
+
+    A reader without room for long is closed, because the events that wait in it take memory.
+    """
+    state = partition.state
+    while True:
+        await state.running.wait()
+        while not partition.has_room:
+            await partition.held.wait()
+        if admit(partition):
+            return
+        try:
+            async with state.context.reading:
+                if await _read_on(partition, log, admit):
+                    return
+        except GatewayError as error:
+            log_.warning("reading_failed", log=log, subscriber=state.spec.uid, reason=str(error))
+            await asyncio.sleep(_RETRY_S)
+        except Exception:
+            # An internal error. The subscriber depends on this task, so the task continues.
+            log_.exception("reading_fault", log=log, subscriber=state.spec.uid)
+            await asyncio.sleep(_RETRY_S)
+
+
+async def _read_on(partition: SubscriberPartition, log: str, admit: Admit) -> bool:
+    """Read until the shared reader takes over: True.
+
+    False: there is no room, no more events come, or other readers wait for their turn.
+    """
+    context, cursor = partition.state.context, partition.cursor
+    stream = context.log.read(log, {partition.number: positions.read_from(cursor.own.offset)})
+    turn = 0
+    async with aclosing(cast("AsyncGenerator[Sequence[Stored], None]", stream)) as batches:
+        while turn < TURN_BATCHES or not context.reading.locked():
+            turn += 1
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    batch = await anext(batches)
+            except TimeoutError:
+                return False
+            if not await _take(partition, batch):
+                return False
+            if partition.has_room and admit(partition):
+                return True
+    return False
+
+
+async def _take(partition: SubscriberPartition, batch: Sequence[Stored]) -> bool:
+    """Take the events that are for the subscriber; False: there was no room for too long, so the rest is read
+    again.
+    """
+    state, own, steps = partition.state, partition.cursor.own, 0
+    for after, last in positions.gaps(own.offset, [stored.offset for stored in batch]):
+        partition.overtaken(after, last)
+    for count, stored in enumerate(batch, 1):
+        if stored.offset <= own.offset:
+            continue
+        arrival = Arrival(stored, own.offset)
+        if arrival.attributes is None:
+            state.skip(arrival)
+        elif state.wants(arrival):
+            while not partition.offer(arrival):
+                if not await partition.held.wait(state.context.settings.patience_s):
+                    return False
+        own.offset = stored.offset
+        partition.read_ms = stored.timestamp_ms
+        steps += state.filters.work.spent
+        if count % 64 == 0 or steps > STEPS_AT_ONCE:
+            steps = 0
+            await asyncio.sleep(0)
+    return True

@@ -1,0 +1,249 @@
+"""[io] The dispatcher of one subscriber: its deliveries from their beginning to their end.
+
+Laws: each event that is taken from a source is completed once, or dropped with its source; an error in our
+code costs one event at most; a stop waits for answers, and the rest is delivered again from the stored
+cursor.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final, cast
+
+import structlog
+
+from knative_gateway.delivery import Answer, Attempt, Done, End, To
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.context import DispatchContext
+from knative_gateway.dispatcher.figures import Figures
+from knative_gateway.dispatcher.subscribers.first_attempt import FirstAttempt
+from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
+from knative_gateway.dispatcher.subscribers.planned import PlannedDelivery, delivery_options
+from knative_gateway.dispatcher.subscribers.redriving import PartitionOffset, Redrive
+from knative_gateway.dispatcher.subscribers.scheduling import Scheduler
+from knative_gateway.dispatcher.subscribers.source import Source
+from knative_gateway.dispatcher.subscribers.state import SubscriberState
+from knative_gateway.ports import Range, Subscriber
+
+log = structlog.get_logger(__name__)
+
+_RETRY_S: Final = 1.0
+_FAULTS_MAX: Final = 3
+"""Internal errors of one delivery after which its event is dropped."""
+
+ReadOne = Callable[[PartitionOffset], Awaitable[Arrival | None]]
+"""Reads one event of the log; None: it is not there any more."""
+
+
+class SubscriberDispatcher:
+    """Delivers the events of all partitions that are served here to one subscriber."""
+
+    def __init__(self, spec: Subscriber, context: DispatchContext, figures: Figures) -> None:
+        """`figures` continue to count. Raises FilterError, as `SubscriberState` says."""
+        self.state: Final = SubscriberState(spec, context, figures)
+        self.figures: Final = figures
+        self.history: Final = self.state.history
+        self.partitions: Final[dict[int, SubscriberPartition]] = {}
+        self.scheduler: Final = Scheduler(self.state, self._begin)
+        self.redrives: Final = Redrive(context.settings.held_bytes_max)
+        self._context: Final = context
+        self._loop: Final = asyncio.get_running_loop()
+        self._first_attempts: Final[set[FirstAttempt]] = set()
+        self._tasks: Final[dict[asyncio.Task[None], Source]] = {}
+        self._idle: Final[set[asyncio.Task[None]]] = set()
+        self._released: Final[set[Source]] = set()
+        self._redriving: asyncio.Task[None] | None = None
+
+    @property
+    def spec(self) -> Subscriber:
+        """The subscriber as it is served now."""
+        return self.state.spec
+
+    # -- called by the route's worker
+
+    def update(self, spec: Subscriber) -> None:
+        """Use another specification of the same subscriber.
+
+        Deliveries that wait for a retry begin again if their destination or options changed.
+        """
+        before = self.spec
+        self.state.update(spec)
+        if delivery_options(spec) != delivery_options(before):
+            self.scheduler.wake_sleeping()
+        self.scheduler.update(before)
+
+    def add(self, partition: int, start: str, completed: Sequence[Range]) -> SubscriberPartition:
+        """Serve a partition from a position on. `completed`: ranges above it whose events are skipped."""
+        made = SubscriberPartition(self.state, partition, start, completed, self.scheduler.ready)
+        self.partitions[partition] = made
+        return made
+
+    def close(self, partition: SubscriberPartition) -> None:
+        """Begin no more events of a partition."""
+        partition.close()
+        self.scheduler.round_robin.leave(partition)
+
+    def remove(self, partition: int) -> SubscriberPartition:
+        """Close a partition that another replica owns now; `release` is to follow."""
+        removed = self.partitions.pop(partition)
+        self._released.add(removed)
+        self.close(removed)
+        return removed
+
+    async def release(self, partition: SubscriberPartition, drain_s: float) -> None:
+        """Wait so long for answers in a removed partition, and drop the rest: the new owner reads it again."""
+        await self._drop(partition, drain_s)
+        self._released.discard(partition)
+        partition.drop()
+
+    async def stop(self, drain_s: float) -> None:
+        """Begin nothing more, wait so long for answers, and drop the rest: it is read again from the stored
+        cursor.
+        """
+        self.scheduler.stop()
+        self.state.report_rest()
+        await self._drop(None, drain_s)
+
+    async def _drop(self, source: Source | None, drain_s: float) -> None:
+        """Wait for the answers of a source's deliveries (None: of all), and drop those that are left."""
+        latest = self._loop.time() + drain_s
+        for task in self._tasks_of(source):
+            if task in self._idle:
+                task.cancel()
+        while left := [*self._tasks_of(source), *(each.ended() for each in self._attempts_of(source))]:
+            await asyncio.wait(left, timeout=max(0.0, latest - self._loop.time()))
+            if self._loop.time() >= latest:
+                break
+        for attempt in self._attempts_of(source):
+            self._end(attempt)
+            attempt.drop()
+        tasks = self._tasks_of(source)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _tasks_of(self, source: Source | None) -> list[asyncio.Task[None]]:
+        return [task for task, of in self._tasks.items() if source is None or of is source]
+
+    def _attempts_of(self, source: Source | None) -> list[FirstAttempt]:
+        return [attempt for attempt in self._first_attempts if source is None or attempt.source is source]
+
+    # -- redrive
+
+    def redrive(self, events: Sequence[PartitionOffset], read: ReadOne) -> None:
+        """Deliver these events again, however they ended before. `read` is called for one of them at a time."""
+        if not self.redrives.want(events) or self.scheduler.stopped:
+            return
+        if self._redriving is None or self._redriving.done():
+            self._redriving = task = self._loop.create_task(self._redrive(read))
+            self._tasks[task] = self.redrives
+            self._idle.add(task)  # a stop does not wait for it
+            task.add_done_callback(self._idle.discard)
+            task.add_done_callback(self._tasks.pop)
+
+    async def _redrive(self, read: ReadOne) -> None:
+        while (event := self.redrives.next()) is not None:
+            arrival = None
+            try:
+                async with self._context.reading:
+                    arrival = await read(event)
+            except Exception:
+                log.exception("event_not_redriven", subscriber=self.spec.uid, partition=event[0], offset=event[1])
+            if arrival is None:
+                self.redrives.give_up(event)
+                continue
+            while not self.redrives.held.has_room(arrival.size):
+                await self.redrives.held.wait()
+            self.redrives.add(arrival)
+            self.scheduler.ready(self.redrives)
+
+    # -- one event
+
+    def _begin(self, source: Source) -> None:
+        attempt = FirstAttempt(self, self.spec, source)
+        is_sent = False
+        try:
+            # Spans belong to plans, so that the first attempt has no work for them.
+            is_sent = not self._context.settings.tracer.enabled and attempt.begin(self._context.sender)
+        except Exception:
+            log.exception("delivery_fault", subscriber=self.spec.uid, **_where(attempt.arrival))
+        if is_sent:
+            self._first_attempts.add(attempt)
+        else:
+            self._deliver_later(attempt, None)
+
+    def accepted(self, attempt: FirstAttempt, elapsed_ms: int) -> None:
+        """See `first_attempt.Owner`: the delivery is done."""
+        self.scheduler.accepted(elapsed_ms)
+        self._end(attempt)
+        self.state.accepted(attempt.arrival)
+        self._complete(attempt)
+
+    def unfinished(self, attempt: FirstAttempt, answer: Answer | None) -> None:
+        """See `first_attempt.Owner`: the delivery keeps its slot, and a plan continues from the answer."""
+        self._end(attempt)
+        self.figures.in_flight += 1
+        self._deliver_later(attempt, answer)
+
+    def _end(self, attempt: FirstAttempt) -> None:
+        self._first_attempts.remove(attempt)
+        self.figures.in_flight -= 1
+        attempt.end()
+
+    def _complete(self, attempt: FirstAttempt) -> None:
+        source = attempt.source
+        source.complete(attempt.entry)
+        if not source.closed:
+            self.scheduler.round_robin.wake(source)
+        self.scheduler.pump()
+
+    def _deliver_later(self, attempt: FirstAttempt, answer: Answer | None) -> None:
+        task = self._loop.create_task(self._deliver(attempt, answer))
+        self._tasks[task] = attempt.source
+        task.add_done_callback(self._tasks.pop)
+
+    async def _deliver(self, attempt: FirstAttempt, answer: Answer | None) -> None:
+        """Deliver with a plan. An error in our code must not hold up the events behind this one."""
+        arrival, faults = attempt.arrival, 0
+        spec = self.spec if answer is None else attempt.spec
+        delivery = PlannedDelivery(self.state, self.scheduler, arrival, partial(self._pause, attempt.source))
+        done: Done | None = None
+        while done is None and faults < _FAULTS_MAX:
+            if faults:
+                await asyncio.sleep(_RETRY_S)
+                self.figures.in_flight += 1
+            try:
+                done = await delivery.run(spec, answer)
+            except Exception as error:
+                faults += 1
+                spec, answer = self.spec, None
+                log.exception("delivery_fault", subscriber=self.spec.uid, **_where(arrival))
+                self._record_fault(arrival, error, faults)
+            finally:
+                self.figures.in_flight -= 1
+        if done is not None:
+            self.state.ended(arrival, done)
+        self._complete(attempt)
+
+    def _record_fault(self, arrival: Arrival, error: Exception, faults: int) -> None:
+        reason, now_ms = f"internal error: {error!r}", self._context.now_ms()
+        is_last = faults == _FAULTS_MAX
+        failure = Attempt(To.SUBSCRIBER, "", faults, now_ms, None, reason, b"", retryable=True)
+        self.history.note(now_ms, arrival, failure, End.DROPPED if is_last else "")
+        if is_last:
+            self.state.gave_up(End.DROPPED, reason)
+
+    async def _pause(self, source: Source, until_ms: int) -> None:
+        """Wait for a retry. A stop or a release does not wait for waiting deliveries: it cancels them."""
+        if self.scheduler.stopped or source in self._released:
+            raise asyncio.CancelledError
+        task = cast("asyncio.Task[None]", asyncio.current_task())
+        self._idle.add(task)
+        try:
+            await self.scheduler.pause(until_ms)
+        finally:
+            self._idle.discard(task)
+
+
+def _where(arrival: Arrival) -> dict[str, int | str]:
+    return {"partition": arrival.partition, "offset": arrival.offset}

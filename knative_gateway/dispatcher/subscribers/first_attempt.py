@@ -1,0 +1,112 @@
+"""[io] The first attempt of a delivery without a task: all that nearly every delivery needs.
+
+Law: an attempt that began ends in exactly one way: the subscriber accepted the event (`Owner.accepted`), the
+delivery continues with a plan (`Owner.unfinished`), or the attempt is dropped with everything else that is
+released.
+"""
+
+import asyncio
+from functools import lru_cache
+from typing import Final, Protocol
+
+from knative_gateway.delivery import Answer
+from knative_gateway.delivery.headers import delivery_headers
+from knative_gateway.dispatcher.posting.connection import Connection
+from knative_gateway.dispatcher.posting.sending import Sender, lines
+from knative_gateway.dispatcher.subscribers.source import Source
+from knative_gateway.dispatcher.subscribers.steps import trace_of
+from knative_gateway.ports import Subscriber
+from knative_gateway.security.inward import looks_inward
+
+
+class Owner(Protocol):
+    """Where the outcome of an attempt goes: one call, unless the attempt was dropped."""
+
+    def accepted(self, attempt: "FirstAttempt", elapsed_ms: int) -> None:
+        """The subscriber accepted the event and sent no reply."""
+
+    def unfinished(self, attempt: "FirstAttempt", answer: Answer | None) -> None:
+        """Any other answer, including a reply. None: the subscriber has not seen the event."""
+
+
+class FirstAttempt:
+    """`spec`: the subscriber as it was when the attempt began."""
+
+    __slots__ = ("_connection", "_ended", "_owner", "arrival", "entry", "source", "spec")
+
+    def __init__(self, owner: Owner, spec: Subscriber, source: Source) -> None:
+        """Take the next event of the source."""
+        entry, arrival = source.take()
+        self.spec: Final = spec
+        self.source: Final = source
+        self.entry: Final = entry
+        self.arrival: Final = arrival
+        self._owner: Final = owner
+        self._connection: Connection | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    def begin(self, sender: Sender) -> bool:
+        """Send the event; False: the event or the subscriber needs a plan, or no connection is open yet."""
+        spec, plain = self.spec, self.arrival.plain
+        if plain is None or spec.subscriber_url is None or looks_inward(spec.subscriber_url):
+            return False
+        departs = spec.departs(spec.subscriber_url)
+        if spec.delivery.structured:
+            headers, body = self.arrival.request(departs=departs, structured=True)
+            fields = lines(headers)
+        else:
+            fields, body = plain.lines if departs else plain.lines + plain.own, plain.data or b""
+        fields += _delivery_fields(spec.namespace)
+        if "traceparent" in plain.attributes:
+            event = self.arrival.event
+            assert event is not None
+            fields += lines(trace_of(event))
+        self._connection = sender.begin(
+            spec.subscriber_url,
+            fields,
+            body,
+            timeout_ms=spec.delivery.timeout_ms,
+            reply_wanted=True,
+            to=self,
+            owner=spec.uid,
+        )
+        return self._connection is not None
+
+    def ended(self) -> "asyncio.Future[None]":
+        """A future that is done when the attempt has ended."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        return self._ended
+
+    def end(self) -> None:
+        """The attempt has ended: wake what waits for it."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def drop(self) -> None:
+        """Do not wait for the answer; an answer that still comes is ignored."""
+        assert self._connection is not None
+        self._connection.abort()
+        self._connection = None
+
+    # -- called by the sender
+
+    def accepted(self, elapsed_ms: int) -> None:
+        """The subscriber accepted the event."""
+        if self._connection is not None:
+            self._owner.accepted(self, elapsed_ms)
+
+    def answered(self, answer: Answer) -> None:
+        """The subscriber gave another answer, or none."""
+        if self._connection is not None:
+            self._owner.unfinished(self, answer)
+
+    def not_received(self) -> None:
+        """The subscriber has not seen the event: the connection had been closed."""
+        if self._connection is not None:
+            self._owner.unfinished(self, None)
+
+
+@lru_cache(1024)
+def _delivery_fields(namespace: str) -> bytes:
+    return lines(delivery_headers(reply_wanted=True, namespace=namespace))

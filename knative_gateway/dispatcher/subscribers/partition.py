@@ -1,0 +1,80 @@
+"""[io] One subscriber in one partition: which events it holds, and how far it is.
+
+Laws: events come in the log's order, each once while the process lives; the held events are bounded by count
+and by bytes.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from knative_gateway.delivery import Entry, Window
+from knative_gateway.dispatcher import positions
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.subscribers.cursor import Cursor
+from knative_gateway.dispatcher.subscribers.source import Source
+from knative_gateway.dispatcher.subscribers.state import SubscriberState
+from knative_gateway.ports import Order, Range
+
+
+class SubscriberPartition(Source):
+    """`number`: of the partition. `read_ms`: when the last event that the own reader has read was stored.
+
+    `on_room`: called when an event was completed and at most half of what may be held is held.
+    """
+
+    def __init__(
+        self,
+        state: SubscriberState,
+        number: int,
+        start: str,
+        completed: Sequence[Range],
+        ready: Callable[[Source], None],
+    ) -> None:
+        """Begin at the position `start`. `ready` is called whenever an event may be begun."""
+        super().__init__(Window(state.spec.order, state.context.settings.look_ahead, start), state.held)
+        self.state: Final = state
+        self.number: Final = number
+        self.cursor: Final = Cursor((state.spec.uid, number), self.window, start, completed)
+        self.read_ms: int | None = None
+        self.on_room: Callable[[], None] | None = None
+        self._ready: Final = ready
+        self._is_by_key: Final = state.spec.order is Order.BY_KEY
+
+    def offer(self, arrival: Arrival) -> bool:
+        """Hold an event; False: there is no room. An event that the subscriber has had is skipped."""
+        cursor = self.cursor
+        if cursor.has_had(arrival.offset):
+            return True
+        if self.window.full or not self.held.has_room(arrival.size):
+            return False
+        cursor.advance(arrival.before)
+        self.hold(arrival.offset, arrival, arrival.key if self._is_by_key else None)
+        cursor.last = arrival.offset
+        self.state.figures.matched += 1
+        self._ready(self)
+        return True
+
+    def complete(self, entry: Entry) -> bool:
+        """The event is completed: remember that the cursor is to be stored, if it moved."""
+        moved = super().complete(entry)
+        if moved:
+            self.state.context.moved.add(self.cursor)
+        if self.on_room is not None and self.has_room:
+            self.on_room()
+        return moved
+
+    def close(self) -> None:
+        """Begin no more events; the cursor is stored once more by the caller, and then by the next owner."""
+        self.closed = self.cursor.closed = True
+
+    def overtaken(self, after: str, last: str) -> None:
+        """The log has no events between these offsets any more: record those that were to be delivered."""
+        lost = positions.lost(max(after, self.cursor.last), last)
+        if lost is not None:
+            self.state.overtaken(self.number, lost)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether at most half of what may be held is held."""
+        held = self.held
+        return self.window.open * 2 <= self.window.look_ahead and held.used * 2 <= held.limit

@@ -1,0 +1,110 @@
+"""[io] A delivery with a plan: retries, replies, dead letters, and all events that the first attempt cannot
+carry.
+
+Law: an event is completed when its plan is done, and only then.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from knative_gateway.delivery import Action, Answer, Done, Plan, Post, Store, To, succeeded
+from knative_gateway.delivery.backoff import spread_ms
+from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.subscribers.scheduling import Scheduler
+from knative_gateway.dispatcher.subscribers.state import SubscriberState
+from knative_gateway.dispatcher.subscribers.steps import internal_error, next_action, request, store_reply
+from knative_gateway.ports import Subscriber
+
+log = structlog.get_logger(__name__)
+
+Pause = Callable[[int], Awaitable[None]]
+"""Gives up the slot of the delivery until that moment, and gets a slot again."""
+
+
+class PlannedDelivery:
+    """One event on its way to one subscriber, a step at a time. It has a slot of the requests in flight."""
+
+    def __init__(self, state: SubscriberState, scheduler: Scheduler, arrival: Arrival, pause: Pause) -> None:
+        self._state: Final = state
+        self._scheduler: Final = scheduler
+        self._arrival: Final = arrival
+        self._pause: Final = pause
+
+    async def run(self, spec: Subscriber, answer: Answer | None) -> Done:
+        """Carry out a plan until it is done. `answer`: to the first request, if that was sent already."""
+        assert self._arrival.event is not None
+        plan = self._planned(spec)
+        action = plan.start()
+        if answer is not None:
+            self._scheduler.answered(answer)
+            action = self._noted(next_action(plan, answer, self._scheduler.clock_ms()), plan)
+        while not isinstance(action, Done):
+            if isinstance(action, Post):
+                action = next_action(plan, await self._posted(action), self._scheduler.clock_ms())
+            elif isinstance(action, Store):
+                problem = await store_reply(action, self._state.context.log, self._state.context.now_ms)
+                self._state.figures.replied += problem is None
+                action = plan.stored(problem, self._scheduler.clock_ms())
+            else:
+                await self._pause(action.until_ms)
+                if delivery_options(self._state.spec) != delivery_options(plan.subscriber):
+                    # The subscriber is somewhere else now: what failed before says nothing about it.
+                    plan = self._planned(self._state.spec)
+                    action = plan.start()
+                else:
+                    action = plan.resumed()
+            action = self._noted(action, plan)
+        return action
+
+    def _planned(self, spec: Subscriber) -> Plan:
+        assert self._arrival.event is not None
+        return Plan(spec, self._arrival.event, self._spread)
+
+    async def _posted(self, post: Post) -> Answer:
+        """The answer. An exception in our code is a failed attempt, so that retries and the dead letter sink
+        follow.
+        """
+        try:
+            return await self._post(post)
+        except Exception as error:
+            where = {"partition": self._arrival.partition, "offset": self._arrival.offset}
+            log.exception("delivery_fault", subscriber=self._state.spec.uid, **where)
+            return internal_error(error, self._state.context.now_ms())
+
+    async def _post(self, post: Post) -> Answer:
+        spec, context, arrival = self._state.spec, self._state.context, self._arrival
+        tracer = context.settings.tracer
+        with tracer.delivering(spec, post, partition=arrival.partition, offset=arrival.offset) as (trace, span):
+            headers, body = request(post, arrival, spec, trace)
+            answer = await context.sender.post(
+                post.url,
+                headers,
+                body,
+                timeout_ms=post.timeout_ms,
+                reply_wanted=post.reply_wanted,
+                owner=spec.uid,
+                namespace=spec.namespace,
+            )
+            span.record(answer.status, answer.reason, failed=not succeeded(answer.status))
+        if post.to is To.SUBSCRIBER:
+            self._scheduler.answered(answer)
+            self._state.figures.retried += post.attempt > 1
+        return answer
+
+    def _noted(self, action: Action, plan: Plan) -> Action:
+        """The action; if the last step failed, that is recorded."""
+        if plan.failure is not None:
+            self._state.figures.failed_attempts += 1
+            self._state.history.note(self._state.context.now_ms(), self._arrival, plan.failure)
+        return action
+
+    def _spread(self, wait_ms: int) -> int:
+        jitter = self._state.context.settings.jitter
+        return spread_ms(wait_ms, jitter, self._state.context.chance()) if jitter else wait_ms
+
+
+def delivery_options(spec: Subscriber) -> tuple[object, ...]:
+    """What a plan depends on: if one of these changes, the delivery begins again."""
+    return (spec.subscriber_url, spec.reply_log, spec.reply_url, spec.delivery)

@@ -1,0 +1,88 @@
+"""[io] Events that are held for one subscriber: read from the log and not completed, with their bytes."""
+
+import asyncio
+from collections.abc import Hashable
+from typing import Final
+
+from knative_gateway.delivery import Entry, Window
+from knative_gateway.dispatcher.arrival import Arrival
+
+
+class HeldBytes:
+    """The bytes of held events: the only place where they are counted. One event may always be held."""
+
+    __slots__ = ("_released", "limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit: Final = limit
+        self.used = 0
+        self._released: Final = asyncio.Event()
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes more may be held."""
+        return not self.used or self.used + size <= self.limit
+
+    def add(self, size: int) -> None:
+        """Count the bytes of an event."""
+        self.used += size
+
+    def release(self, size: int) -> None:
+        """The bytes are no longer held. Wakes all that wait for room."""
+        self.used -= size
+        self._released.set()
+
+    def wake(self) -> None:
+        """Wake all that wait for room, for another reason."""
+        self._released.set()
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the next `release` or `wake`; False: none came within the time."""
+        self._released.clear()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._released.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Source:
+    """Where a subscriber's deliveries come from: one partition, or a redrive.
+
+    `closed`: no more of its events are begun.
+    """
+
+    def __init__(self, window: Window, held: HeldBytes) -> None:
+        self.window: Final = window
+        self.held: Final = held
+        self.closed = False
+        self._open: Final[dict[str, Arrival]] = {}
+
+    def hold(self, number: str, arrival: Arrival, key: Hashable | None = None) -> None:
+        """Hold an event. `number`: its offset, or what else numbers the events in the window."""
+        self.window.add(number, key)
+        self._open[number] = arrival
+        self.held.add(arrival.size)
+
+    def take(self) -> tuple[Entry, Arrival]:
+        """The next event to begin; the window must have one."""
+        entry = self.window.take()
+        assert entry is not None
+        return entry, self._open[entry.offset]
+
+    def complete(self, entry: Entry) -> bool:
+        """The event is completed; whether the position of the window moved."""
+        # First: completing may merge the entry with others, which changes its number.
+        self.held.release(self._open.pop(entry.offset).size)
+        return self.window.complete(entry)
+
+    def drop(self) -> None:
+        """Hold nothing any more: events that are not completed are read again later, here or elsewhere."""
+        self.held.release(sum(arrival.size for arrival in self._open.values()))
+        self._open.clear()
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """When the oldest event that is held was stored."""
+        oldest = next(iter(self._open.values()), None)
+        return None if oldest is None else oldest.timestamp_ms
