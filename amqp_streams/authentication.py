@@ -53,7 +53,7 @@ class ExternalRule(Settings):
         try:
             compiled = re.compile(self.pattern)
         except re.error as error:
-            message = f"{self.pattern!r} is no pattern: {error}"
+            message = f"{self.pattern!r} is not a pattern: {error}"
             raise ValueError(message) from error
         known = {*compiled.groupindex, *map(str, range(compiled.groups + 1))}
         used = set(_PLACE.findall(self.user))

@@ -31,7 +31,7 @@ def log_name(name: str) -> str:
         ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen, underscore.
     """
     if not LOG_NAME.fullmatch(name):
-        message = f"{name!r} is no name of a log: 1 to 255 letters, digits, '.', '-' and '_', the first and the last a letter or a digit"
+        message = f"{name!r} is not a valid log name: 1 to 255 letters, digits, '.', '-' and '_', the first and the last a letter or a digit"
         raise ValueError(message)
     return name
 
@@ -99,7 +99,7 @@ class Sync(Settings):
         """
         mode, _, interval = text.partition(":")
         if mode not in set(SyncMode) or (interval and not interval.isdecimal()):
-            message = f"{text!r} is no sync mode: 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
+            message = f"{text!r} is not a sync mode: 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
             raise ValueError(message)
         return cls(mode=SyncMode(mode), interval_ms=int(interval or 0))
 
@@ -270,7 +270,7 @@ class Listener(Settings):
         """
         found = _HOST_PORT.fullmatch(text.strip())
         if found is None or int(found["port"]) > 65_535:
-            message = f"{text!r} is no address to listen on: HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:5672 or [::1]:5672"
+            message = f"{text!r} is not an address to listen on: HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:5672 or [::1]:5672"
             raise ValueError(message)
         return cls(host=found["v6"] or found["host"], port=int(found["port"]), tls=tls)
 

@@ -24,7 +24,7 @@ class PeerError(AmqpStreamsError):
 
 
 class WireError(AmqpStreamsError):
-    """Bytes that are no AMQP. The message names what was expected and at which byte."""
+    """Bytes that are not AMQP. The message names what was expected and at which byte."""
 
 
 class ConfigError(AmqpStreamsError):

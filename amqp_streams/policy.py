@@ -35,7 +35,7 @@ class Right(StrEnum):
 
 def _name(text: str) -> str:
     if not 1 <= len(text) <= _NAME_CHARACTERS_MAX or not text.isprintable():
-        message = f"{text[:40]!r} is no name: 1 to {_NAME_CHARACTERS_MAX} characters, none of them a control character"
+        message = f"{text[:40]!r} is not a valid name: 1 to {_NAME_CHARACTERS_MAX} characters, none of them a control character"
         raise ValueError(message)
     return text
 

@@ -45,13 +45,13 @@ class ServiceMap:
         """The map as an operator writes it.
 
         Raises:
-            ConfigError: an entry is no `name.namespace`, or leads to no http or https URL.
+            ConfigError: an entry is not a `name.namespace`, or leads to no http or https URL.
         """
         for name, base in entries_.items():
             if not _MAPPED.fullmatch(name):
                 raise ConfigError(f"service {name!r}: expected NAME.NAMESPACE")
             if not is_absolute(base):
-                raise ConfigError(f"service {name!r}: {base!r} is no http or https URL")
+                raise ConfigError(f"service {name!r}: {base!r} is not an http or https URL")
         return cls(dict(entries_))
 
     def knows(self, name: str, namespace: str) -> bool:
@@ -138,7 +138,7 @@ class Addressing:
         return (
             url
             if is_absolute(url)
-            else Unresolved("NotAddressable", f"{kind} {namespace}/{name}: {url!r} is no absolute http or https URL")
+            else Unresolved("NotAddressable", f"{kind} {namespace}/{name}: {url!r} is not an absolute http or https URL")
         )
 
     def _judged(self, url: str, namespace: str) -> str | Unresolved:

@@ -39,7 +39,7 @@ class Listener(Settings):
             return value
         found = _HOST_PORT.fullmatch(value.strip())
         if found is None:
-            message = f"{value!r} is no HOST:PORT, such as 127.0.0.1:8080 or [::1]:0"
+            message = f"{value!r} is not HOST:PORT, such as 127.0.0.1:8080 or [::1]:0"
             raise ValueError(message)
         return {"host": found["v6"] or found["host"], "port": int(found["port"])}
 
@@ -287,14 +287,14 @@ class GatewaySettings(Settings):
     @model_validator(mode="after")
     def _fit(self) -> Self:
         if self.amqp is not None and not _AMQP_URL.fullmatch(self.amqp):
-            message = f"amqp: {self.amqp!r} is no amqp://, amqps://, ws:// or wss:// URL"
+            message = f"amqp: {self.amqp!r} is not an amqp://, amqps://, ws:// or wss:// URL"
             raise ValueError(message)
         if self.amqp is not None and "amqp_listen" in self.model_fields_set:
             message = "amqp and amqp_listen: the one names a node that is there, the other is for the one that is started"
             raise ValueError(message)
         for name, url in (("public_url", self.public_url), ("traces", self.traces)):
             if url is not None and not _URL.fullmatch(url):
-                message = f"{name}: {url!r} is no http:// or https:// URL"
+                message = f"{name}: {url!r} is not an http:// or https:// URL"
                 raise ValueError(message)
         if self.public_url is not None and "@" in self.public_url:
             message = "public_url: must not contain a user or password, because everybody can see it"

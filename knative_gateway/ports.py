@@ -80,7 +80,7 @@ class Subscriber:
     def departs(self, url: str) -> bool:
         """Whether an event that goes to this URL leaves the Brokers, and what they count stays inside.
 
-        From one Broker of this gateway to another, or back to the same, it goes with its count: so no ring of them turns for ever.
+        From one Broker of this gateway to another, or back to the same, it goes with its count: so no ring of them turns forever.
         """
         return self.reply_log is not None and not (self.brokers and url.startswith(self.brokers))
 
@@ -311,4 +311,4 @@ class EventLog(Protocol):
         """Of each partition the position to read from for all events stored after that time (since 1970 UTC), as `read` takes it."""
 
     def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
-        """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""
+        """Events of these partitions after these offsets (None: from the earliest), in batches, forever; order kept within a partition."""

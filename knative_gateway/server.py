@@ -302,7 +302,7 @@ class Gateway:
     async def _open(self, event_log: AmqpEventLog, ingress: Ingress, controller: Controller) -> None:
         """From when all Brokers and Channels take events, what is unknown is told so; before, it might be one of them.
 
-        A log that cannot be made does not hold that up for ever.
+        A log that cannot be made does not hold that up forever.
         """
 
         async def later() -> None:

@@ -25,7 +25,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """xdist's own groups are no help: its marks are not seen since pytest 9.2, and they would not come first."""
+    """xdist's own groups do not help: its marks are not seen since pytest 9.2, and they would not come first."""
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - there may be none
 
     class SparkFirst(LoadFileScheduling):

@@ -30,7 +30,7 @@ def block(language: str) -> str:
 def tracked_files() -> list[str]:
     """The repository's files; other people's and half-made ones do not count."""
     if not (ROOT / ".git").exists():
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     return subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 

@@ -38,7 +38,7 @@ _UNFINISHED = re.compile(r"\b(?:TOD[O]|FIXM[E]|XX[X])\b")
 def tracked(*suffixes: str) -> list[Path]:
     """The repository's files, as names below its root."""
     if not (ROOT / ".git").exists():
-        pytest.skip("this is no git checkout")
+        pytest.skip("this is not a git checkout")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     paths = [Path(name) for name in listed]
     return [path for path in paths if (not suffixes or path.suffix in suffixes) and (ROOT / path).is_file()]

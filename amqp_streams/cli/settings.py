@@ -130,7 +130,7 @@ def from_environment(environment: Mapping[str, str]) -> dict[Name, Given]:
     unknown = sorted(variable for variable in environment if variable.startswith(sections) and variable not in known)
     if unknown:
         allowed = ", ".join(variable for variable in sorted(known) if variable.startswith(sections))
-        message = f"{unknown[0]} in the environment is no setting; there are {allowed}"
+        message = f"{unknown[0]} in the environment is not a setting; there are {allowed}"
         raise ConfigError(message)
     found = {}
     for variable, name in known.items():
@@ -144,7 +144,7 @@ def from_file(path: Path) -> dict[Name, Given]:
     """The settings of a TOML file; relative paths in it start at its folder.
 
     Raises:
-        ConfigError: it cannot be read or is no TOML.
+        ConfigError: it cannot be read or is not valid TOML.
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))

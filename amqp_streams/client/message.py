@@ -1,6 +1,6 @@
 """What the engine adds to a message for its way: the target partition going in, the place in the log coming out.
 
-Spec: Event Streams 4.6.2, 4.6.4, 5.1. One law: bytes that are no message are a WireError, whatever they are.
+Spec: Event Streams 4.6.2, 4.6.4, 5.1. One law: bytes that are not messages are a WireError, whatever they are.
 """
 
 from typing import Final, NamedTuple

@@ -51,7 +51,7 @@ class ReceivedEvent:
 
     @property
     def offset(self) -> str | None:
-        """Its place in its partition; later events have greater ones. None: the peer is no event log."""
+        """Its place in its partition; later events have greater ones. None: the peer is not an event log."""
         return self._found().offset
 
     @property

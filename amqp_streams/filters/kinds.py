@@ -154,7 +154,7 @@ class Compiler:
     def _member(self, place: int, member: Value, depth: int) -> Part:
         kind = kind_of(member.descriptor) if isinstance(member, Described) else None
         if not isinstance(member, Described) or kind is None:
-            reason = f"member {place} of the group is no filter known here"
+            reason = f"member {place} of the group is not a known filter"
             raise FilterError(reason, place)
         try:
             return self.part(kind, member.value, depth)

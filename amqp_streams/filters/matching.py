@@ -27,7 +27,7 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
     """What says of a record whether a section matches the reference map, and what its message then has.
 
     Raises:
-        FilterError: it is no map, names what the section cannot have, or goes beyond `limits`; with the entry's number, from 1.
+        FilterError: it is not a map, names what the section cannot have, or goes beyond `limits`; with the entry's number, from 1.
     """
     if not isinstance(reference, dict):
         reason = f"the filter of {NAMES[section]} holds a {type(reference).__name__}, not a map"
@@ -135,7 +135,7 @@ def _all_match(checks: list[tuple[Getter, Matcher]]) -> Condition:
 def _getter(section: int, key: Value, wanted: Value) -> tuple[Getter, str | None]:
     if not isinstance(key, str):
         if section in POSITIONS or section == APPLICATION_PROPERTIES or not isinstance(key, int):
-            reason = f"a {type(key).__name__} is no name of a field of {NAMES[section]}"
+            reason = f"a {type(key).__name__} is not a name of a field of {NAMES[section]}"
             raise FilterError(reason)
         return _numbered(section, int(key)), None
     name = field_name(section, key)

@@ -1,6 +1,6 @@
 """One record under the eyes of a filter: its fields, found without decoding what is not asked for. Spec: AMQP 3.2; FILTEX 4.
 
-Laws: bytes that are no AMQP make a field FAILED and nothing else; of equal keys in one map the last counts, as in the codec. The delivery
+Laws: bytes that are not AMQP make a field FAILED and nothing else; of equal keys in one map the last counts, as in the codec. The delivery
 annotations are those that this node writes at delivery, whatever the producer sent. The work of all filters of a source on one record is
 bounded: text and messages come from two strangers, and their sizes multiply.
 """

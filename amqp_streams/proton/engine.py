@@ -42,7 +42,7 @@ def require_engine() -> None:
 
 
 def text(pointer: Pointer) -> str | None:
-    """A C string of the peer's. Bytes that are no UTF-8 are replaced: they only go to people and look-ups."""
+    """A C string of the peer's. Bytes that are not UTF-8 are replaced: they only go to people and look-ups."""
     return None if pointer == NULL else ffi.string(pointer).decode("utf-8", "replace")
 
 

@@ -186,7 +186,7 @@ class DirectoryStore:
         """See `Store.update`."""
         stored, old = self._logs[name], self._records[name]
         if settings.partitions != len(stored.partitions):
-            message = f"log {name} has {len(stored.partitions)} partitions for ever"
+            message = f"log {name} has {len(stored.partitions)} partitions forever"
             raise ValueError(message)
         log = LogRecord(name, old.uid, old.incarnation, settings)
         try:
@@ -206,7 +206,7 @@ class DirectoryStore:
         trash = self._root / "trash" / f"{log.uid:016x}"
         self._wait_for_threads()  # the keeper may be writing a checkpoint that still has it
         try:
-            with contextlib.suppress(OSError):  # a full disk is no reason not to delete; it is written again below
+            with contextlib.suppress(OSError):  # a full disk is not a reason not to delete; it is written again below
                 self._write_checkpoint(clean=False, without=name)
             self._files.rename(self._folder(name), trash)
             self._files.fsync_dir(self._root / "logs")

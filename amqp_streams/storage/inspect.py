@@ -71,11 +71,11 @@ class _Found:
 def verify(path: Path, *, force: bool = False, progress: Progress | None = None, counts: Verified | None = None) -> Iterator[Finding]:
     """Check every CRC, the order of numbers and times, indexes, journal and checkpoint; yields what is not as it should be.
 
-    `counts`, if given, is filled along the way. After a crash of the server, what only the journal has is no damage.
+    `counts`, if given, is filled along the way. After a crash of the server, what only the journal has is not damage.
 
     Raises:
         DirectoryLockedError: a server has the directory open, and `force` is not set (with it, what is being written may look torn).
-        StorageError: it is no data directory, or cannot be read.
+        StorageError: it is not a data directory, or cannot be read.
     """
     counts = counts if counts is not None else Verified()
     tally = {Severity.NOTE: "notes", Severity.WARNING: "warnings", Severity.DAMAGE: "damages"}
@@ -104,7 +104,7 @@ def dump(
         CorruptionError: records in the way are damaged; go on from its `after`.
         DirectoryLockedError: see `verify`.
         KeyError: there is no such log or partition.
-        StorageError: it is no data directory, or cannot be read.
+        StorageError: it is not a data directory, or cannot be read.
     """
     files, left = RealFiles(), count
     with _unlocked(path, force=force):
@@ -127,7 +127,7 @@ def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
 
     Raises:
         DirectoryLockedError: see `verify`.
-        StorageError: it is no data directory, or cannot be read.
+        StorageError: it is not a data directory, or cannot be read.
     """
     with _unlocked(path, force=force):
         files = RealFiles()
@@ -140,7 +140,7 @@ def dump_producers(path: Path, log: str, *, partition: int | None = None, force:
     Raises:
         DirectoryLockedError: see `verify`.
         KeyError: there is no such log or partition.
-        StorageError: it is no data directory, or cannot be read.
+        StorageError: it is not a data directory, or cannot be read.
     """
     files = RealFiles()
     with _unlocked(path, force=force):
@@ -159,7 +159,7 @@ def log_names(path: Path) -> list[str]:
     """Names of the logs in a data directory.
 
     Raises:
-        StorageError: it is no data directory.
+        StorageError: it is not a data directory.
     """
     _must_be_ours(path)
     return sorted(entry.name for entry in (path / "logs").iterdir() if entry.is_dir())
@@ -224,11 +224,11 @@ def _verify_partition(
         counts.bytes += scan.size
         counts.records += sum(stretch.end - stretch.base for stretch in scan.stretches)
         for damage in scan.damage:
-            words = f"{damage.until - damage.position} bytes are no records; {damage.first} to {damage.after - 1} should be there"
+            words = f"{damage.until - damage.position} bytes are not records; {damage.first} to {damage.after - 1} should be there"
             yield Finding(Severity.DAMAGE, relative, damage.position, words)
         if scan.until < scan.size:
             torn = base == bases[-1] and scan.until >= (decoded[0].bytes if decoded else 0)
-            words = "bytes at the end are no whole records" + ("; they are cut off at the next start" if torn else "")
+            words = "bytes at the end are not whole records" + ("; they are cut off at the next start" if torn else "")
             yield Finding(Severity.NOTE if torn else Severity.DAMAGE, relative, scan.until, words)
         if scan.stretches and scan.first_timestamp_ms < last_ms:
             yield Finding(Severity.DAMAGE, relative, 0, "its first record is older than the last one before it")
@@ -355,7 +355,7 @@ def _sequences(table: Table) -> dict[str, int]:
 
 def _must_be_ours(root: Path) -> None:
     if not (root / "logs").is_dir() or not (root / "journal").is_dir():
-        message = f"{root} is no data directory: it has no 'logs' and 'journal' in it"
+        message = f"{root} is not a data directory: it has no 'logs' and 'journal' in it"
         raise StorageError(message)
 
 

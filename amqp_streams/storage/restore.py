@@ -130,7 +130,7 @@ class PartitionRestorer:
         scan = recovery.scan(file.read, file.size(), seed=self._seed, into=into, expected=base)
         self._report_damage(path, scan)
         if scan.until < scan.size:
-            self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are no records")
+            self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are not records")
         if not had_index:
             self._found(Severity.NOTE, path.with_suffix(".idx"), None, "was missing, old or damaged; made again")
         segment = self._segment(path, base, scan)
@@ -260,7 +260,7 @@ class PartitionRestorer:
     def _report_damage(self, path: Path, scan: Scan, healed: Sequence[tuple[int, int]] | None = None) -> None:
         for damage in scan.damage:
             lost = healed is None or any(first < damage.after and after > damage.first for first, after in healed)
-            words = f"{damage.until - damage.position} bytes are no records; {damage.first} to {damage.after - 1} should be there"
+            words = f"{damage.until - damage.position} bytes are not records; {damage.first} to {damage.after - 1} should be there"
             if not lost:
                 words += ", and were found in the journal"
             self._found(Severity.DAMAGE if lost else Severity.NOTE, path, damage.position, words)

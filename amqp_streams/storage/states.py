@@ -52,7 +52,7 @@ def open_states(files: Files, root: Path, directory_id: int, checkpoint: Checkpo
     read = look(data, path, directory_id, checkpoint, ours)
     findings += ours
     if any(finding.severity is Severity.DAMAGE for finding in ours):
-        with contextlib.suppress(OSError):  # a full disk is no reason not to open
+        with contextlib.suppress(OSError):  # a full disk is not a reason not to open
             replace_file(files, root / DAMAGED_FILE, data, sync=True)
     if read.head_damaged or read.holes:
         with contextlib.suppress(OSError):  # nor is it here: the next write mends it
@@ -95,9 +95,9 @@ def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | No
     for hole in read.holes:
         count = hole.after - hole.position
         if hole.torn and not closed_at:
-            findings.append(Finding(Severity.NOTE, FILE, hole.position, f"{count} bytes were never synced, and are no whole records"))
+            findings.append(Finding(Severity.NOTE, FILE, hole.position, f"{count} bytes were never synced, and are not whole records"))
         else:
-            words = f"{count} bytes are no whole records: cursors or epochs written there are older now, or gone"
+            words = f"{count} bytes are not whole records: cursors or epochs written there are older now, or gone"
             findings.append(Finding(Severity.DAMAGE, FILE, hole.position, words))
     if read.end < closed_at:
         words = (
@@ -105,7 +105,7 @@ def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | No
         )
         findings.append(Finding(Severity.DAMAGE, FILE, read.end, words))
     elif read.end < read.size:
-        words = f"{read.size - read.end} bytes at the end are no whole record; they are cut off at the next start"
+        words = f"{read.size - read.end} bytes at the end are not a whole record; they are cut off at the next start"
         findings.append(Finding(Severity.NOTE, FILE, read.end, words))
     return read
 

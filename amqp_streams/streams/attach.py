@@ -194,7 +194,7 @@ def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | N
     """The partition that the link asks to be bound to; None if it asks for none. Spec: 4.1, 4.3, 4.6.1.
 
     Raises:
-        PeerError: it does not exist (MUST be rejected), or the property is no symbol.
+        PeerError: it does not exist (MUST be rejected), or the property is not a symbol.
     """
     wanted = request.properties.get(names.PARTITION)
     if wanted is None:

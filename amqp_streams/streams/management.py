@@ -86,7 +86,7 @@ def parse_request(message: bytes) -> Request:
     """Take a request message apart.
 
     Raises:
-        WireError: its sections are no AMQP, or too much is in them; there is no telling where an answer should go.
+        WireError: its sections are not AMQP, or too much is in them; there is no telling where an answer should go.
     """
     found: dict[int, Value] = {}
     for code, start, _ in sections(message, SECTIONS_MAX):

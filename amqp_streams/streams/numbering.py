@@ -71,7 +71,7 @@ def producer_id(value: Value) -> str:
     """The id in a link property.
 
     Raises:
-        PeerError: it is no text, or too long.
+        PeerError: it is not text, or too long.
     """
     if isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= PRODUCER_ID_BYTES_MAX and _is_unicode(value):
         return str(value)

@@ -199,7 +199,7 @@ class MemoryStore:
         """See `Store.update`."""
         log = self._logs[name]
         if settings.partitions != len(log.partitions):
-            message = f"log {name} has {len(log.partitions)} partitions for ever"
+            message = f"log {name} has {len(log.partitions)} partitions forever"
             raise ValueError(message)
         for partition in log.partitions:
             assert isinstance(partition, MemoryPartition)

@@ -121,7 +121,7 @@ def read_batch(message: bytes) -> Batch:
     """What is in a batch.
 
     Raises:
-        WireError: it is no message, or no batch.
+        WireError: it is not a message, or no batch.
     """
     extent = find_section(message, DELIVERY_ANNOTATIONS)
     if extent is None:
@@ -163,7 +163,7 @@ def _walked(message: bytes, count: int) -> list[bytes]:
 def _numbers(value: Value, code: str) -> "array[int]":
     """The same of an array that was written in another of AMQP's forms."""
     try:
-        return array(code, value.items if isinstance(value, Array) else ())  # type: ignore[arg-type]  # what is no number is caught
+        return array(code, value.items if isinstance(value, Array) else ())  # type: ignore[arg-type]  # what is not a number is caught
     except (TypeError, OverflowError):
         raise WireError("an array of a batch has other items than numbers of its kind") from None
 

@@ -235,7 +235,7 @@ def _short(at: int, end: int) -> WireError:
 
 
 def _unknown(code: int, at: int) -> WireError:
-    return WireError(f"{code:#04x} at byte {at} is no constructor of a value here")
+    return WireError(f"{code:#04x} at byte {at} is not the constructor of a value")
 
 
 def _wrong(error: ValueError, at: int) -> WireError:
@@ -245,7 +245,7 @@ def _wrong(error: ValueError, at: int) -> WireError:
 
 def _boolean(data: bytes) -> Value:
     if data[0] > 1:
-        message = f"{data[0]:#04x} is no boolean"
+        message = f"{data[0]:#04x} is not a boolean"
         raise ValueError(message)
     return data[0] == 1
 

@@ -43,7 +43,7 @@ def encode(value: object) -> bytes:
     Subclasses count as the type they are derived from (an IntEnum is a long, a StrEnum a string), a tuple as a list.
 
     Raises:
-        WireError: there is no AMQP type for it, an int beyond 64 bits, text that is no Unicode, or more than DEPTH_MAX levels.
+        WireError: there is no AMQP type for it, an int beyond 64 bits, text that is not valid Unicode, or more than DEPTH_MAX levels.
     """
     return _encode(value, DEPTH_MAX)
 
@@ -155,7 +155,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        message = f"a string is no Unicode: {error.reason} at character {error.start}"
+        message = f"a string is not valid Unicode: {error.reason} at character {error.start}"
         raise WireError(message) from None
 
 
@@ -189,7 +189,7 @@ def _described(value: object, depth: int) -> bytes:
 def _array(value: object, depth: int) -> bytes:
     array = cast("Array", value)
     if array.element not in _ELEMENTS:
-        message = f"{array.element.__name__} is no type of an array's items"
+        message = f"{array.element.__name__} is not a type of an array's items"
         raise WireError(message)
     constructor, width, convert = _ELEMENTS[array.element]
     if width == 0 and len(array.items) > ZERO_WIDTH_ITEMS_MAX:

@@ -133,11 +133,11 @@ def read_performative(body: bytes) -> Performative:
     """What the body of a frame says; unknown further fields are left out.
 
     Raises:
-        WireError: it is no performative.
+        WireError: it is not a performative.
     """
     described, end = decode(body)
     if not isinstance(described, Described) or not isinstance(described.value, list):
-        message = "a frame whose body is no described list"
+        message = "a frame whose body is not a described list"
         raise WireError(message)
     code = described.descriptor
     if not isinstance(code, ULong) or int(code) not in FIELDS:

@@ -84,7 +84,7 @@ def sections(message: bytes, sections_max: int | None = None) -> list[Section]:
     """Every section in order, the whole message walked; values are passed over, not decoded. A message without a body is let pass.
 
     Raises:
-        WireError: something that is no section, of the wrong type, cut short, or out of order; or more than `sections_max` sections.
+        WireError: something that is not a section, of the wrong type, cut short, or out of order; or more than `sections_max` sections.
     """
     walked: list[Section] = []
     at, previous = 0, 0
@@ -132,7 +132,7 @@ def section_at(message: bytes, at: int) -> tuple[int, int, int]:
     code, start = descriptor_at(message, at)
     end = skip(message, start)
     if message[start] not in _CONSTRUCTORS[code]:
-        text = f"{message[start]:#04x} at byte {start} is no constructor of {NAMES[code]}"
+        text = f"{message[start]:#04x} at byte {start} is not a constructor of {NAMES[code]}"
         raise WireError(text)
     return code, start, end
 
@@ -151,5 +151,5 @@ def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
         end = skip(message, at + 1)
         code = _SYMBOLS.get(message[at + (3 if head[1] == 0xA3 else 6) : end])
     if code is None or code not in NAMES:
-        raise WireError(NOTHING) if not message else WireError(f"{message[at : at + 4].hex(' ')} at byte {at} is no section of a message")
+        raise WireError(NOTHING) if not message else WireError(f"{message[at : at + 4].hex(' ')} at byte {at} is not a section of a message")
     return code, end

@@ -46,5 +46,5 @@ def parse_offset(text: str) -> Position:
     if len(text) == OFFSET_DIGITS and text.isascii() and text.isdigit():
         return int(text)
     shown = text if len(text) <= 2 * OFFSET_DIGITS else text[: 2 * OFFSET_DIGITS] + "…"
-    message = f"{shown!r} is no offset: 16 decimal digits as event-streams-offset has them, {OFFSET_EARLIEST!r} or {OFFSET_LATEST!r}"
+    message = f"{shown!r} is not an offset: 16 decimal digits as event-streams-offset has them, {OFFSET_EARLIEST!r} or {OFFSET_LATEST!r}"
     raise ValueError(message)

@@ -101,7 +101,7 @@ _UINT_MAX: Final = (1 << 32) - 1
 
 
 class MessagesRefusedError(WireError):
-    """Some messages of a batch are no messages; `messages` and `header_sizes` are the others, stripped, in their order."""
+    """Some messages of a batch are not messages; `messages` and `header_sizes` are the others, stripped, in their order."""
 
     def __init__(self, refused: Mapping[int, WireError], messages: list[bytes], header_sizes: bytes) -> None:
         self.refused: Final = dict(refused)
@@ -133,7 +133,7 @@ def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
     """What `strip` says of each: the bytes to store and the header sizes. `messages` itself when all stay as they are.
 
     Raises:
-        MessagesRefusedError: some are no messages; it carries which, why, and what there is to store of the others.
+        MessagesRefusedError: some are not messages; it carries which, why, and what there is to store of the others.
     """
     if not messages:
         return messages, b""
@@ -205,7 +205,7 @@ def properties_to(message: bytes) -> str | None:
     """The `to` of the properties section: where a message on a link to the anonymous terminus goes.
 
     Raises:
-        WireError: it is no string, or the sections up to it are broken.
+        WireError: it is not a string, or the sections up to it are broken.
     """
     found = find_section(message, PROPERTIES)
     if found is None or message[found.start] in {0x40, 0x45}:
@@ -264,7 +264,7 @@ def _strip(message: bytes) -> tuple[int, bytes]:
 
 
 def _header(message: bytes) -> bytes:
-    """The header section in front of the message, or nothing, also for what is no message at all."""
+    """The header section in front of the message, or nothing, also for what is not a message at all."""
     try:
         size, _ = strip(message)
     except WireError:

@@ -66,7 +66,7 @@ def sequence_of(message: bytes) -> int | None:
     """The number that a message carries; None: it has none.
 
     Raises:
-        WireError: it is no integer from 0 to 2^64 - 1, or the sections up to it are broken.
+        WireError: it is not an integer from 0 to 2^64 - 1, or the sections up to it are broken.
     """
     extent = find_section(message, DELIVERY_ANNOTATIONS)
     if extent is None:
@@ -95,7 +95,7 @@ def with_sequence(message: bytes, sequence: int) -> bytes:
     """The message with this number in its delivery annotations, beside what else is there.
 
     Raises:
-        WireError: it is no message.
+        WireError: it is not a message.
     """
     if _NEXT <= message < _END:
         return _FRONT + sequence.to_bytes(_NUMBER_BYTES) + message

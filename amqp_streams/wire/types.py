@@ -32,7 +32,7 @@ class _Integer(int):
 
     def __new__(cls, value: int) -> Self:
         if not cls.LOW <= value <= cls.HIGH:
-            message = f"{value} is no {cls.__name__.lower()}: {cls.LOW} to {cls.HIGH}"
+            message = f"{value} is not a {cls.__name__.lower()}: {cls.LOW} to {cls.HIGH}"
             raise ValueError(message)
         return super().__new__(cls, value)
 
@@ -126,7 +126,7 @@ class _Decimal(bytes):
 
     def __new__(cls, value: bytes) -> Self:
         if len(value) != cls.WIDTH:
-            message = f"{len(value)} bytes are no {cls.__name__.lower()}: it has {cls.WIDTH}"
+            message = f"{len(value)} bytes are not a {cls.__name__.lower()}: it has {cls.WIDTH}"
             raise ValueError(message)
         return super().__new__(cls, value)
 
@@ -161,7 +161,7 @@ class Symbol(str):
 
     def __new__(cls, value: str) -> Self:
         if not value.isascii():
-            message = f"{value!r} is no symbol: ASCII only"
+            message = f"{value!r} is not a symbol: ASCII only"
             raise ValueError(message)
         return super().__new__(cls, value)
 
@@ -176,7 +176,7 @@ class Char(str):
 
     def __new__(cls, value: str) -> Self:
         if len(value) != 1 or ord(value) in _SURROGATES:
-            message = f"{value!r} is no char: exactly one Unicode character"
+            message = f"{value!r} is not a char: exactly one Unicode character"
             raise ValueError(message)
         return super().__new__(cls, value)
 
@@ -184,7 +184,7 @@ class Char(str):
     def of(cls, code_point: int) -> Self:
         """The character with this number; ValueError if there is none."""
         if code_point > _UNICODE_MAX:
-            message = f"{code_point:#x} is no Unicode character"
+            message = f"{code_point:#x} is not a Unicode character"
             raise ValueError(message)
         return cls(chr(code_point))
 

@@ -73,7 +73,7 @@ def number(query: Mapping[str, str], name: str) -> int:
     if not written:
         return 0
     if not written.isdecimal() or not written.isascii() or len(written) > 18:
-        raise bad_request(f"{name}: {written[:40]!r} is no number")
+        raise bad_request(f"{name}: {written[:40]!r} is not a number")
     return int(written)
 
 

@@ -162,7 +162,7 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        message = "a text in it is no UTF-8"
+        message = "a text in it is not UTF-8"
         raise ProtobufError(message) from None
 
 

@@ -72,7 +72,7 @@ def _refused(gate: Gate, identity: Identity, verb: Verb, namespace: str) -> bool
 
 
 def _problem(asked: Object, gate: Gate, identity: Identity) -> str:
-    """Why not; empty: they may. What is no resource (discovery, health) is open to all who are known."""
+    """Why not; empty: they may. What is not a resource (discovery, health) is open to all who are known."""
     verb = text(asked, "verb")
     wanted = [Verb.READ] if verb in _READING else [Verb.READ, Verb.WRITE] if verb == "*" else [Verb.WRITE]
     what = ".".join(part for part in (text(asked, "resource"), text(asked, "group")) if part)

@@ -25,7 +25,7 @@ class Target:
 
 
 def target(path: str) -> Target | None:
-    """What a decoded path names; None if it is no path of this kind."""
+    """What a decoded path names; None if it is not a path of this kind."""
     segments = path.strip("/").split("/")
     if len(segments) > _SEGMENTS_MAX or not all(segments) or not path.isprintable() or len(path) > _CHARACTERS_MAX:
         return None  # no name of anything; PostgreSQL could not even look for some of them

@@ -183,7 +183,7 @@ def _texts(value: object, name: str) -> tuple[str, ...]:
 def _document(raw: bytes) -> dict[str, Any]:
     document = json.loads(raw)
     if not isinstance(document, dict):
-        message = "the answer is no object"
+        message = "the answer is not an object"
         raise ValueError(message)
     return document
 

@@ -87,7 +87,7 @@ def gateway_settings(flags: Mapping[Name, object], environment: Mapping[str, str
         if name.startswith(PREFIX) and name not in {*known, PREFIX + "CONFIG", PREFIX + "URL", PREFIX + "TOKEN"}
     )
     if unknown:
-        message = f"{unknown[0]} in the environment is no setting; there are {', '.join(sorted(known))}"
+        message = f"{unknown[0]} in the environment is not a setting; there are {', '.join(sorted(known))}"
         raise ConfigError(message)
     for variable, name in known.items():
         if text := environment.get(variable, ""):
@@ -111,7 +111,7 @@ def _from_file(path: Path) -> dict[Name, Given]:
         message = f"--config: cannot read {path}: {error.strerror}"
         raise ConfigError(message) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        message = f"--config: {path} is no TOML: {error}"
+        message = f"--config: {path} is not valid TOML: {error}"
         raise ConfigError(message) from error
     return {name: Given(_located(path.parent, name, value), str(path)) for name, value in _leaves(tables)}
 

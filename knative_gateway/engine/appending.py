@@ -145,7 +145,7 @@ class _Entry(LoneEntry):
         self.on_outcome = None
         outcome = self.outcome
         error = outcome if isinstance(outcome, AmqpStreamsError) else None
-        # Giving up one that waits is no failure of the log.
+        # Giving up one that waits is not a failure of the log.
         self.lane.landed(len(self.message), None if self.cancelled else error)
         self.end(None if error is None else _explained(error))
 

@@ -181,7 +181,7 @@ class AmqpEventLog:
         return {int(partition): AfterOffset(number - 1).symbol if number else None for partition, number in found.items()}
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
-        """Events of these partitions after these offsets (None: from the earliest), in batches, for ever; order kept within a partition."""
+        """Events of these partitions after these offsets (None: from the earliest), in batches, forever; order kept within a partition."""
         # One batch of each partition waits at most; what a link has got beyond it waits in the client, under its credit.
         batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(max(1, len(after)))
         readers = [asyncio.create_task(self._read(log, partition, offset, batches)) for partition, offset in after.items()]
@@ -194,7 +194,7 @@ class AmqpEventLog:
             await asyncio.gather(*readers, return_exceptions=True)
 
     async def _read(self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]") -> None:
-        """One partition, for ever: a link that is refused is tried again, from where we are."""
+        """One partition, forever: a link that is refused is tried again, from where we are."""
         while True:
             try:
                 start = EARLIEST if offset is None else AfterOffset(offset)

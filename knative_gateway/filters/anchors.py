@@ -84,7 +84,7 @@ _CASTS: Final = (as_integer, as_boolean)
 
 
 def _says_itself(member: str) -> bool:
-    """Cast to the type of a left operand that is no String, and back, it is the same text; or it cannot be cast."""
+    """Cast to the type of a left operand that is not a String, and back, it is the same text; or it cannot be cast."""
     for cast in _CASTS:
         try:
             value = cast(member)

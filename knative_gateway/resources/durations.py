@@ -20,7 +20,7 @@ def duration_ms(written: str) -> int:
     """Milliseconds of a duration; what is below one is rounded up, so that a wait is never none by rounding.
 
     Raises:
-        ValueError: it is no duration, or is longer than a year; the message says what is expected.
+        ValueError: it is not a duration, or is longer than a year; the message says what is expected.
     """
     found = _DURATION.fullmatch(written)
     parts = [(unit, value) for unit, value in zip(_ORDER, found.groups(), strict=True) if value] if found else []

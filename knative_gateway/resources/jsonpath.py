@@ -31,7 +31,7 @@ def find(document: object, path: str) -> list[object]:
 
 @lru_cache(maxsize=1024)
 def _steps(path: str) -> Sequence[re.Match[str]] | None:
-    """The steps; None if it is no path."""
+    """The steps; None if it is not a path."""
     steps: list[re.Match[str]] = []
     position = 0
     path = path.removeprefix("{").removesuffix("}").removeprefix("$")

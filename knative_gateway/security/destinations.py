@@ -84,7 +84,7 @@ class Destinations:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
         except ValueError as error:
-            return f"{url!r} is no URL: {error}"
+            return f"{url!r} is not a URL: {error}"
         if parts.scheme not in _SCHEMES:
             return f"{url!r} is neither http nor https"
         if not host:
@@ -98,7 +98,7 @@ class Destinations:
     def refusal_of_address(self, address: str) -> str | None:
         """Why nothing may connect to this address, whatever it was found by; None: names decide."""
         if not literal(address):
-            return f"{address!r} is no address"
+            return f"{address!r} is not an address"
         found = _spellings(address)
         denied = any(each in network for network in self.denied_networks for each in found)
         return f"{address} is denied" if denied else None

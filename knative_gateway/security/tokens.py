@@ -165,7 +165,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
     try:
         rows = list(csv.reader(data.decode().splitlines(), strict=True, skipinitialspace=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        message = f"tokens: {path} is no CSV: {error}"
+        message = f"tokens: {path} is not CSV: {error}"
         raise ConfigError(message) from None
     for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#"):

@@ -222,7 +222,7 @@ def _secret(path: str, option: str) -> str:
     try:
         return _content(path, option).decode().strip()
     except UnicodeDecodeError:
-        raise NodeError(f"the file of option {option!r} is no UTF-8") from None
+        raise NodeError(f"the file of option {option!r} is not UTF-8") from None
 
 
 def _content(path: str, option: str) -> bytes:

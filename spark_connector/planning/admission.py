@@ -1,7 +1,7 @@
 """How far a micro-batch goes: from where the query stands towards what the logs have, within limits. Pure.
 
 Laws: no batch has more than its limits let it, but for one event that is larger than `maxBytesPerTrigger`; while there is something to read
-and no minimum holds it back a batch has something; no partition waits for ever for its turn; nothing is passed over.
+and no minimum holds it back a batch has something; no partition waits forever for its turn; nothing is passed over.
 """
 
 from collections.abc import Sequence

@@ -118,7 +118,7 @@ _REMEDY: Final = (
     'Wanted: earliest, latest, {"STREAM": {"0": 23, "1": "earliest", "2": "latest"}} (-2 and -1 mean earliest and latest as well), '
     "or an offset as lastProgress prints it"
 )
-_NO_OFFSETS: Final = "this is no offset of a query"
+_NO_OFFSETS: Final = "this is not an offset of a query"
 _WORDS: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST}
 _NUMBERS: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
@@ -186,7 +186,7 @@ def _json(text: str) -> dict[str, object]:
 
 def _map(value: object, what: str) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise OffsetError(f"{what} is no JSON object", "", _REMEDY)
+        raise OffsetError(f"{what} is not a JSON object", "", _REMEDY)
     return value
 
 
@@ -194,7 +194,7 @@ def _numbers(value: object, where: str, high: int) -> dict[int, int]:
     found: dict[int, int] = {}
     for name, number in _map(value, where).items():
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= high:
-            raise OffsetError(f"{number!r} is no number from 0 to {high}", f"{where}, partition {name}", _REMEDY)
+            raise OffsetError(f"{number!r} is not a number from 0 to {high}", f"{where}, partition {name}", _REMEDY)
         found[_partition(name, where)] = number
     return found
 
@@ -209,14 +209,14 @@ def _positions(value: object, stream: str) -> dict[int, Position]:
         elif isinstance(entry, int) and not isinstance(entry, bool):
             position = _NUMBERS.get(entry, entry if 0 <= entry <= OFFSET_MAX else None)
         if position is None:
-            raise OffsetError(f"{entry!r} is no position", f"{where}, partition {name}", _REMEDY)
+            raise OffsetError(f"{entry!r} is not a position", f"{where}, partition {name}", _REMEDY)
         found[_partition(name, where)] = position
     return found
 
 
 def _partition(name: str, where: str) -> int:
     if not (name.isascii() and name.isdigit() and len(name) <= 9 and str(int(name)) == name):
-        raise OffsetError(f"{name!r} is no partition: 0, 1, 2, …", where, _REMEDY)
+        raise OffsetError(f"{name!r} is not a partition: 0, 1, 2, …", where, _REMEDY)
     return int(name)
 
 

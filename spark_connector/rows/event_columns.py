@@ -30,9 +30,9 @@ _REQUIRED: Final = ("id", "source", "type")
 _STRUCTURED: Final = "application/cloudevents"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE: Final = (
-    "this is no CloudEvent: neither cloudEvents_specversion among the application properties nor content-type application/cloudevents"
+    "this is not a CloudEvent: neither cloudEvents_specversion among the application properties nor content-type application/cloudevents"
 )
-_NO_JSON: Final = "the body is no CloudEvent as JSON"
+_NO_JSON: Final = "the body is not a CloudEvent as JSON"
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 """What JSON writes two of for a character, and a broken writer one."""
 _NAMES_MAX: Final = 1024
@@ -54,7 +54,7 @@ class Events:
         return [value if type(value) is str else text_of(value) for value in values]
 
     def times(self, faults: dict[int, str]) -> list[int | None]:
-        """The column `time`, in microseconds since 1970 UTC. What is no time is None, and a fault of its row."""
+        """The column `time`, in microseconds since 1970 UTC. What is not a time is None, and a fault of its row."""
         found: list[int | None] = []
         for row, one in enumerate(self.attributes):
             try:
@@ -166,7 +166,7 @@ def _structured(body: Body) -> tuple[dict[str, object], Body]:
         if body is not None and _SURROGATE.search(body):
             _compact(event).encode()
     except UnicodeEncodeError:
-        raise ValueError("the body has half of a surrogate pair, which is no text") from None
+        raise ValueError("the body has half of a surrogate pair, which is not text") from None
     except (ValueError, RecursionError):
         raise ValueError(_NO_JSON) from None
     if not isinstance(event, dict) or "specversion" not in event:
@@ -178,7 +178,7 @@ def _structured(body: Body) -> tuple[dict[str, object], Body]:
         try:
             return attributes, base64.b64decode(encoded, validate=True)
         except binascii.Error:
-            raise ValueError("data_base64 is no base64") from None
+            raise ValueError("data_base64 is not base64") from None
     if data is None:
         return attributes, None
     if isinstance(data, str) and not _is_json(attributes.get("datacontenttype")):
@@ -204,7 +204,7 @@ def _time(value: object) -> int | None:
     try:
         moment = datetime.fromisoformat(str(value).upper())
     except ValueError:
-        raise ValueError(f"{str(value)[:40]!r} is no time of RFC 3339") from None
+        raise ValueError(f"{str(value)[:40]!r} is not a time of RFC 3339") from None
     if moment.tzinfo is None:
         raise ValueError(f"{str(value)[:40]!r} is a time without a zone")
     distance = moment - _EPOCH

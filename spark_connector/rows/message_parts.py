@@ -49,7 +49,7 @@ class Numbered(dict[bytes, int]):
 class Parts:
     """What was found in some messages: `bodies`, `kinds` of bodies, `codes[section]`: the number of each row's in `tables[section]`.
 
-    `faults`: rows that are no messages, with the reason; they have no sections and no body.
+    `faults`: rows that are not messages, with the reason; they have no sections and no body.
     """
 
     __slots__ = ("bodies", "codes", "faults", "kinds", "tables")
@@ -159,7 +159,7 @@ def _take(row: int, message: bytes, parts: Parts, *, with_body: bool) -> None:
         if with_body or parts.kinds is not None:
             body, kind = _body(message, at)
     except (WireError, IndexError, ValueError) as error:
-        parts.faults[row] = f"this is no AMQP message: {error}"
+        parts.faults[row] = f"this is not an AMQP message: {error}"
         found.clear()
     for code, codes in parts.codes.items():
         codes.append(parts.tables[code][found.get(code, b"")])

@@ -208,7 +208,7 @@ def _expanded(parts: Parts, code: int, read: Callable[[bytes], object], made: Ca
             found.append(read(section))
         except (WireError, ValueError, IndexError) as error:
             found.append(None)
-            broken[index] = f"this is no AMQP message: {error}"
+            broken[index] = f"this is not an AMQP message: {error}"
     if broken:
         for row, index in enumerate(codes):
             if index in broken:
@@ -231,5 +231,5 @@ def _octets(parts: Parts, kind: str) -> pa.Array:
                 texts.append(None if body is None else body.decode())
             except UnicodeDecodeError:
                 texts.append(None)
-                parts.faults.setdefault(row, "the body is no UTF-8, and the column is a string")
+                parts.faults.setdefault(row, "the body is not UTF-8, and the column is a string")
         return pa.array(texts, pa.string())

@@ -1,4 +1,4 @@
-"""AMQP values as text: what maps of strings and bodies that are no bytes show. Pure.
+"""AMQP values as text: what maps of strings and bodies that are not bytes show. Pure.
 
 string, symbol, char   as they are                  uuid        8-4-4-4-12 digits
 boolean                true, false                  timestamp   2026-01-31T12:00:00.000Z

@@ -37,7 +37,7 @@ _COLUMNS: Final = (*_REQUIRED, "subject", "time", "dataschema")
 _NAME: Final = re.compile(r"[a-z0-9]+")
 _OF_COLUMNS: Final = frozenset({*_COLUMNS, "specversion", "datacontenttype", "data"})
 _SPEC_VERSION: Final = encode(PREFIX + "specversion") + encode("1.0")
-# CloudEvents 2.3, String: control characters and what Unicode calls noncharacters (surrogates are no UTF-8).
+# CloudEvents 2.3, String: control characters and what Unicode calls noncharacters (surrogates are not UTF-8).
 _FORBIDDEN: Final = (
     r"[\x00-\x1f\x7f-\x{9f}\x{fdd0}-\x{fdef}"
     + "".join(f"\\x{{{plane << 16 | low:x}}}" for plane in range(17) for low in (0xFFFE, 0xFFFF))
@@ -59,7 +59,7 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
     """The sections of events whose columns these are: each list has a piece for each row.
 
     Raises:
-        RowError: a row is no CloudEvent.
+        RowError: a row is not a CloudEvent.
     """
     attributes = [[_SPEC_VERSION] * rows]
     for name in _COLUMNS:
@@ -120,12 +120,12 @@ def _check(name: str, column: pa.Array) -> None:
     _refuse(pc.equal(pc.binary_length(column), 0), name, "is empty" if name in _REQUIRED else "is empty (null leaves it out)")
     _check_text(name, column)
     if name == "source":
-        _refuse(pc.invert(pc.match_substring_regex(column, _URI_REFERENCE)), name, "is no URI-reference", column)
+        _refuse(pc.invert(pc.match_substring_regex(column, _URI_REFERENCE)), name, "is not a URI-reference", column)
     elif name == "dataschema":
-        _refuse(pc.invert(pc.match_substring_regex(column, _URI)), name, "is no absolute URI", column)
+        _refuse(pc.invert(pc.match_substring_regex(column, _URI)), name, "is not an absolute URI", column)
     elif name == "time":
         _refuse(
-            pc.invert(pc.match_substring_regex(column, _TIME)), name, "is no timestamp of RFC 3339 between the years 0 and 9999", column
+            pc.invert(pc.match_substring_regex(column, _TIME)), name, "is not a timestamp of RFC 3339 between the years 0 and 9999", column
         )
         _refuse(_no_leap_year(column), name, "is a day that is not in the calendar", column)
 
@@ -151,7 +151,7 @@ def _check_extensions(extensions: pa.Array) -> None:
 def _check_media_types(column: pa.Array) -> None:
     for found in pc.unique(column).to_pylist():
         if found is not None and not (found.isascii() and _MEDIA_TYPE.fullmatch(found)):
-            raise RowError(f"column datacontenttype: {found[:80]!r} is no media type of RFC 2046, such as application/json")
+            raise RowError(f"column datacontenttype: {found[:80]!r} is not a media type of RFC 2046, such as application/json")
 
 
 def _time_as_text(column: pa.Array) -> pa.Array:

@@ -42,7 +42,7 @@ def test_a_rule_fits_a_name_as_a_whole_and_makes_the_user(pattern: str, user: st
 @pytest.mark.parametrize(
     ("pattern", "user", "words"),
     [
-        ("(", "x", "is no pattern"),
+        ("(", "x", "is not a pattern"),
         ("a", "{1}", r"may have \{0\} of this pattern"),
         ("(?P<a>x)", "{b}", r"may have \{0\}, \{1\}, \{a\}"),
         ("a", "{", "no other braces"),

@@ -160,7 +160,7 @@ def _check(files: FaultyFiles, written: Written, kind: str, *, clean: bool) -> N
     try:
         hand = open_inline(files)
     except StorageError as error:
-        pytest.fail(f"one damaged file is no reason not to open: {error}")
+        pytest.fail(f"one damaged file is not a reason not to open: {error}")
     _check_states(hand, kind, clean=clean)
     lost = 0
     for partition in hand.store.logs["log"].partitions:

@@ -1,6 +1,6 @@
 """kill -9 at random moments with hundreds of events in flight, again and again on the same data.
 
-Law: what was accepted, or seen by a reader, is there for ever, once, at one offset, with its content; each link's events keep their order
+Law: what was accepted, or seen by a reader, is there forever, once, at one offset, with its content; each link's events keep their order
 in each partition; an event that was sent once and not accepted is there at most once. `make crash` runs ROUNDS=50 from a seed it prints;
 `SEED=n` chooses the same moments again.
 """

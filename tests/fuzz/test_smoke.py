@@ -105,12 +105,12 @@ def test_a_planted_defect_is_found_and_the_input_shows_it_again(
 
 def test_an_input_that_takes_too_long_is_found_and_one_that_never_ends_is_interrupted() -> None:
     def busy(data: bytes) -> None:
-        while data == b"for ever":
+        while data == b"forever":
             pass
         sum(range(3_000_000 if data == b"long" else 3))
 
     target = Target("busy", busy, seconds_max=0.01)
-    assert [getattr(examine(target, data)[1], "kind", None) for data in (b"short", b"long", b"for ever")] == [None, "slow", "hang"]
+    assert [getattr(examine(target, data)[1], "kind", None) for data in (b"short", b"long", b"forever")] == [None, "slow", "hang"]
 
 
 def test_what_takes_a_process_down_is_found_and_the_rest_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

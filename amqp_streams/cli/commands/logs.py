@@ -105,7 +105,7 @@ def _events(extent: LogExtent) -> int:
 def _kept(one: LogSummary) -> str:
     """How long, and how many bytes of a partition, are kept."""
     ms, size = one.details.get(names.INFO_RETENTION_MS), one.details.get(names.INFO_RETENTION_BYTES)
-    age = human_duration(ms) if isinstance(ms, int) else "for ever"
+    age = human_duration(ms) if isinstance(ms, int) else "forever"
     return f"{age}, {human_bytes(size)} a partition" if isinstance(size, int) else age
 
 

@@ -1,4 +1,4 @@
-"""`amqp-streams receive`: events from a place in the log on, to where they end or for ever."""
+"""`amqp-streams receive`: events from a place in the log on, to where they end or forever."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -163,7 +163,7 @@ def _bounds(until: str | None, now_ms: int) -> Bounds:
 
 
 def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict[str, object]:
-    """The filters that the node is to evaluate. Texts are meant as they stand: what begins with `&` is no pattern here."""
+    """The filters that the node is to evaluate. Texts are meant as they stand: what begins with `&` is not a pattern here."""
     filters: dict[str, object] = {} if where is None else {"where": sql_filter(where)}
     if properties:
         texts: dict[Value, Value] = {name: f"&{value}" if value.startswith("&") else value for name, value in properties}

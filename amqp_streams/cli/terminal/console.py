@@ -87,7 +87,7 @@ class Advance(Protocol):
 
 @contextmanager
 def progress(what: str, total: float | None) -> Iterator[Advance]:
-    """A progress bar on stderr while the block runs; nothing where stderr is no terminal. `total` None: no end is known."""
+    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal. `total` None: no end is known."""
     if not sys.stderr.isatty():
         yield _nothing
         return

@@ -57,7 +57,7 @@ class Common:
 
 
 class Drafter(Protocol):
-    """One line in, one draft out (None: the line is no event, such as the header of a CSV file)."""
+    """One line in, one draft out (None: the line is not an event, such as the header of a CSV file)."""
 
     def __call__(self, line: bytes, number: int) -> Draft | None:
         """Make the draft of line `number` (from 1). Raises InputError where the line is not what it should be."""

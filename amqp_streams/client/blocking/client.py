@@ -110,7 +110,7 @@ class Consumer(Face[aio.Consumer]):
         return self._inner.positions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Events one by one, for ever. Leaving the loop keeps what was not looked at for the next `for` or `receive`."""
+        """Events one by one, forever. Leaving the loop keeps what was not looked at for the next `for` or `receive`."""
         while True:
             batch = self.receive(256)
             for index, event in enumerate(batch):

@@ -28,7 +28,7 @@ class GroupConsumer(Face[group.GroupConsumer]):
         return self._inner.partitions
 
     def __iter__(self) -> Iterator[ReceivedEvent]:
-        """Events one by one, for ever; those whose partition moved away meanwhile are left out. Leaving the loop keeps the rest."""
+        """Events one by one, forever; those whose partition moved away meanwhile are left out. Leaving the loop keeps the rest."""
         while True:
             batch = self.receive(_BATCH_MAX)
             settled, since_s = 0, time.monotonic()

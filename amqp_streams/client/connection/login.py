@@ -45,6 +45,6 @@ async def _token(sasl: SaslOptions) -> str | None:
             message = f"no token: {type(error).__name__}: {error}"
             raise ConnectError(message) from error
     if token is not None and not (isinstance(token, str) and is_token(token)):
-        message = "no token: what was given for one has characters that none has, is too long, or is no text"
+        message = "no token: what was given for one has characters that none has, is too long, or is not text"
         raise ConnectError(message)
     return token

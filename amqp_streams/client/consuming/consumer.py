@@ -170,7 +170,7 @@ class Consumer(Endpoint):
         return messages
 
     def __aiter__(self) -> Self:
-        """Events one by one, for ever."""
+        """Events one by one, forever."""
         return self
 
     async def __anext__(self) -> ReceivedEvent:

@@ -125,7 +125,7 @@ class GroupConsumer:
         return events
 
     def __aiter__(self) -> Self:
-        """Events one by one, for ever. With settle="auto" each is settled when the next is asked for."""
+        """Events one by one, forever. With settle="auto" each is settled when the next is asked for."""
         return self
 
     async def __anext__(self) -> ReceivedEvent:

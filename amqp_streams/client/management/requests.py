@@ -102,7 +102,7 @@ def _seen(task: "asyncio.Task[LogInfo]") -> None:
 def log_info(log: str, body: object) -> LogInfo:
     """Read an answer of `$info` or a log's description."""
     if not isinstance(body, dict):
-        raise LinkError(names.DECODE_ERROR, "the answer is no map")
+        raise LinkError(names.DECODE_ERROR, "the answer is not a map")
     details: dict[str, Any] = {str(key): value for key, value in body.items()}
     partitions = details.get(names.INFO_PARTITIONS)
     items = getattr(partitions, "items", None) if not isinstance(partitions, list | int) else partitions

@@ -42,7 +42,7 @@ class Numbering:
 
         Raises:
             SequenceError: they do not rise, or one is too large. Nothing is changed.
-            WireError: one is no message.
+            WireError: one is not a message.
         """
         if not entries:
             return

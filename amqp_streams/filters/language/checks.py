@@ -52,7 +52,7 @@ def check(node: _Checked) -> _Checked:
         case Like():
             _check_pattern(node)
         case Call(name="DATE", arguments=(Constant(value=str(text)) as constant,)) if date_ms(text) is None:
-            reason = f"{text[:64]!r} is no date of ISO 8601, such as 2026-01-31T12:00:00Z"
+            reason = f"{text[:64]!r} is not a date of ISO 8601, such as 2026-01-31T12:00:00Z"
             raise FilterError(reason, constant.position + 1)
         case _:
             pass

@@ -59,7 +59,7 @@ def tokens(text: str, dialect: Dialect, limits: Limits) -> list[Token]:
     """The tokens of `text`, the last of kind END.
 
     Raises:
-        FilterError: something that is no token, or more of them, or of characters, than `limits` allows.
+        FilterError: something that is not a token, or more of them, or of characters, than `limits` allows.
     """
     if len(text) > limits.characters:
         reason = f"the text has {len(text)} characters; {limits.characters} are allowed"

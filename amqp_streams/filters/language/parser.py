@@ -286,6 +286,6 @@ def _predicate(node: Node) -> Predicate:
     if isinstance(node, Field | Call) or (isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool))):
         return Holds(node, node.position)
     if isinstance(node, Constant | Negative | Positive | Operation):
-        reason = "a value that is no boolean stands where a condition is due"
+        reason = "a value that is not a boolean stands where a condition is expected"
         raise FilterError(reason, node.position + 1)
     return node

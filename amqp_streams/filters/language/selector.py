@@ -68,7 +68,7 @@ def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR09
                 return Field(DELIVERY_ANNOTATIONS, _EVENT_HUBS[name], (), position)
             return Field(MESSAGE_ANNOTATIONS, name, (), position)
     if identifier.startswith("amqp."):
-        reason = f"{identifier[:64]!r} is no identifier known here"
+        reason = f"{identifier[:64]!r} is not a known identifier"
         raise FilterError(reason, position + 1)
     return Field(APPLICATION_PROPERTIES, identifier, (), position)
 

@@ -68,7 +68,7 @@ class TokenCheck:
         try:
             header = jwt.get_unverified_header(token)
         except _MALFORMED as error:
-            message = "it is no JWT"
+            message = "it is not a JWT"
             raise _BadTokenError(message) from error
         algorithm = next((one for one in settings.algorithms if one == header.get("alg")), None)
         if algorithm is None:
@@ -93,7 +93,7 @@ class TokenCheck:
         try:
             return user_name(user) if isinstance(user, str) else user_name("")
         except ValueError as error:
-            message = f"its {self.settings.user_claim} is no user"
+            message = f"its {self.settings.user_claim} is not a user"
             raise _BadTokenError(message) from error
 
     def _expiry_ms(self, claims: Mapping[str, Any]) -> int:
@@ -145,7 +145,7 @@ def _time_ms(claims: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
-        message = f"its {name} is no time"
+        message = f"its {name} is not a time"
         raise _BadTokenError(message)
     return int(value * 1000)
 

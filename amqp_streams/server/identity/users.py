@@ -53,7 +53,7 @@ def user_name(name: str) -> str:
         ValueError: it is empty, longer than NAME_CHARACTERS_MAX, or has control characters.
     """
     if not 1 <= len(name) <= NAME_CHARACTERS_MAX or any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
-        message = f"{name[:40]!r} is no name of a user: 1 to {NAME_CHARACTERS_MAX} characters, none of them a control character"
+        message = f"{name[:40]!r} is not a valid user name: 1 to {NAME_CHARACTERS_MAX} characters, none of them a control character"
         raise ValueError(message)
     return name
 
@@ -289,7 +289,7 @@ def _parse(path: Path, data: bytes) -> tuple[dict[str, Credentials], bytes]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        message = f"the users file {path} is no JSON: {error}"
+        message = f"the users file {path} is not JSON: {error}"
         raise ConfigError(message) from error
     if not isinstance(document, dict) or document.get("version") != VERSION:
         message = f"the users file {path} is not of version {VERSION}, the one that this program reads"

@@ -1,7 +1,7 @@
 """Listening sockets and the one accept loop behind everything this server listens with.
 
 Law: no stranger and no shortage of descriptors stops the accepting or makes it spin. The loop's own servers are not used because they log
-without bound when descriptors run out, keep one TLS context for ever, and cannot count a connection before its handshake.
+without bound when descriptors run out, keep one TLS context forever, and cannot count a connection before its handshake.
 """
 
 import asyncio

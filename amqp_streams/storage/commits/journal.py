@@ -207,7 +207,7 @@ def whole_records(
 ) -> Iterator[tuple[int, JournalHead, bytes]]:
     """The whole records among `heads`: position, header, bytes. A hole with more records behind it is reported.
 
-    A hole at the beginning is no damage for sure unless the file is the newest: it may be the first record of another use, torn.
+    A hole at the beginning is not certain to be damage unless the file is the newest: it may be the first record of another use, torn.
     """
     sequence = end = 0
     torn: int | None = None

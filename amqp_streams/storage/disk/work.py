@@ -161,7 +161,7 @@ class Results:
         self._queue: Final[queue.SimpleQueue[Task]] = queue.SimpleQueue()
 
     def put(self, task: Task) -> None:
-        """From any thread. A loop that is closed already is no error: `close` takes the rest."""
+        """From any thread. A loop that is closed already is not an error: `close` takes the rest."""
         self._queue.put(task)
         with contextlib.suppress(RuntimeError):
             self._loop_call(self.handle)

@@ -47,7 +47,7 @@ Changes = Mapping[str, bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A stretch of the file that is no whole record. `torn`: it was never on the disk, as far as anything behind it knows."""
+    """A stretch of the file that is not a whole record. `torn`: it was never on the disk, as far as anything behind it knows."""
 
     position: int
     after: int

@@ -28,7 +28,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes in the middle that are no batch; records first..after are not there (equal: only nonsense bytes)."""
+    """Bytes in the middle that are not a batch; records first..after are not there (equal: only nonsense bytes)."""
 
     position: int
     until: int
@@ -109,7 +109,7 @@ def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan,
 
 
 def batches_in(buffer: bytes, *, seed: int, base_position: int) -> tuple[list[Batch], list[Damage]]:
-    """Decode everything in a stretch of a segment that begins on a batch; what is no batch comes as damage (first and after unknown: 0)."""
+    """Decode everything in a stretch of a segment that begins on a batch; what is not a batch comes as damage (first and after unknown: 0)."""
     batches: list[Batch] = []
     damage: list[Damage] = []
     position = 0

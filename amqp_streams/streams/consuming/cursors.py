@@ -34,7 +34,7 @@ class CursorKey:
 
     @property
     def id(self) -> str:
-        """Short, the same for ever, and opaque: names may be long and have any character."""
+        """Short, the same forever, and opaque: names may be long and have any character."""
         identity = json.dumps([self.group, self.container, self.link]).encode()
         return blake2b(identity, digest_size=12).hexdigest()
 
@@ -250,5 +250,5 @@ def decoded(state: str, value: bytes) -> Cursor:
         positions = {int(partition): int(position) for partition, position in fields["next"].items()}
         return Cursor(key, fields["user"], positions, fields["at"])
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        message = f"state {state!r} is no cursor that this version can read ({error}): start the version that wrote it, or a later one"
+        message = f"state {state!r} is not a cursor that this version can read ({error}): start the version that wrote it, or a later one"
         raise StorageError(message) from error

@@ -255,7 +255,7 @@ class SaslServer:
 def _read(body: bytes) -> tuple[int, list[Value]]:
     described, end = decode(body)
     if end != len(body) or not isinstance(described, Described) or not isinstance(described.value, list):
-        message = "a SASL frame that is no described list"
+        message = "a SASL frame that is not a described list"
         raise WireError(message)
     code = described.descriptor
     if not isinstance(code, ULong):

@@ -55,7 +55,7 @@ def make_keys(algorithm: ScramAlgorithm, user: str, password: str, *, salt: byte
 
 
 def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iterations: int) -> ScramKeys:
-    """Keys for a user that there is not: always the same salt for the same name, and a stored key that is no client key's hash.
+    """Keys for a user that there is not: always the same salt for the same name, and a stored key that is not a client key's hash.
 
     `secret` is the server's own; who knows it can tell these from real ones.
     """
@@ -287,7 +287,7 @@ def _split(text: str, count: int) -> list[str]:
 def _attributes(text: str) -> list[str]:
     parts = text.split(",")
     if not all(_ATTRIBUTE.fullmatch(part) for part in parts):
-        message = "a message that is no list of attributes"
+        message = "a message that is not a list of attributes"
         raise ScramError(message)
     return parts
 

@@ -1,4 +1,4 @@
-"""Everything under the API's paths that is no object: discovery, schemas, the version. [io]"""
+"""Everything under the API's paths that is not an object: discovery, schemas, the version. [io]"""
 
 from typing import Final
 

@@ -33,7 +33,7 @@ def as_integer(value: Primitive) -> int:
     """A Boolean is 1 or 0, a String its decimal digits with or without a sign.
 
     Raises:
-        Failed: the String is no integer of 32 bits.
+        Failed: the String is not an integer of 32 bits.
     """
     if isinstance(value, str):
         written = _INTEGER.fullmatch(value) if len(value) <= INTEGER_LENGTH_MAX else None
@@ -41,7 +41,7 @@ def as_integer(value: Primitive) -> int:
             number = int(written[1] + (digits or "0"))
             if INTEGER_MIN <= number <= INTEGER_MAX:
                 return number
-        raise Failed(ErrorKind.CAST, f"{value[:80]!r} is no integer of 32 bits")
+        raise Failed(ErrorKind.CAST, f"{value[:80]!r} is not an integer of 32 bits")
     return int(value)
 
 
@@ -78,7 +78,7 @@ def type_of(value: Primitive) -> Type:
 
 
 def primitive(value: object) -> Primitive:
-    """An attribute's value as CESQL sees it: what is no String, Integer of 32 bits or Boolean is its canonical text. Spec: CESQL 3.2."""
+    """An attribute's value as CESQL sees it: what is not a String, Integer of 32 bits or Boolean is its canonical text. Spec: CESQL 3.2."""
     if isinstance(value, str | bool):
         return value
     if isinstance(value, int):

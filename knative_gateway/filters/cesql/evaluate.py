@@ -125,7 +125,7 @@ def _boolean(operand: Compiled) -> Test:
 
 
 def _not(node: Not, operand: Compiled) -> Test:
-    """An operand that is no Boolean and cannot be one counts as false: the result is true, and an error.
+    """An operand that is not a Boolean and cannot be one counts as false: the result is true, and an error.
 
     So says the conformance suite also of an Integer other than 0, which table 3.7 would have cast to true; no filter passes either way.
     """

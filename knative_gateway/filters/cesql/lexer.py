@@ -44,7 +44,7 @@ def tokens(text: str, limits: Limits) -> list[Token]:
     """The tokens of `text`, the last of kind END.
 
     Raises:
-        ParseError: something that is no token, or more of them, or of characters, than `limits` allows.
+        ParseError: something that is not a token, or more of them, or of characters, than `limits` allows.
     """
     if len(text) > limits.characters:
         reason = f"the expression has {len(text)} characters, {limits.characters} are allowed"

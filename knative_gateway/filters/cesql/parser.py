@@ -181,7 +181,7 @@ class _Parser:
         if not (self._next.kind is Kind.MARK and self._next.text == "("):
             return Attribute(self._attribute_name(token))
         if _FUNCTION_NAME.fullmatch(token.text) is None:
-            reason = f"{token.text} is no name of a function: those are of letters and _"
+            reason = f"{token.text} is not a valid function name: names consist of letters and _"
             raise ParseError(reason, token.start + 1)
         self._advance()
         if self._take(")"):
@@ -192,7 +192,7 @@ class _Parser:
     @staticmethod
     def _attribute_name(token: Token) -> str:
         if _ATTRIBUTE_NAME.fullmatch(token.text) is None:
-            reason = f"{token.text} is no name of an attribute: those are of letters and digits"
+            reason = f"{token.text} is not a valid attribute name: names consist of letters and digits"
             raise ParseError(reason, token.start + 1)
         return token.text.lower()
 

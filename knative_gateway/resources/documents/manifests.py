@@ -21,7 +21,7 @@ _SURROGATE: Final = re.compile(rb"\\(?:u|U0000)[dD][89a-fA-F]")
 
 
 class ManifestError(ValueError):
-    """A text that is no YAML or JSON, or more than is taken; says where."""
+    """A text that is not YAML or JSON, or more than is taken; says where."""
 
 
 def read_json(written: bytes) -> object:
@@ -39,7 +39,7 @@ def read_json(written: bytes) -> object:
         message = "it is nested too deep"
         raise ManifestError(message) from None
     except ValueError as error:
-        message = f"it is no JSON: {error}"
+        message = f"it is not JSON: {error}"
         raise ManifestError(message[:300]) from None
     return read
 
@@ -63,7 +63,7 @@ def objects(read: Sequence[object]) -> list[Object]:
     """The objects in documents, those of Lists one by one.
 
     Raises:
-        ManifestError: something is no object.
+        ManifestError: something is not an object.
     """
     found: list[Object] = []
     for document in read:
@@ -147,7 +147,7 @@ def _float(written: str) -> float:
 
 def _finite(value: float) -> float:
     if not math.isfinite(value):
-        message = f"{value} is no JSON number"
+        message = f"{value} is not a JSON number"
         raise ValueError(message)
     return value
 

@@ -28,7 +28,7 @@ _TAG: Final = "tag:yaml.org,2002:"
 
 
 class YamlError(ValueError):
-    """A text that is no YAML of this kind, or more than is taken."""
+    """A text that is not YAML of this kind, or more than is taken."""
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ def documents(written: bytes) -> Iterator[object]:
             else:
                 reader.take(event)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        message = f"it is no YAML: {' '.join(str(error).split())}"
+        message = f"it is not YAML: {' '.join(str(error).split())}"
         raise YamlError(message) from None
     except TooMuchError as error:
         raise YamlError(str(error)) from None
@@ -156,7 +156,7 @@ class _Reader:
         found: list[dict[str, Any]] = []
         for each in (value for entry in merged for value in _list(entry["<<"])):
             if not isinstance(each, dict):
-                message = "it is no YAML: expected a mapping for merging"
+                message = "it is not YAML: expected a mapping for merging"
                 raise YamlError(message)
             self._merged += len(each) + 1
             if self._merged > VALUES_MAX:
@@ -171,7 +171,7 @@ def _list(value: object) -> list[object]:
 
 
 def _no_yaml(event: yaml.Event, words: str) -> YamlError:
-    return YamlError(f"it is no YAML: {words}" + (f", line {event.start_mark.line + 1}" if event.start_mark else ""))
+    return YamlError(f"it is not YAML: {words}" + (f", line {event.start_mark.line + 1}" if event.start_mark else ""))
 
 
 def _value(event: yaml.ScalarEvent) -> object:
@@ -206,6 +206,6 @@ def plain(written: str) -> object:
     if FLOATING.fullmatch(written):
         return float(written)
     if _SPECIAL.fullmatch(written):
-        message = f"{written} is no JSON"
+        message = f"{written} is not JSON"
         raise YamlError(message)
     return written

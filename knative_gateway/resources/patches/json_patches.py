@@ -131,7 +131,7 @@ def _find(document: Any, path: Sequence[str]) -> Any:
 
 def _index(array: Sequence[object], step: str, *, end: int) -> int:
     if not re.fullmatch("0|[1-9][0-9]{0,9}", step) or int(step) >= end:
-        raise LookupError(f"{step!r} is no index of a list of {len(array)}")
+        raise LookupError(f"{step!r} is not an index of a list of {len(array)}")
     return int(step)
 
 

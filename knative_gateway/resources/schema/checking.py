@@ -190,7 +190,7 @@ def _matches(pattern: str, value: str) -> bool:
     compiled = _compiled(pattern)
     try:
         return compiled is None or compiled.search(value) is not None
-    except UnicodeEncodeError:  # half of a surrogate pair is no character
+    except UnicodeEncodeError:  # half of a surrogate pair is not a character
         return False
 
 

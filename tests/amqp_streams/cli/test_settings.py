@@ -174,8 +174,8 @@ def test_every_wrong_setting_of_a_file_is_named_with_the_file(tmp_path: Path) ->
     assert len(said) == 4
     assert all(str(path) in line for line in said)
     assert any(line.startswith("lissten ") and "no such setting; there are access, admin_listen, anonymous" in line for line in said)
-    assert any(line.startswith("limits.frame_bytes ") and "'many' is no size" in line for line in said)
-    assert any(line.startswith("limits.idle_timeout ") and "is no duration" in line for line in said)
+    assert any(line.startswith("limits.frame_bytes ") and "'many' is not a size" in line for line in said)
+    assert any(line.startswith("limits.idle_timeout ") and "is not a duration" in line for line in said)
     assert any(line.startswith("logs.temps.retentoin ") and "partitions, retention, retention_bytes" in line for line in said)
 
 

@@ -31,7 +31,7 @@ def test_a_target_partition_goes_behind_the_header_and_replaces_other_delivery_a
     st.integers(0, 120),
 )
 def test_what_is_left_is_what_the_node_would_store_of_it(header: bool, extra: bytes, changes: list[tuple[int, int]], end: int) -> None:
-    """Also of what is broken in front: bytes that are no message are told of, not cut somewhere."""
+    """Also of what is broken in front: bytes that are not messages are told of, not cut somewhere."""
     annotations = AnnotationWriter("0", {"x-opt-a": extra}).run(1, 2, 1)[0]
     message = bytearray(((HEADER if header else b"") + annotations + BODY)[: end or None])
     for at, byte in changes:

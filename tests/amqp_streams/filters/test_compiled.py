@@ -127,7 +127,7 @@ def test_what_bounds_the_reader_is_taken_out_of_what_is_evaluated():
         (described("amqp:event-streams-sql-filter", "n = 5"), "1", "5.2.2"),
         (described("apache.org:selector-filter:string", 'n = "5"'), "5", "single quotes"),
         (described("amqp:event-streams-delivery-annotations-filter", []), None, "not a map"),
-        (described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("5")}), "1", "no offset"),
+        (described("amqp:event-streams-delivery-annotations-filter", {OFFSET: Symbol("5")}), "1", "not an offset"),
         (described("amqp:event-streams-delivery-annotations-filter", {OFFSET: 5}), "1", "wrong type"),
         (described("amqp:event-streams-delivery-annotations-filter", {names.TIMESTAMP: True}), "1", "wrong type"),
         (described("amqp:event-streams-delivery-annotations-filter", {"x": 1}), "1", "cannot be filtered on"),

@@ -108,7 +108,7 @@ class Groups(RuleBasedStateMachine):
         self.now_ms += ms
         self.follow(self.ownership.tick(self.now_ms))
         for hold in self.waiting:
-            assert self.now_ms - hold.since_ms < self.settings.wait_ms, "no attach is held pending for ever"
+            assert self.now_ms - hold.since_ms < self.settings.wait_ms, "no attach is held pending forever"
 
     @rule(data=st.data())
     def crash(self, data: st.DataObject) -> None:

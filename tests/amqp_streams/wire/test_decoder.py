@@ -58,7 +58,7 @@ def test_a_value_cut_short_is_a_wire_error(value: object, data: st.DataObject) -
     [
         ("", "byte 0"),
         ("3f", "0x3f at byte 0"),
-        ("5602", "0x02 is no boolean"),
+        ("5602", "0x02 is not a boolean"),
         ("a1 02 c3 28", "invalid continuation byte"),
         ("a3 01 e9", "ordinal not in range"),
         ("73 00 00 d8 00", "exactly one Unicode character"),

@@ -238,7 +238,7 @@ def test_a_flow_for_the_session_has_no_handle() -> None:
     [
         "c0 0c 0a 43 43 43 43 43 40 40 40 40 3f",  # no value where the echo would be
         "c0 0c 0a 43 43 43 43 a1 ff 40 40 40 41",  # a handle that goes beyond the end
-        "c0 0d 0a 43 43 43 43 50 01 40 40 40 40 41",  # a handle that is no uint
+        "c0 0d 0a 43 43 43 43 50 01 40 40 40 40 41",  # a handle that is not a uint
         "c0 0c 0a 43 43 43 43 43 40 40 40 40 42",  # echo false
         "c0 0b 09 43 43 43 43 43 40 40 40 40",  # no echo at all
         "d0",

@@ -1,4 +1,4 @@
-"""Sections are found in whatever form they come, and what is no message is told."""
+"""Sections are found in whatever form they come, and what is not a message is told."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def test_a_walk_refuses_sections_out_of_order(codes: list[int]) -> None:
 
 @pytest.mark.parametrize("code", [code for code in VALUES if code != 0x77])
 def test_a_walk_refuses_sections_of_the_wrong_type(code: int) -> None:
-    with pytest.raises(WireError, match=f"no constructor of {NAMES[code]}"):
+    with pytest.raises(WireError, match=f"not a constructor of {NAMES[code]}"):
         sections(short(code, 1.5))
 
 

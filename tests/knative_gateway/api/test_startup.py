@@ -26,7 +26,7 @@ async def test_all_files_are_applied_definitions_first(api: Api, tmp_path: Path)
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("a: [", "it is no YAML"),
+        ("a: [", "it is not YAML"),
         ("a: b", "apiVersion and kind are missing"),
         ("apiVersion: v7\nkind: Nothing\nmetadata: {name: x}", "Nothing x: v7 has no such kind here"),
         ("apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x}\nspec: {broker: 1}", "Trigger x: .*spec.broker"),

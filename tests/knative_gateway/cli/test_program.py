@@ -23,7 +23,7 @@ def test_every_command_that_is_listed_is_there_and_explains_itself() -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        (["serve", "--listen", "nowhere"], 2, "'nowhere' is no HOST:PORT"),
+        (["serve", "--listen", "nowhere"], 2, "'nowhere' is not HOST:PORT"),
         (["serve", "--amqp", "x"], 2, "amqp"),
         (["serve", "--config", "/none.toml"], 2, "cannot read"),
         (["nonsense"], 2, "No such command"),

@@ -91,7 +91,7 @@ def test_files_and_directories_are_read(run: Run, tmp_path: Path) -> None:
     (tmp_path / "c.txt").write_text("no")
     assert run("apply", "-f", str(tmp_path)).stdout == "configmap/from-a created\nconfigmap/from-b created\n"
     (tmp_path / "d.yaml").write_text("a: [")
-    assert "d.yaml: it is no YAML" in run("apply", "-f", str(tmp_path), status=2).stderr
+    assert "d.yaml: it is not YAML" in run("apply", "-f", str(tmp_path), status=2).stderr
     assert "No such file" in run("apply", "-f", str(tmp_path / "nowhere.yaml"), status=2).stderr
 
 

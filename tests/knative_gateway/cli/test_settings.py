@@ -33,12 +33,12 @@ def test_paths_in_the_file_start_at_its_folder(tmp_path: Path) -> None:
     ("file", "words"),
     [
         ("listen = 5", "listen"),
-        ('listen = ["x"]', "listen.0 .*g.toml.*: 'x' is no HOST:PORT"),
+        ('listen = ["x"]', "listen.0 .*g.toml.*: 'x' is not HOST:PORT"),
         ("[limits]\nbody = 5", "limits.body .*g.toml"),
         ("[limits]\nbodies = 5", "limits.bodies .*no such setting; there are append"),
         ("[other]\nx = 5", "other .*no such setting; there are amqp"),
         ('amqp = "amqp://a"\namqp_listen = "a:1"', "amqp and amqp_listen"),
-        ("x = ", "is no TOML"),
+        ("x = ", "is not valid TOML"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name_and_place(file: str, words: str, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_invalid_entry_of_a_list_is_one_fault() -> None:
 
 
 def test_a_variable_that_names_no_setting_is_refused() -> None:
-    with pytest.raises(ConfigError, match="KNATIVE_GATEWAY_BODY in the environment is no setting"):
+    with pytest.raises(ConfigError, match="KNATIVE_GATEWAY_BODY in the environment is not a setting"):
         gateway_settings({}, {"KNATIVE_GATEWAY_BODY": "1"}, None)
     with pytest.raises(ConfigError, match=r"limits.body \(KNATIVE_GATEWAY_LIMITS_BODY\)"):
         gateway_settings({}, {"KNATIVE_GATEWAY_LIMITS_BODY": "x"}, None)

@@ -69,7 +69,7 @@ EVENTS = st.fixed_dictionaries(
 
 
 def meaning(filters: Sequence[Filter], event: Mapping[str, object]) -> bool:
-    """What passes: no filter is no hindrance."""
+    """What passes: no filter is not a hindrance."""
     return all(one(each, event) is not False for each in filters)
 
 

@@ -65,7 +65,7 @@ def test_a_destination_may_be_a_reference_or_a_url_or_both(destination: Object) 
 def test_a_trigger_needs_a_broker_and_a_subscriber() -> None:
     """knative-eventing-test-spec, "Trigger", Spec: REQUIRED fields."""
     assert told("Trigger", made("Trigger", {})) == ["spec.broker", "spec.subscriber"]
-    assert told("Trigger", put(TRIGGER, ("spec", "broker"), "no name")) == ["spec.broker"]
+    assert told("Trigger", put(TRIGGER, ("spec", "broker"), "not a valid log name")) == ["spec.broker"]
 
 
 def test_a_trigger_s_broker_never_changes() -> None:

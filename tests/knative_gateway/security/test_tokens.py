@@ -86,7 +86,7 @@ def test_a_line_names_a_token_its_user_and_groups(tmp_path: Path) -> None:
         ("0123456789abcdéf,anna", "printable ASCII"),
         ("0123456 789abcdef,anna", "printable ASCII"),
         ("0123456789abcdef,anna\n0123456789abcdef,ben", "line 2: the token is there twice"),
-        ('0123456789abcdef,anna,"', "is no CSV"),
+        ('0123456789abcdef,anna,"', "is not CSV"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_told_without_the_token(tmp_path: Path, text: str, words: str) -> None:

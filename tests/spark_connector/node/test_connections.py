@@ -155,7 +155,7 @@ def test_secrets_are_read_from_files_when_connecting(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="the file of option 'passwordFile' cannot be read"):
         connections.client(options)
     (tmp_path / "none").write_bytes(b"\xff")
-    with pytest.raises(NodeError, match="the file of option 'passwordFile' is no UTF-8"):
+    with pytest.raises(NodeError, match="the file of option 'passwordFile' is not UTF-8"):
         connections.client(options)
 
 

@@ -124,12 +124,12 @@ def test_a_progress_of_another_source_is_an_error() -> None:
     ("text", "words"),
     [
         ("lastest", "neither earliest, latest nor JSON"),
-        ("[1]", "no JSON object"),
-        ('{"t": 5}', "'t' is no JSON object"),
-        ('{"t": {"0": -3}}', "-3 is no position .stream 't', partition 0"),
-        ('{"t": {"0": 1.5}}', "1.5 is no position"),
-        ('{"t": {"0": true}}', "True is no position"),
-        ('{"t": {"zero": 1}}', "'zero' is no partition"),
+        ("[1]", "not a JSON object"),
+        ('{"t": 5}', "'t' is not a JSON object"),
+        ('{"t": {"0": -3}}', "-3 is not a position .stream 't', partition 0"),
+        ('{"t": {"0": 1.5}}', "1.5 is not a position"),
+        ('{"t": {"0": true}}', "True is not a position"),
+        ('{"t": {"zero": 1}}', "'zero' is not a partition"),
         ("[" * 100_000, "neither earliest, latest nor JSON"),
     ],
 )

@@ -91,17 +91,17 @@ def test_events_that_are_json_are_read(given: dict[str, object], data: bytes | N
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (Event(b"plain"), "this is no CloudEvent"),
+        (Event(b"plain"), "this is not a CloudEvent"),
         (Event(b"", properties={"cloudEvents_specversion": "1.0", "cloudEvents_id": "1", "cloudEvents_source": "/s"}), "has no type"),
-        (Event(b"{", content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
-        (Event(b"[" * 100_000, content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
-        (Event(b"[]", content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
-        (structured(data_base64="?"), "no base64"),
+        (Event(b"{", content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
+        (Event(b"[" * 100_000, content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
+        (Event(b"[]", content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
+        (structured(data_base64="?"), "not base64"),
         (structured(id="\ud800"), "half of a surrogate pair"),
         (structured(data={"a": "\udfff"}), "half of a surrogate pair"),
-        (Event(b'{"specversion":"1.0","id":"\xed\xa0\x80"}', content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
-        (Event("{}".encode("utf-16"), content_type="application/cloudevents+json"), "no CloudEvent as JSON"),
-        (Event(None, content_type="application/cloudevents"), "no CloudEvent as JSON"),
+        (Event(b'{"specversion":"1.0","id":"\xed\xa0\x80"}', content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
+        (Event("{}".encode("utf-16"), content_type="application/cloudevents+json"), "not a CloudEvent as JSON"),
+        (Event(None, content_type="application/cloudevents"), "not a CloudEvent as JSON"),
     ],
 )
 def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str) -> None:
@@ -116,7 +116,7 @@ def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str)
 @pytest.mark.parametrize(
     ("time", "reason"),
     [
-        ("noon", "'noon' is no time of RFC 3339"),
+        ("noon", "'noon' is not a time of RFC 3339"),
         ("2026-01-31T12:00:00", "a time without a zone"),
         (Timestamp((1 << 63) - 1), "further away"),
     ],

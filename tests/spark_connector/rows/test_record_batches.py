@@ -149,7 +149,7 @@ def test_a_body_is_text_where_the_schema_wants_it() -> None:
     found = rows(made, [Event("ü".encode()).encode(), Event(b"\xff").encode()])
     assert [row["body"] for row in found] == ["ü", None]
     strict = RowMaker(columns, schema, mode="FAILFAST", rows_max=10, bytes_max=1 << 20)
-    with pytest.raises(MalformedMessageError, match=r"no UTF-8.*offset 101"):
+    with pytest.raises(MalformedMessageError, match=r"not UTF-8.*offset 101"):
         rows(strict, [Event(b"a").encode(), Event(b"\xff").encode()])
 
 
@@ -175,7 +175,7 @@ def test_cloudevents_have_columns_of_their_own() -> None:
         "error": None,
     }
     assert (other["id"], other["extensions"], other["offset"]) == (None, None, 101)
-    assert "no CloudEvent" in str(other["error"])
+    assert "not a CloudEvent" in str(other["error"])
 
 
 @pytest.mark.parametrize("other", ["2026-01-31T13:00:00.123456789+01:00", None, "noon"])

@@ -12,7 +12,7 @@ def test_people_see_a_line_and_a_table(node: FakeNode, run: Run) -> None:
     answer = run("info", "temps")
     assert answer.exit_code == 0
     lines = answer.stdout.splitlines()
-    assert lines[0] == "temps: 2 partitions, 2 events, 200 B; kept for ever; sync always"
+    assert lines[0] == "temps: 2 partitions, 2 events, 200 B; kept forever; sync always"
     assert lines[1].split() == ["PARTITION", "EARLIEST", "LATEST", "EVENTS", "BYTES", "FIRST", "LAST", "STATE"]
     assert lines[2].split() == ["0", "-", "-", "0", "0", "B", "-", "-", "running"]
     assert lines[3].split()[:4] == ["1", "0000000000000000", "0000000000000001", "2"]

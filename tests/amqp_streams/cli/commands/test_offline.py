@@ -106,7 +106,7 @@ def test_a_folder_that_is_none_of_ours_is_a_failure(run: Run, tmp_path: Path) ->
     for words in (["verify", str(tmp_path)], ["dump", str(tmp_path), "temps"]):
         answer = run(*words)
         assert answer.exit_code == 1
-        assert "no data directory" in answer.stderr
+        assert "not a data directory" in answer.stderr
 
 
 def test_records_are_shown_a_line_each_partition_by_partition(run: Run, directory: Path) -> None:
@@ -161,7 +161,7 @@ def test_what_lies_behind_damage_is_shown_and_the_damage_told(run: Run, damaged:
         (["nope"], "no log 'nope'"),
         (["temps", "--partition", "7"], "no partition 7 of 'temps'"),
         (["temps", "--from", "yesterday"], "--from"),
-        (["a/b"], "no name of a log"),
+        (["a/b"], "not a valid log name"),
         (["temps", "--max", "0"], "--max"),
     ],
 )

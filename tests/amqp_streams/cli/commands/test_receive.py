@@ -143,7 +143,7 @@ def test_no_more_is_taken_out_of_an_event_than_its_form_shows(filled: FakeNode) 
 def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     """One broken event must not stop everybody who reads the log at its place."""
     placed = filled.stored("temps", 0, 0).message.removesuffix(filled.logs["temps"][0][0].encode())
-    broken = b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is no UTF-8
+    broken = b"\x00\x53\x74\xc1\x04\x02\xa1\x01\xff\x40"  # application properties with a name that is not UTF-8
     assert line_of(ReceivedEvent(placed + broken), Format.RAW) == broken
     assert capsys.readouterr().err.startswith("partition 0, offset 0000000000000000: ")
 
@@ -184,7 +184,7 @@ def test_filters_go_to_the_node_and_texts_are_no_patterns() -> None:
 
 
 def test_a_filtered_log_ends_when_the_node_says_that_there_is_no_more(filled: FakeNode, run: Run) -> None:
-    """The last events may not pass: waiting for the latest offset would be waiting for ever."""
+    """The last events may not pass: waiting for the latest offset would be waiting forever."""
     filled.passes = lambda body: body in (b"a0", b"b0")
     filled.slow = 2
     answer = run("receive", "temps", "--where", "kind = 'alarm'", "--format", "body", "--timeout", "5")

@@ -98,8 +98,8 @@ def test_empty_lines_between_json_lines_are_no_events() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"{", "no JSON"),
-        (b"\xff", "no JSON"),
+        (b"{", "not JSON"),
+        (b"\xff", "not JSON"),
         (b"[1]", "object is needed"),
         (b'{"boddy": 1}', "unknown entry 'boddy'; known are body,"),
         (b'{"key": 5}', "'key' is text, not 5"),

@@ -159,7 +159,7 @@ def test_a_peer_that_challenges_without_end_is_left() -> None:
 
 
 def test_a_server_that_does_not_prove_itself_is_not_believed() -> None:
-    """Whoever says yes to everything is no SCRAM server."""
+    """Whoever says yes to everything is not a SCRAM server."""
     for proof in ([], [b""], [b"v=AAAA"], [None]):
         client = SaslClient(SCRAM, None)
         client.receive(offer("SCRAM-SHA-256") + frame(0x42, b"r=nonceours,s=QQ==,i=4096"))

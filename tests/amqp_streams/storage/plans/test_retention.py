@@ -91,7 +91,7 @@ def test_all_segments_of_the_future_are_noticed_at_once() -> None:
 def test_the_clock_of_retention_follows_the_wall_clock() -> None:
     clock = SteadyClock()
     for second in range(0, 90_000, 5):
-        assert clock.now_ms(10**12 + second * 1003, second * 1000) == 10**12 + second * 1003, "a clock that is slewed is no jump"
+        assert clock.now_ms(10**12 + second * 1003, second * 1000) == 10**12 + second * 1003, "a clock that is slewed is not a jump"
         assert clock.ahead_ms == 0
 
 

@@ -361,7 +361,7 @@ def test_groups_are_limited_and_those_without_links_and_epochs_do_not_count() ->
     error = refusal(owned, one(0, group="c"))
     assert (error.condition, "'groups'" in error.description) == (names.RESOURCE_LIMIT_EXCEEDED, True)
     owned.release(hold, 0)
-    assert owned.groups() == ["a", "b"], "its epoch is to be known for ever"
+    assert owned.groups() == ["a", "b"], "its epoch is to be known forever"
     owned.release(other, 0)
     assert owned.claim(one(0, group="c"), 0)
 

@@ -75,15 +75,15 @@ def test_an_alias_stands_for_what_it_names() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"a: [", "no YAML"),
-        (b"\xff\xfe\x00", "no YAML"),
-        (b"a: !!python/object/apply:os.system [x]", "no YAML"),
-        (b"a: !!binary aGk=", "no YAML"),
+        (b"a: [", "not YAML"),
+        (b"\xff\xfe\x00", "not YAML"),
+        (b"a: !!python/object/apply:os.system [x]", "not YAML"),
+        (b"a: !!binary aGk=", "not YAML"),
         (b"a: &a [*a]", "nested"),
         (b"a: 1\nb: 2\na: 3", "the key 'a' is there twice"),
         (b"[a]: b", "a key must be a text"),
-        (b"a: .nan", "no JSON"),
-        (b"a: -.inf", "no JSON"),
+        (b"a: .nan", "not JSON"),
+        (b"a: -.inf", "not JSON"),
         (b"[" * 5000, "nested"),
         (
             b"x0: &x0 [1,1,1,1,1,1,1,1,1,1]\n"
