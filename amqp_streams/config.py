@@ -31,7 +31,9 @@ def log_name(name: str) -> str:
         ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen, underscore.
     """
     if not LOG_NAME.fullmatch(name):
-        message = f"{name!r} is not a valid log name: 1 to 255 letters, digits, '.', '-' and '_', the first and the last a letter or a digit"
+        message = (
+            f"{name!r} is not a valid log name: 1 to 255 letters, digits, '.', '-' and '_', starting and ending with a letter or digit"
+        )
         raise ValueError(message)
     return name
 
@@ -270,7 +272,7 @@ class Listener(Settings):
         """
         found = _HOST_PORT.fullmatch(text.strip())
         if found is None or int(found["port"]) > 65_535:
-            message = f"{text!r} is not an address to listen on: HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:5672 or [::1]:5672"
+            message = f"{text!r} is not an address to listen on: HOST:PORT with a port from 0 to 65535, for example [::1]:5672"
             raise ValueError(message)
         return cls(host=found["v6"] or found["host"], port=int(found["port"]), tls=tls)
 

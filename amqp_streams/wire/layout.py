@@ -151,5 +151,6 @@ def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
         end = skip(message, at + 1)
         code = _SYMBOLS.get(message[at + (3 if head[1] == 0xA3 else 6) : end])
     if code is None or code not in NAMES:
-        raise WireError(NOTHING) if not message else WireError(f"{message[at : at + 4].hex(' ')} at byte {at} is not a section of a message")
+        found = message[at : at + 4].hex(" ")
+        raise WireError(f"{found} at byte {at} is not a section of a message" if message else NOTHING)
     return code, end

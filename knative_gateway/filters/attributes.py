@@ -1,7 +1,7 @@
 """What filters read of an event: attributes by name, as text. Spec: Knative Eventing, TriggerFilter.
 
-Laws: an attribute that is not a String counts as the text that CloudEvents gives it, so that an event matches alike whether it came over HTTP,
-where all are text, or over AMQP. 0.3's `schemaurl` and `dataschema` are one; `datamediatype` is the content type less its parameters.
+Laws: an attribute that is not a String counts as the text that CloudEvents gives it, so that an event matches alike whether it came
+over HTTP, where all are text, or over AMQP. 0.3's `schemaurl` and `dataschema` are one; `datamediatype` is the content type less its parameters.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,8 +3,8 @@
 Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. `attributes` is what `spec.filter.attributes` becomes, no
 dialect that a user may write.
 
-Laws: filters are ANDed. A dialect without content is not a filter: it is left out of what it stands in, and `all`, `any`, `not` of nothing are
-none themselves; no filter at all passes every event. A CESQL expression passes only by the Boolean true and no error.
+Laws: filters are ANDed. A dialect without content is not a filter: it is left out of what it stands in, and `all`, `any`, `not` of nothing
+are none themselves; no filter at all passes every event. A CESQL expression passes only by the Boolean true and no error.
 """
 
 from collections.abc import Callable, Mapping, Sequence

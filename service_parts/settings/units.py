@@ -44,7 +44,7 @@ def byte_count(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     unit = _SIZE_UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
-        message = f"{text!r} is not a size: a number of bytes or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), such as 512MiB"
+        message = f"{text!r} is not a size: a number of bytes, or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB): 512MiB"
         raise ValueError(message)
     if "." not in found[1]:
         return int(found[1]) * unit

@@ -109,7 +109,7 @@ def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan,
 
 
 def batches_in(buffer: bytes, *, seed: int, base_position: int) -> tuple[list[Batch], list[Damage]]:
-    """Decode everything in a stretch of a segment that begins on a batch; what is not a batch comes as damage (first and after unknown: 0)."""
+    """Decode a stretch of a segment that begins on a batch; what is not a batch comes as damage (first and after unknown: 0)."""
     batches: list[Batch] = []
     damage: list[Damage] = []
     position = 0
