@@ -1,7 +1,8 @@
 """What filters read of an event: attributes by name, as text. Spec: Knative Eventing, TriggerFilter.
 
-Laws: an attribute that is not a String counts as the text that CloudEvents gives it, so that an event matches alike whether it came
-over HTTP, where all are text, or over AMQP. 0.3's `schemaurl` and `dataschema` are one; `datamediatype` is the content type less its parameters.
+Laws: an attribute that is not a String counts as the text that CloudEvents gives it, so that an event matches
+alike whether it came over HTTP, where all are text, or over AMQP. 0.3's `schemaurl` and `dataschema` are one;
+`datamediatype` is the content type less its parameters.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +14,10 @@ Attributes: TypeAlias = Mapping[str, object]
 Lookup: TypeAlias = Callable[[Attributes], str | None]
 
 _MEDIA_TYPE_MAX: Final = 1024
-"""Characters of a content type that are looked at. Spec: RFC 6838, 4.2: type and subtype have 127 each at most."""
+"""Characters of a content type that are looked at.
+
+Spec: RFC 6838, 4.2: type and subtype have 127 each at most.
+"""
 
 
 def _schema(attributes: Attributes) -> str | None:
