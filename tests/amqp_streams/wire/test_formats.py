@@ -162,7 +162,7 @@ def test_later_transfers_may_repeat_tag_and_format_or_not(later: tuple[bytes | N
     finder = fed(first, second, transfer(4, b"more", EVENT, 0))
     assert finder.take(LINK, [b"tag", b"more"], None) == [AZURE, 0]
     stream = Stream()
-    stream.feed(AMQP + first).release()
+    stream.feed(AMQP + first).prune()
     assert stream.finder.take(LINK, [], b"tag") == []
     stream.feed(second + transfer(4, b"more", EVENT, 0))
     assert stream.finder.take(LINK, [b"tag", b"more"], None) == [AZURE, 0]
@@ -171,7 +171,7 @@ def test_later_transfers_may_repeat_tag_and_format_or_not(later: tuple[bytes | N
 
 def test_a_format_that_only_a_later_transfer_without_a_tag_has_is_of_the_delivery_in_progress() -> None:
     stream = Stream()
-    stream.feed(AMQP + transfer(3, b"tag", EVENT, 0, more=True)).release()
+    stream.feed(AMQP + transfer(3, b"tag", EVENT, 0, more=True)).prune()
     finder = stream.feed(frame_of("transfer", EVENT, handle=UInt(0), message_format=UInt(7)) + transfer(4, b"more", EVENT, 0))
     assert finder.take(LINK, [b"tag", b"more"], None) == [7, 0]
 
@@ -183,7 +183,7 @@ def test_formats_that_contradict_each_other_are_unknown() -> None:
 
 def test_a_tag_that_is_used_again_after_an_abort_does_not_keep_the_format() -> None:
     stream = Stream()
-    stream.feed(AMQP + transfer(3, b"tag", EVENT, AZURE, more=True)).release()
+    stream.feed(AMQP + transfer(3, b"tag", EVENT, AZURE, more=True)).prune()
     finder = stream.feed(frame_of("transfer", handle=UInt(0), aborted=True))
     assert finder.take(LINK, [], None) == []
     assert not finder.busy
@@ -193,7 +193,7 @@ def test_what_nobody_takes_is_bounded() -> None:
     stream = Stream()
     stream.feed(AMQP)
     for number in range(5000):
-        stream.feed(transfer(number, b"%d" % number, EVENT, AZURE)).release()
+        stream.feed(transfer(number, b"%d" % number, EVENT, AZURE)).prune()
     assert stream.finder.waiting == {LINK: {b"4999": AZURE}}
 
 
