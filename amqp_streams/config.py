@@ -120,7 +120,8 @@ class Limits(Settings):
     connections: int = Field(
         default=10_000,
         ge=1,
-        description="Connections. Beyond it, a new one replaces one that has not logged in, or is closed.",
+        description="Connections. At the limit, a new one replaces one that has not logged in: the oldest from the address "
+        "that has most of these. If all have logged in, the new one is closed.",
     )
     sessions: int = Field(default=64, ge=1, le=65_535, description="Sessions of one connection (channel-max + 1).")
     links: int = Field(default=1024, ge=1, description="Links of one connection.")
@@ -133,7 +134,10 @@ class Limits(Settings):
         description="Positions of all cursors: one for each partition of each, about 150 bytes of memory.",
     )
     link_partitions: int = Field(
-        default=4 << 20, ge=1, description="Partitions that all consumer links read, about 25 bytes of memory each."
+        default=4 << 20,
+        ge=1,
+        description="Partitions that all consumer links read, about 25 bytes of memory each. A link without a partition "
+        "reads all partitions of its log.",
     )
     producers: int = Field(
         default=10_000,
@@ -180,7 +184,8 @@ class Limits(Settings):
     idle_timeout_ms: Milliseconds = Field(
         default=60_000,
         ge=1000,
-        description="Silence after which the node closes a connection, and a link whose message is unfinished.",
+        description="Silence after which the node closes a connection, or a link with an unfinished message. Time in which "
+        "the node itself does not read is not counted.",
         validation_alias=AliasChoices("idle_timeout", "idle_timeout_ms"),
     )
     drain_ms: Milliseconds = Field(
@@ -208,7 +213,8 @@ class GroupSettings(Settings):
     pause_ms: Milliseconds = Field(
         default=3000,
         ge=0,
-        description="How long a member waits before another member's link is closed for it, and the shortest time between two such moves.",
+        description="How long a member waits before a member with more partitions is asked for one, and the shortest "
+        "time between two such moves.",
         validation_alias=AliasChoices("pause", "pause_ms"),
     )
     handover_ms: Milliseconds = Field(

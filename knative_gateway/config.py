@@ -1,6 +1,6 @@
 """The settings of the gateway: frozen, checked when they are made. Pure.
 
-Where they come from is in cli/settings.py; what each is for, in docs/gateway.md (a test compares the two).
+Where they come from is in cli/settings.py; `make reference` writes docs/reference/gateway-configuration.md from the descriptions.
 Durations are seconds, sizes take units ("1MiB").
 """
 

@@ -1,11 +1,14 @@
-"""CONTRIBUTING.md names files that exist and commands that the Makefile has."""
+"""CONTRIBUTING.md names files that exist, commands that the Makefile has, and the sizes that are checked."""
 
 import re
 from pathlib import Path
 
+from tests import test_tidy
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-PATHS = sorted(set(re.findall(r"(?<![\w.])(?!I/O)(?:[\w.]+/)+(?:[\w.-]*\w)?|\b[A-Za-z_-]+\.(?:md|toml|txt|py)\b", TEXT)) - {".venv/bin/python"})
+_PATH = re.compile(r"(?<![\w./])(?!I/O|\.venv)(?:[\w.]+/)+(?:[\w.-]*\w)?|\b[A-Za-z_-]+\.(?:md|toml|txt|py)\b")
+PATHS = sorted(set(_PATH.findall(TEXT)))
 
 
 def test_every_path_that_is_named_exists() -> None:
@@ -20,7 +23,5 @@ def test_every_command_that_is_named_is_in_the_makefile() -> None:
 
 
 def test_the_sizes_are_those_that_are_checked() -> None:
-    from tests import test_tidy  # noqa: PLC0415  read only here
-
-    words = f"A module has at most {test_tidy.MODULE_LINES_MAX} lines, a test file {test_tidy.TEST_LINES_MAX}, a function {test_tidy.FUNCTION_LINES_MAX}."
-    assert words in TEXT
+    module, test, function = test_tidy.MODULE_LINES_MAX, test_tidy.TEST_LINES_MAX, test_tidy.FUNCTION_LINES_MAX
+    assert f"A module has at most {module} lines, a test file {test}, a function {function}." in TEXT

@@ -66,6 +66,7 @@ class Given:
 
 
 _DIGITS_MAX: Final = 9
+_LISTEN_TLS: Final = "Addresses to listen on with TLS 1.2 or 1.3. If only this is set, there is no plain listener."
 
 Name = tuple[str, ...]
 """The path of a setting: `("tls", "certificate")`, `("logs", "temps", "partitions")`."""
@@ -98,7 +99,7 @@ def file_contents() -> Contents:
     settings = {setting.name: setting for setting in known.settings}
     settings["listen"] = replace(settings["listen"], shape=Shape.ONE_OR_LIST)
     more = (
-        replace(settings["listen"], name="listen_tls", default=None, meaning="Addresses to listen on with TLS 1.2 or 1.3."),
+        replace(settings["listen"], name="listen_tls", default=None, meaning=_LISTEN_TLS),
         Setting("log", Kind.TEXT, "Logs that are created if they do not exist: `temps:4` has 4 partitions.", shape=Shape.ONE_OR_LIST),
     )
     return Contents((*settings.values(), *more), known.sections)
