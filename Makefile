@@ -8,7 +8,7 @@ JOBS ?= 2
 # Tests start hundreds of processes: each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run demo crash clusters fuzz interop scenarios test check docs format reference reconnecting bench sparkbench soak scale mixed connections groups clean
+.PHONY: help setup run demo crash clusters fuzz interop scenarios test check docs installs format reference reconnecting bench sparkbench soak scale mixed connections groups clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -78,6 +78,9 @@ docs: setup  ## the documentation as a site with search, in build/site: a broken
 
 reference: setup  ## write docs/reference/ anew: the pages that are made from the settings in the code
 	$(BIN)/python -m tools.reference
+
+installs: setup  ## each extra in an environment of its own: does it do what it is for, and how much does it add
+	$(BIN)/python -m tools.installs
 
 format: setup  ## rewrite the code in the house's format
 	$(BIN)/ruff format .

@@ -13,29 +13,14 @@ from typing import Annotated, Any, Final, Self
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
 from amqp_streams.authentication import EXTERNAL_RULES_MAX, ClientCertificates, ExternalRule, OAuthSettings
-from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX
+from amqp_streams.log_settings import BY_FIELD, PARTITIONS_MAX, log_name
 from amqp_streams.policy import ACCESS_RULES_MAX, AccessRule, GroupName, Quota, Redirect, UserName
 from service_parts.settings.choices import LogFormat, LogLevel
 from service_parts.settings.fields import Bytes, Milliseconds, Settings
 
-LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 PRODUCERS_MAX: Final = 100_000
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%a-z]+)\]|(?P<host>[^\s:\[\]]+)):(?P<port>[0-9]{1,5})")
-
-
-def log_name(name: str) -> str:
-    """Check the name of an event log: it is an AMQP address and a folder's name.
-
-    Raises:
-        ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen, underscore.
-    """
-    if not LOG_NAME.fullmatch(name):
-        message = (
-            f"{name!r} is not a valid log name: 1 to 255 letters, digits, '.', '-' and '_', starting and ending with a letter or digit"
-        )
-        raise ValueError(message)
-    return name
 
 
 LogName = Annotated[str, AfterValidator(log_name)]

@@ -1,10 +1,11 @@
-"""The settings of a log, in one table. Pure.
+"""The name of a log, and its settings in one table. Pure.
 
 `$management`, the client, the command line, the configuration and the stored `log.json` take names, bounds, defaults and texts
 from here. A new setting is one name in `names.py`, one row and one key here, and one field in `config.LogSettings`; then the
 room that acts on it. docs/management.md shows the table (tests/amqp_streams/test_log_settings.py compares them).
 """
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypedDict
@@ -14,7 +15,22 @@ from service_parts.settings.units import BYTES_MAX, MILLISECONDS_MAX
 
 PARTITIONS_MAX: Final = 1024
 """Partitions of one log."""
+LOG_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,253}[A-Za-z0-9])?")
 _DAY_MS: Final = 24 * 3600 * 1000
+
+
+def log_name(name: str) -> str:
+    """Check the name of an event log: it is an AMQP address and a folder's name.
+
+    Raises:
+        ValueError: it is empty, too long, or has a character other than letters, digits, dot, hyphen, underscore.
+    """
+    if not LOG_NAME.fullmatch(name):
+        message = (
+            f"{name!r} is not a valid log name: 1 to 255 letters, digits, '.', '-' and '_', starting and ending with a letter or digit"
+        )
+        raise ValueError(message)
+    return name
 
 
 class Kind(StrEnum):

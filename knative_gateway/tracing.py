@@ -18,13 +18,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from event_formats.amqp_binding import decode
 from knative_gateway import __version__
 from knative_gateway.errors import ConfigError, GatewayError
+from service_parts.extras import MissingExtraError
 
 if TYPE_CHECKING:
     from knative_gateway.delivery import Post
     from knative_gateway.ports import EventLog, Route, Subscriber
 
 SERVICE: Final = "knative-gateway"
-EXTRA: Final = "pip install 'amqp-event-streams[tracing]'"
 _SWITCHES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_EXPORTER")
 _HEADERS: Final = ("traceparent", "tracestate")
 _PATH: Final = "/v1/traces"
@@ -157,8 +157,7 @@ def exporting(collector: str | None, environment: Mapping[str, str] = os.environ
         from opentelemetry.sdk.trace import TracerProvider as Provider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as error:
-        message = f"traces need more than is installed ({error.name}): {EXTRA}"
-        raise ConfigError(message) from None
+        raise ConfigError(str(MissingExtraError("the setting traces", "tracing"))) from error
     named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": SERVICE, "service.version": __version__}
     provider = Provider(resource=Resource.create(named))
     try:

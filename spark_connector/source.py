@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from service_parts.extras import needs_extra
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 NAME = "amqpstreams"
+_WHAT = f'format("{NAME}")'
 
 
 class AmqpStreamsDataSource(DataSource):
@@ -40,24 +43,28 @@ class AmqpStreamsDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         """For `spark.read`."""
-        from spark_connector.batch import BatchReader  # noqa: PLC0415
+        with needs_extra(_WHAT, "spark"):
+            from spark_connector.batch import BatchReader  # noqa: PLC0415
 
         return BatchReader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":  # noqa: N802 (Spark's name)
         """For `spark.readStream`."""
-        from spark_connector.streaming import StreamReader  # noqa: PLC0415
+        with needs_extra(_WHAT, "spark"):
+            from spark_connector.streaming import StreamReader  # noqa: PLC0415
 
         return StreamReader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceArrowWriter":
         """For `write`."""
-        from spark_connector.writing.sink import batch_writer  # noqa: PLC0415
+        with needs_extra(_WHAT, "spark"):
+            from spark_connector.writing.sink import batch_writer  # noqa: PLC0415
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamArrowWriter":  # noqa: N802 (Spark's signature)
         """For `writeStream`."""
-        from spark_connector.writing.sink import stream_writer  # noqa: PLC0415
+        with needs_extra(_WHAT, "spark"):
+            from spark_connector.writing.sink import stream_writer  # noqa: PLC0415
 
         return stream_writer(self.options, schema, overwrite=overwrite)

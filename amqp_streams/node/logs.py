@@ -7,8 +7,9 @@ from itertools import islice
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.config import LOG_NAME, LogSettings
+from amqp_streams.config import LogSettings
 from amqp_streams.errors import PeerError
+from amqp_streams.log_settings import LOG_NAME
 from amqp_streams.policy import Right
 from amqp_streams.storage.ports import Store, StoredLog, Use
 from amqp_streams.streams.access import EVERYTHING, Permissions

@@ -15,9 +15,9 @@ from zlib import crc32
 
 from pydantic import ValidationError
 
-from amqp_streams.config import LOG_NAME, LogSettings
+from amqp_streams.config import LogSettings
 from amqp_streams.errors import DirectoryLockedError, StorageError
-from amqp_streams.log_settings import BY_FIELD
+from amqp_streams.log_settings import BY_FIELD, LOG_NAME
 from amqp_streams.storage.disk.files import Files, read_file, replace_file
 from amqp_streams.storage.disk.space import FULL
 from amqp_streams.storage.findings import Finding, Severity

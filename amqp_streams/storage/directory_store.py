@@ -14,8 +14,9 @@ from pathlib import Path
 from time import time
 from typing import Final
 
-from amqp_streams.config import LogSettings, Sync, log_name
+from amqp_streams.config import LogSettings, Sync
 from amqp_streams.errors import StorageError
+from amqp_streams.log_settings import log_name
 from amqp_streams.storage import catalog, opening, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.commits.commits import Committer

@@ -11,9 +11,9 @@ from typing import Final
 from pydantic import ValidationError
 
 from amqp_streams import names
-from amqp_streams.config import LogSettings, log_name
+from amqp_streams.config import LogSettings
 from amqp_streams.errors import WireError
-from amqp_streams.log_settings import LOG_SETTINGS
+from amqp_streams.log_settings import LOG_SETTINGS, log_name
 from amqp_streams.streams.access import EVERYTHING, Permissions
 from amqp_streams.wire.codec import decode, encode, few_values
 from amqp_streams.wire.sections import sections
@@ -137,7 +137,7 @@ def requested_name(request: Request) -> str:
     """The name of the log that a request is about.
 
     Raises:
-        RequestError: it is missing or no name of a log.
+        RequestError: it is missing, or not a valid name of a log.
     """
     try:
         return log_name(request.name)

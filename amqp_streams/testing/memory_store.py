@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from amqp_streams.config import LogSettings, log_name
+from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
+from amqp_streams.log_settings import log_name
 from amqp_streams.storage.formats import producers
 from amqp_streams.storage.formats.chunks import cut
 from amqp_streams.storage.plans.retention import ClosedSegment, aging_from, expired, must_roll, notice

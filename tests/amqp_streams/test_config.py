@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode, log_name
+from amqp_streams.config import Limits, Listener, LogSettings, NodeSettings, Sync, SyncMode
 
 
 @pytest.mark.parametrize("text", ["always", "never", "interval:250"])
@@ -21,17 +21,6 @@ def test_a_wrong_sync_mode_is_refused_with_the_right_ones_named(text: str) -> No
 
 def test_events_are_synced_before_they_are_accepted_by_default() -> None:
     assert Sync().mode is SyncMode.ALWAYS
-
-
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a-", "$info", "é", "a b", "x" * 256])
-def test_a_name_that_could_leave_the_data_directory_or_clash_with_an_address_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="not a valid log name"):
-        log_name(name)
-
-
-@pytest.mark.parametrize("name", ["a", "temps", "broker.default.my-broker", "A_1.b-2", "x" * 255])
-def test_names_of_logs_may_have_dots_hyphens_and_underscores(name: str) -> None:
-    assert log_name(name) == name
 
 
 def test_a_tls_listener_without_a_certificate_is_refused(tmp_path: object) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from amqp_streams.client.management.calls import on_the_wire
 from amqp_streams.config import LogSettings
-from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues
+from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues, log_name
 from amqp_streams.streams.management import described_settings
 
 
@@ -40,3 +40,14 @@ def test_the_client_sends_what_has_a_value_and_refuses_unknown_settings() -> Non
     assert on_the_wire({"partitions": 3, "retention_ms": None, "segment_ms": 5000}) == {"partitions": 3, "segment-ms": 5000}
     with pytest.raises(TypeError, match="'retention' is not a setting of a log; the settings are partitions, retention_ms"):
         on_the_wire({"retention": 5})  # type: ignore[typeddict-unknown-key]  # what an untyped program may do
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a-", "$info", "é", "a b", "x" * 256])
+def test_a_name_that_could_leave_the_data_directory_or_clash_with_an_address_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="not a valid log name"):
+        log_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "temps", "broker.default.my-broker", "A_1.b-2", "x" * 255])
+def test_names_of_logs_may_have_dots_hyphens_and_underscores(name: str) -> None:
+    assert log_name(name) == name

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from amqp_streams.cli.terminal.drafts import parse_property
-from amqp_streams.config import log_name
+from amqp_streams.log_settings import log_name
 from service_parts.settings.units import byte_count
 
 

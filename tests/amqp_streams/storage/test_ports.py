@@ -156,7 +156,7 @@ def test_a_log_is_made_once_and_found_by_its_name(hand: Hand) -> None:
     assert [(partition.log, partition.index) for partition in log.partitions] == [("a.b-c_1", 0), ("a.b-c_1", 1), ("a.b-c_1", 2)]
     with pytest.raises(ValueError, match="exists"):
         hand.store.create("a.b-c_1", LogSettings(), incarnation="other")
-    with pytest.raises(ValueError, match="no name of a log"):
+    with pytest.raises(ValueError, match="not a valid log name"):
         hand.store.create("../a", LogSettings(), incarnation="other")
 
 

@@ -1,20 +1,23 @@
 """The program: help that costs little, and how commands end."""
 
+import click
 import pytest
 from click.testing import CliRunner
 
-from knative_gateway.cli import main, program
+from knative_gateway.cli import main
+from service_parts.command_line.program import Program
 
 
 def test_help_lists_every_command() -> None:
     told = CliRunner().invoke(main, ["--help"]).output
-    for name, (_, summary) in program._COMMANDS.items():
+    assert isinstance(main, Program)
+    for name, entry in main.table.items():
         assert name in told
-        assert summary[:40] in told
+        assert entry.summary[:40] in told
 
 
 def test_every_command_that_is_listed_is_there_and_explains_itself() -> None:
-    for name in program._COMMANDS:
+    for name in main.list_commands(click.Context(main)):
         done = CliRunner().invoke(main, [name, "--help"])
         assert done.exit_code == 0, done.output
         assert "Usage: main " + name in done.output

@@ -1,0 +1,128 @@
+"""[io] The frame of a program: a table of commands, and how every one of them ends.
+
+One law: **stdout is data, stderr is words**; exit status 0 done, 1 failed, 2 misuse, 130 interrupted. A reader of stdout that has seen
+enough (`| head`) is not a failure. A command whose extra is not installed is misuse.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any, Final, NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from service_parts.extras import MissingExtraError, needs_extra
+
+DONE: Final = 0
+FAILED: Final = 1
+MISUSE: Final = 2
+INTERRUPTED: Final = 130
+
+CONTEXT: Final[Mapping[str, Any]] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+"""Settings of click that every program has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A command: where it is (`module:name`), its summary, and the extra that installs the libraries that it needs, if it needs any."""
+
+    where: str
+    summary: str
+    extra: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Faults:
+    """The errors of a product. `complain` writes one to stderr, with True as a line of JSON."""
+
+    failures: tuple[type[Exception], ...]
+    misuse: tuple[type[Exception], ...]
+    complain: Callable[[Exception, bool], object]
+
+
+class Program(click.Group):
+    """The commands of `table`, imported when they are used: help and completion stay quick."""
+
+    def __init__(self, *arguments: Any, table: Mapping[str, Entry], faults: Faults, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.table: Final = table
+        self._faults: Final = faults
+        self._misuse: Final[tuple[type[Exception], ...]] = (MissingExtraError, *faults.misuse)
+        self._failures: Final[tuple[type[Exception], ...]] = (MissingExtraError, OSError, *faults.failures)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature, here and below
+        """The commands in the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a command."""
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        module, _, name = entry.where.partition(":")
+        with self._extra_of(cmd_name):
+            command = getattr(import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Suggest the nearest name for a command that does not exist."""
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            near = get_close_matches(args[0], self.table, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in self.table.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command without importing the commands."""
+        named = [CompletionItem(name, help=entry.summary) for name, entry in self.table.items() if name.startswith(incomplete)]
+        return named + click.Command.shell_complete(self, ctx, incomplete)
+
+    def invoke(self, ctx: click.Context) -> NoReturn:
+        """Run the command that was named, and end with its status. Only misuse that click finds passes through to it."""
+        _open_standard_descriptors()
+        words = (*ctx._protected_args, *ctx.args)
+        try:
+            with self._extra_of(words[0] if words else ""):
+                status = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _abandon_stdout()
+            status = DONE
+        except self._failures as error:
+            self._faults.complain(error, "--json" in words)
+            status = MISUSE if isinstance(error, self._misuse) else FAILED
+        except (KeyboardInterrupt, click.Abort):
+            status = INTERRUPTED
+        ctx.exit(status if isinstance(status, int) else DONE)
+
+    def _extra_of(self, command: str) -> Any:
+        extra = self.table[command].extra if command in self.table else None
+        return nullcontext() if extra is None else needs_extra(command, extra)
+
+
+def _open_standard_descriptors() -> None:
+    """Open standard descriptors that the parent closed (`>&-`): else a socket or file that is opened later gets the number of stdout."""
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            assert nowhere == descriptor, "the lowest free descriptor is the one that was closed"
+            setattr(sys, name, os.fdopen(nowhere, mode))
+
+
+def _abandon_stdout() -> None:
+    """Discard what is buffered for stdout when the interpreter flushes it, because its reader has ended."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

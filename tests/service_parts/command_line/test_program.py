@@ -1,0 +1,108 @@
+"""A program's commands are imported when they are used, and each way to end has its status."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+
+from service_parts.command_line.program import Entry, Faults, Program
+
+
+class RefusedError(Exception):
+    """A failure."""
+
+
+class WrongError(RefusedError):
+    """Misuse."""
+
+
+def complain(error: Exception, as_json: bool) -> None:
+    click.echo(json.dumps({"error": str(error)}) if as_json else f"sample: {error}", err=True)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True)
+@click.argument("end")
+def run(end: str, *, as_json: bool) -> int | None:
+    """End as it is told."""
+    ends = {"refused": RefusedError("no"), "wrong": WrongError("no"), "disk": OSError("no"), "interrupt": KeyboardInterrupt()}
+    if end in ends:
+        raise ends[end]
+    if end == "library":
+        import no_such_library  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+    return int(end) if end.isdecimal() else None
+
+
+TABLE = {
+    "run": Entry("tests.service_parts.command_line.test_program:run", "Run something.", "more"),
+    "rung": Entry("no_such_library:command", "Never imported.", "more"),
+}
+FAULTS = Faults(failures=(RefusedError,), misuse=(WrongError,), complain=complain)
+MAIN = Program("sample", table=TABLE, faults=FAULTS)
+RUNNER = CliRunner()
+
+
+def sample(*words: str) -> Result:
+    return RUNNER.invoke(MAIN, words)
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "words"),
+    [
+        ("done", 0, ""),
+        ("3", 3, ""),
+        ("refused", 1, "sample: no\n"),
+        ("disk", 1, "sample: no\n"),
+        ("wrong", 2, "sample: no\n"),
+        ("interrupt", 130, ""),
+        ("library", 2, "sample: run needs the more extra: pip install 'amqp-event-streams[more]'\n"),
+    ],
+)
+def test_how_a_command_ends_decides_the_status(end: str, status: int, words: str) -> None:
+    done = sample("run", end)
+    assert (done.exit_code, done.stdout, done.stderr) == (status, "", words)
+
+
+def test_the_product_is_told_when_errors_are_for_programs() -> None:
+    assert json.loads(sample("run", "--json", "refused").stderr) == {"error": "no"}
+
+
+def test_help_and_completion_import_no_command() -> None:
+    assert "Never imported." in sample("--help").stdout
+    found = ShellComplete(MAIN, {}, "sample", "_SAMPLE_COMPLETE").get_completions([], "run")
+    assert [(item.value, item.help) for item in found] == [("run", "Run something."), ("rung", "Never imported.")]
+
+
+def test_a_command_that_cannot_be_imported_names_its_extra() -> None:
+    done = sample("rung", "--help")
+    assert (done.exit_code, done.stderr) == (2, "sample: rung needs the more extra: pip install 'amqp-event-streams[more]'\n")
+
+
+def test_the_nearest_name_is_suggested_for_a_command_that_does_not_exist() -> None:
+    done = sample("rum")
+    assert done.exit_code == 2
+    assert "No such command 'rum'. Did you mean 'run'?" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_not_a_failure(tmp_path: Path) -> None:
+    script = tmp_path / "many.py"
+    script.write_text(
+        "import click\n"
+        "from service_parts.command_line.program import Entry, Faults, Program\n"
+        "@click.command()\n"
+        "def run():\n"
+        "    for number in range(1000000):\n"
+        "        click.echo(number)\n"
+        "if __name__ == '__main__':\n"
+        "    faults = Faults(failures=(), misuse=(), complain=print)\n"
+        "    Program('many', table={'run': Entry('many:run', 'Run.')}, faults=faults)()\n"
+    )
+    command = f'"{sys.executable}" -W error "{script}" run | head -n 1; echo "${{PIPESTATUS[0]}}"'
+    environment = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[3]}"}
+    done = subprocess.run(["/bin/bash", "-c", command], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("0\n0\n", "")

@@ -1,0 +1,177 @@
+"""Each extra has the libraries that its part needs: every other library is kept from being imported, in a process of its own."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from examples.node import NodeProcess
+from service_parts.extras import DISTRIBUTION
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PACKAGES = {path.parent.name for path in ROOT.glob("*/py.typed")}
+PROCESS_S_MAX = 120.0
+_PRELUDE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in {known!r} and top not in sys.stdlib_module_names and not top.startswith("_sysconfigdata"):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+for name in [name for name in sys.modules if name.partition(".")[0] not in {known!r} | sys.stdlib_module_names | {{"__main__"}}]:
+    del sys.modules[name]
+sys.meta_path.insert(0, Absent())
+"""
+
+
+def wanted(name: str, extras: frozenset[str]) -> Iterator[Requirement]:
+    """What a distribution requires with some of its extras: ours as pyproject.toml says now, others' as they were installed."""
+    if canonicalize_name(name) == DISTRIBUTION:
+        texts = [*PROJECT["dependencies"], *(text for extra in extras for text in PROJECT["optional-dependencies"][extra])]
+    else:
+        texts = requires(name) or []
+    for requirement in map(Requirement, texts):
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            yield requirement
+
+
+@cache
+def libraries(extra: str | None) -> frozenset[str]:
+    """The modules that an installation with the extra has, beside Python's own."""
+    found: set[tuple[str, frozenset[str]]] = set()
+    left = [(DISTRIBUTION, frozenset({extra} if extra else ()))]
+    while left:
+        name, extras = left.pop()
+        if (name, extras) not in found:
+            found.add((name, extras))
+            left += [(canonicalize_name(one.name), frozenset(one.extras)) for one in wanted(name, extras)]
+    names = {name for name, _ in found}
+    modules = {module for module, homes in packages_distributions().items() if names & {canonicalize_name(home) for home in homes}}
+    return frozenset(modules | PACKAGES)
+
+
+def process(extra: str | None, code: str, *arguments: str, also: frozenset[str] = frozenset()) -> list[str]:
+    """The command of a Python that has only the libraries of an extra."""
+    return [sys.executable, "-c", _PRELUDE.format(known=set(libraries(extra) | also)) + code, *arguments]
+
+
+def done(command: list[str], **variables: str) -> tuple[int, str, str]:
+    """How it ended, and what it wrote."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    answer = subprocess.run(command, env=environment, input="21\n", capture_output=True, text=True, timeout=PROCESS_S_MAX, check=False)
+    return answer.returncode, answer.stdout, answer.stderr
+
+
+NODE = "from amqp_streams.cli import main; main(prog_name='amqp-streams')"
+GATEWAY = "from knative_gateway.cli import main; main(prog_name='knative-gateway')"
+
+
+def test_the_base_has_no_library_of_an_extra() -> None:
+    assert {"amqp_streams", "proton", "click", "rich", "uvloop", "websockets"} <= libraries(None)
+    for library in ("pydantic", "sqlalchemy", "uvicorn", "starlette", "structlog", "argon2", "cryptography", "jwt", "pyspark", "yaml"):
+        assert library not in libraries(None)
+        assert library not in libraries("spark") or library == "pyspark"
+        assert library in libraries("all")
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("extras")) as running:
+        yield running
+
+
+@pytest.mark.timeout(600)
+def test_the_client_and_its_commands_need_no_extra(node: NodeProcess) -> None:
+    for words in (
+        "log create temps --partitions 2",
+        "send temps --key kitchen",
+        "info temps",
+        "receive temps --from earliest --max 1",
+        "receive temps --from earliest --group all --max 1",
+        "log list",
+        "log describe temps",
+        "group list temps",
+        "cursor list temps",
+    ):
+        status, _, complaint = done(process(None, NODE, *words.split()), AMQP_STREAMS_URL=node.url)
+        assert status == 0, (words, complaint)
+    code = """
+from amqp_streams.client import EARLIEST, Event
+from amqp_streams.client.blocking import connect
+with connect(sys.argv[1]) as client, client.consumer("temps", start=EARLIEST) as consumer:
+    print(consumer.receive(max_events=1)[0].body)
+"""
+    assert done(process(None, code, node.url)) == (0, "b'21'\n", "")
+
+
+@pytest.mark.parametrize("words", [["serve", "--data-dir", "d"], ["user", "list", "--users", "u"], ["verify", "."], ["dump", ".", "temps"]])
+def test_a_command_of_the_node_names_the_extra_that_it_needs(words: list[str]) -> None:
+    told = f"amqp-streams: {words[0]} needs the node extra: pip install 'amqp-event-streams[node]'\n"
+    assert done(process(None, NODE, *words)) == (2, "", told)
+    assert done(process(None, NODE, words[0], "--help")) == (2, "", told)
+
+
+@pytest.mark.parametrize("extra", [None, "node", "spark"])
+def test_the_gateway_names_the_extra_that_it_needs(extra: str | None) -> None:
+    told = "knative-gateway: serve needs the gateway extra: pip install 'amqp-event-streams[gateway]'\n"
+    assert done(process(extra, GATEWAY, "serve", "--listen", "127.0.0.1:0", "--state-dir", "/proc/none")) == (2, "", told)
+
+
+def test_the_node_extra_runs_a_node(tmp_path: Path) -> None:
+    class Limited(NodeProcess):
+        """A node that has only the libraries of its extra."""
+
+        def command(self) -> list[str]:
+            words = super().command()
+            return process("node", NODE, *words[words.index("serve") :])
+
+    with Limited(tmp_path, "--admin-listen", "127.0.0.1:0", log="events:1") as running:
+        status, _, complaint = done(process(None, NODE, "info", "events"), AMQP_STREAMS_URL=running.url)
+        assert status == 0, complaint
+    assert done(process("node", NODE, "verify", str(running.data_dir)))[0] == 0
+
+
+def test_the_gateway_extra_starts_a_gateway_with_a_node_of_its_own(tmp_path: Path) -> None:
+    code = """
+import asyncio, os, signal
+from knative_gateway.config import GatewaySettings, Listener
+from knative_gateway.server import run
+settings = GatewaySettings(listen=(Listener(host="127.0.0.1", port=0),), state_dir=sys.argv[1])
+sys.exit(run(settings, ready=lambda found: (print(*found), os.kill(os.getpid(), signal.SIGTERM))))
+"""
+    status, words, complaint = done(process("gateway", code, str(tmp_path / "state")))
+    assert status == 0, complaint
+    assert "http" in words.split()
+
+
+def test_traces_name_the_extra_that_they_need() -> None:
+    code = "from knative_gateway import tracing; tracing.exporting('http://127.0.0.1:1')"
+    status, _, complaint = done(process("gateway", code))
+    assert status == 1
+    assert complaint.endswith("ConfigError: the setting traces needs the tracing extra: pip install 'amqp-event-streams[tracing]'\n")
+
+
+def test_spark_tables_name_the_extra_that_they_need() -> None:
+    """A cluster brings PySpark of its own; PyArrow comes with the extra."""
+    code = """
+from pyspark.sql.types import LongType, StructField, StructType
+from pyspark_amqpstreams import DefaultSource
+getattr(DefaultSource({"endpoint": "amqp://127.0.0.1:1", "path": "temps"}), sys.argv[1])(*eval(sys.argv[2]))
+"""
+    spark = frozenset({"pyspark", "py4j"})
+    schema = "(StructType([StructField('offset', LongType())]),)"
+    for method, arguments in (("reader", schema), ("writer", f"(*{schema}, False)")):
+        status, _, complaint = done(process(None, code, method, arguments, also=spark))
+        assert status == 1
+        words = "format(\"amqpstreams\") needs the spark extra: pip install 'amqp-event-streams[spark]'"
+        assert re.search(rf"MissingExtraError: {re.escape(words)}\n$", complaint), complaint
