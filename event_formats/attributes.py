@@ -1,6 +1,9 @@
-"""What context attributes may be called and may say. Spec: CloudEvents 1.0, 2.2 (naming), 2.3 (types), 3 (attributes); 0.3 likewise.
+"""Rules for the names and values of context attributes. Spec: CloudEvents 1.0, 2.2 (names), 2.3 (types), 3; 0.3 likewise.
 
-One law: what passes here can be written in every binding, and comes out of it as it went in.
+Law: an event that passes `check` can be written in every binding, and comes back from it unchanged.
+
+The patterns are text because they have two users: Python's `re` (with ASCII digits) and RE2, which checks whole columns.
+Both read them alike.
 """
 
 import re
@@ -10,91 +13,126 @@ from typing import Final
 
 from event_formats.errors import InvalidEventError
 from event_formats.event import SPEC_VERSIONS, Value
+from event_formats.memory import Memory
+from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, REQUIRED
 
 NAME_LENGTH_MAX: Final = 128
-"""The standard asks for 20 at most, and that longer ones be taken; beyond this it is no name."""
+"""The standard asks for names of at most 20 characters, and for receivers that take longer ones."""
 INTEGER_MIN: Final = -(1 << 31)
 INTEGER_MAX: Final = (1 << 31) - 1
 
+SURROGATES: Final = (0xD800, 0xDFFF)
+FORBIDDEN: Final = (
+    (0x00, 0x1F),
+    (0x7F, 0x9F),
+    SURROGATES,
+    (0xFDD0, 0xFDEF),
+    *((plane << 16 | 0xFFFE, plane << 16 | 0xFFFF) for plane in range(17)),
+)
+"""Code points that no String has (2.3), first and last of each range: control characters, surrogates, noncharacters."""
+
+_SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.\-]*"
+URI_REFERENCE: Final = rf"^(?:{_SCHEME}:|[^:/?#]*(?:[/?#]|$))"
+"""How a URI-reference begins: with a scheme, or with a path that has no colon in its first segment.
+
+Percent-encoding in an HTTP header is decoded once when it is read, so spaces and the like are allowed here.
+"""
+URI: Final = rf"^{_SCHEME}:."
+"""How an absolute URI begins."""
+TIME: Final = (
+    r"^(\d{4})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|[12]\d))"
+    r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$"
+)
+"""A timestamp of RFC 3339. Every year has a 29 February here: `is_time` knows better."""
+
 _NAME: Final = re.compile(r"[a-z0-9]+")
-_REQUIRED: Final = ("id", "source", "type")
-_RESERVED: Final = frozenset({"data"})
-# CloudEvents 2.3, String: control characters, surrogates, and what Unicode calls noncharacters.
-_FORBIDDEN: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
-    + "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF))
-    + "]"
-)
-_TIME: Final = re.compile(
-    r"(\d{4})-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(0[1-9]|[12]\d))"
-    r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
-    re.ASCII,
-)
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*")
+_TEXTS: Final = frozenset(REQUIRED) - {"specversion"}
+_FORBIDDEN: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in FORBIDDEN) + "]")
+_URI_REFERENCE: Final = re.compile(URI_REFERENCE)
+_URI: Final = re.compile(URI)
+_TIME: Final = re.compile(TIME, re.ASCII)
+_LEAP_DAY: Final = "-02-29"
 _WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED: Final = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
+# Possessive: a text with many spaces costs time in proportion to its length, not to its square.
 _MEDIA_TYPE: Final = re.compile(rf"{_WORD}/{_WORD}(?:[ \t]*+;(?:[ \t]*+{_WORD}=(?:{_WORD}|{_QUOTED}))?+)*+[ \t]*+")
-_MEDIA_TYPES_MAX: Final = 1024
-_MEDIA_TYPE_LENGTH_MAX: Final = 256
-"""Longer ones are looked at each time, so that strangers cannot fill the memory."""
-
-_checked_media_types: set[str] = {"application/json"}
+_media_types: Final[Memory[str, bool]] = Memory(1024, 256)
+_SHOWN_MAX: Final = 80
 
 
 def check(attributes: Mapping[str, Value]) -> None:
-    """Look at all attributes of an event; their names have been looked at (`check_name`).
+    """Check all attributes of an event. Their names were checked before (`check_name`).
 
     Raises:
-        InvalidEventError: one is missing or may not be as it is; the message names it.
+        InvalidEventError: an attribute is missing or not valid; the message names it.
     """
     version = attributes.get("specversion")
     if version not in SPEC_VERSIONS:
-        raise InvalidEventError("specversion is missing" if version is None else f"specversion {shown(version)}: there are 1.0 and 0.3")
-    for name in _REQUIRED:
+        raise InvalidEventError("specversion is missing" if version is None else _version(version))
+    for name in ("id", "source", "type"):
         required = attributes.get(name)
         if not required:
             raise InvalidEventError(f"{name} is empty" if name in attributes else f"{name} is missing")
         if type(required) is not str:
-            raise _no_string(name, required)
+            raise _not_text(name, required)
     for name, value in attributes.items():
         if type(value) is str:
             if not (value.isascii() and value.isprintable()) and (found := _FORBIDDEN.search(value)):
-                message = f"{name} has U+{ord(found[0]):04X} at {found.start()}, which no attribute may have"
-                raise InvalidEventError(message)
+                text = f"{name} has U+{ord(found[0]):04X} at {found.start()}, which is not allowed in an attribute"
+                raise InvalidEventError(text)
         elif type(value) is int and not INTEGER_MIN <= value <= INTEGER_MAX:
-            message = f"{name} is {value}: an integer has 32 bits"
-            raise InvalidEventError(message)
+            text = f"{name} is {value}: an integer has at most 32 bits"
+            raise InvalidEventError(text)
         rule = _RULES.get(name)
         if rule is not None:
             if type(value) is not str:
-                raise _no_string(name, value)
+                raise _not_text(name, value)
             rule(name, value)
 
 
 def check_value(name: str, text: str) -> None:
-    """Look at one attribute that is a string of printable ASCII. Raises InvalidEventError."""
+    """Check one attribute that is a string of printable ASCII. Raises InvalidEventError."""
     if name == "specversion":
         if text not in SPEC_VERSIONS:
-            raise InvalidEventError(f"specversion {shown(text)}: there are 1.0 and 0.3")
-    elif not text and name in _REQUIRED:
+            raise InvalidEventError(_version(text))
+    elif not text and name in _TEXTS:
         raise InvalidEventError(f"{name} is empty")
     elif (rule := _RULES.get(name)) is not None:
         rule(name, text)
 
 
 def check_name(name: str) -> str:
-    """The name, if an attribute can be called so. Raises InvalidEventError."""
-    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
-        message = f"{name[:NAME_LENGTH_MAX]!r} is no attribute name: lower-case letters and digits"
-        raise InvalidEventError(message)
-    if name in _RESERVED:
-        message = f"no attribute is called {name!r}"
-        raise InvalidEventError(message)
+    """The name, if an attribute can have it. Raises InvalidEventError."""
+    if not is_name(name):
+        text = f"{name[:NAME_LENGTH_MAX]!r} is not an attribute name: use lower-case letters and digits"
+        raise InvalidEventError(text)
+    if name == DATA:
+        text = f"an attribute cannot have the name {name!r}"
+        raise InvalidEventError(text)
     return name
 
 
+def is_name(name: str) -> bool:
+    """Whether a name is lower-case letters and digits, and not too long."""
+    return _NAME.fullmatch(name) is not None and len(name) <= NAME_LENGTH_MAX
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is a timestamp of RFC 3339 whose day exists."""
+    found = _TIME.fullmatch(text)
+    return found is not None and (text[4:10] != _LEAP_DAY or _leap(int(found[1])))
+
+
+def is_media_type(text: str) -> bool:
+    """Whether a text is a media type with or without parameters. Spec: RFC 2046; RFC 9110, 8.3.1."""
+    known = _media_types.get(text)
+    if known is None:
+        known = _media_types.keep(text, text.isascii() and _MEDIA_TYPE.fullmatch(text) is not None)
+    return known
+
+
 def text_of(value: Value) -> str:
-    """The canonical string of a value: what headers have, and what filters compare. Spec: CloudEvents 1.0, 2.3."""
+    """The canonical string of a value: what headers contain, and what filters compare. Spec: CloudEvents 1.0, 2.3."""
     if type(value) is str:
         return value
     if type(value) is bool:
@@ -103,65 +141,61 @@ def text_of(value: Value) -> str:
 
 
 def shown(value: object) -> str:
-    """A value for people, cut."""
+    """A value for a message: at most 80 characters."""
     text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= _SHOWN_MAX else text[: _SHOWN_MAX - 3] + "..."
 
 
-def _no_string(name: str, value: object) -> InvalidEventError:
+def _version(version: Value) -> str:
+    return f"specversion {shown(version)} is not supported: use 1.0 or 0.3"
+
+
+def _not_text(name: str, value: object) -> InvalidEventError:
     return InvalidEventError(f"{name} is {shown(value)}, not a string")
 
 
-def _nonempty(name: str, value: str) -> None:
+def _check_nonempty(name: str, value: str) -> None:
     if not value:
-        message = f"{name} is empty"
-        raise InvalidEventError(message)
+        text = f"{name} is empty"
+        raise InvalidEventError(text)
 
 
-def _uri_reference(name: str, value: str) -> None:
-    """What percent-encoding leaves in a header is decoded once on the way in, so that spaces and the like are let pass here."""
-    _nonempty(name, value)
-    first = re.split(r"[/?#]", value, maxsplit=1)[0] if ":" in value else ""
-    if ":" in first and not _SCHEME.fullmatch(first.partition(":")[0]):
-        message = f"{name} {shown(value)} is no URI-reference: what is in front of the first colon is no scheme"
-        raise InvalidEventError(message)
+def _check_uri_reference(name: str, value: str) -> None:
+    _check_nonempty(name, value)
+    if not _URI_REFERENCE.match(value):
+        text = f"{name} {shown(value)} is not a URI-reference: the part before the first colon is not a scheme"
+        raise InvalidEventError(text)
 
 
-def _uri(name: str, value: str) -> None:
-    scheme, colon, rest = value.partition(":")
-    if not (colon and rest and _SCHEME.fullmatch(scheme)):
-        message = f"{name} {shown(value)} is no absolute URI"
-        raise InvalidEventError(message)
+def _check_uri(name: str, value: str) -> None:
+    if not _URI.match(value):
+        text = f"{name} {shown(value)} is not an absolute URI"
+        raise InvalidEventError(text)
 
 
-def _time(name: str, value: str) -> None:
-    found = _TIME.fullmatch(value)
-    if found is None or (found[2] == "29" and not _leap(int(found[1]))):
-        message = f"{name} {shown(value)} is no timestamp of RFC 3339, such as 2024-05-01T12:00:00Z"
-        raise InvalidEventError(message)
+def _check_time(name: str, value: str) -> None:
+    if not is_time(value):
+        text = f"{name} {shown(value)} is not a timestamp of RFC 3339, such as 2024-05-01T12:00:00Z"
+        raise InvalidEventError(text)
 
 
 def _leap(year: int) -> bool:
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 
-def _media_type(name: str, value: str) -> None:
-    if value in _checked_media_types:
-        return
-    if not (value.isascii() and _MEDIA_TYPE.fullmatch(value)):
-        message = f"{name} {shown(value)} is no media type of RFC 2046, such as application/json"
-        raise InvalidEventError(message)
-    if len(_checked_media_types) < _MEDIA_TYPES_MAX and len(value) <= _MEDIA_TYPE_LENGTH_MAX:
-        _checked_media_types.add(value)
+def _check_media_type(name: str, value: str) -> None:
+    if not is_media_type(value):
+        text = f"{name} {shown(value)} is not a media type of RFC 2046, such as application/json"
+        raise InvalidEventError(text)
 
 
 _RULES: Final = {
-    "source": _uri_reference,
-    "subject": _nonempty,
-    "time": _time,
-    "dataschema": _uri,
-    "schemaurl": _uri_reference,
-    "datacontenttype": _media_type,
-    "datacontentencoding": _nonempty,
+    "source": _check_uri_reference,
+    "subject": _check_nonempty,
+    "time": _check_time,
+    "dataschema": _check_uri,
+    "schemaurl": _check_uri_reference,
+    CONTENT_TYPE: _check_media_type,
+    CONTENT_ENCODING: _check_nonempty,
 }
-"""Those that the two versions define; a name that only the other version defines is an extension, and held to the same."""
+"""For attributes that version 1.0 or 0.3 defines. A name that only the other version defines is an extension; the rule holds, too."""

@@ -1,7 +1,7 @@
 """Events as JSON, one or a batch. Spec: JSON event format 1.0.2, and 0.3.
 
-One law: **data is never written anew**. The text of the `data` member is cut out of the JSON as it stands there, spaces, order of keys,
-spelling of numbers and all, and put in again so.
+Law: **data is never written anew.** A reader cuts the text of the `data` member out of the JSON as it stands, with its
+spaces, order of keys and spelling of numbers; a writer puts the data in as it is.
 """
 
 import json
@@ -9,20 +9,19 @@ import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping, Sequence
-from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # public in the module, missing from its stub
+from json.decoder import JSONDecodeError, scanstring  # type: ignore[attr-defined]  # public, but missing from its stub
 from typing import Final, cast
 
 from event_formats.attributes import check, check_name, shown
 from event_formats.errors import InvalidEventError, TooManyEventsError
 from event_formats.event import CloudEvent, Value
 from event_formats.media import is_json, is_unicode
+from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, DATA_BASE64
 
 JSON: Final = "application/json"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _BOM: Final = b"\xef\xbb\xbf"
-_DATA: Final = "data"
-_BASE64: Final = "data_base64"
-_ENCODING: Final = "datacontentencoding"
+_INTEGER_DIGITS: Final = 11
 _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
 
 
@@ -33,8 +32,8 @@ class _Number(str):
 
 
 def _no_constant(name: str) -> object:
-    message = f"{name} is no JSON"
-    raise ValueError(message)
+    text = f"{name} is not valid JSON"
+    raise ValueError(text)
 
 
 _decoder: Final = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
@@ -44,7 +43,7 @@ def read_event(body: bytes) -> CloudEvent:
     """One event, a JSON object.
 
     Raises:
-        InvalidEventError: it is no JSON, or no event; the message says where and why.
+        InvalidEventError: it is not JSON or not an event; the message says where and why.
     """
     text = _decoded(body)
     event, end = _event(text, _skip(text, 0))
@@ -52,12 +51,33 @@ def read_event(body: bytes) -> CloudEvent:
     return event
 
 
+def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
+    """Attributes and data of an event with any attributes: a str or bool, or the JSON text of any other value.
+
+    Raises:
+        InvalidEventError: it is not JSON, has no `specversion`, its data cannot be read, or an attribute is not Unicode text.
+    """
+    text = _decoded(body)
+    members, slices, end = _members(text, _skip(text, 0))
+    _check_end(text, end)
+    value, binary = members.pop(DATA, None), members.pop(DATA_BASE64, None)
+    attributes: dict[str, object] = {
+        name: one if type(one) is str or type(one) is bool else text[slices[name]] for name, one in members.items() if one is not None
+    }
+    if "specversion" not in attributes:
+        raise InvalidEventError("specversion is missing")
+    if "\\u" in text:
+        _check_unicode(attributes)
+    data_at = slices.get(DATA)
+    return attributes, _data(attributes, None if data_at is None else text[data_at], value, binary)
+
+
 def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
     """The events of a JSON array, in order.
 
     Raises:
-        InvalidEventError: it is none, or one of its items is no event.
-        TooManyEventsError: there are more than `count_max`.
+        InvalidEventError: it is not an array, or one of its items is not an event.
+        TooManyEventsError: it has more than `count_max` events.
     """
     text = _decoded(body)
     at = _skip(text, 0)
@@ -70,7 +90,7 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
         return events
     while True:
         if len(events) >= count_max:
-            message = f"more than {count_max} events in a batch"
+            message = f"a batch of more than {count_max} events"
             raise TooManyEventsError(message)
         try:
             event, at = _event(text, at)
@@ -88,7 +108,8 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
 def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
     """The event as a JSON object. Data that is not JSON of its own type, or not UTF-8 text, is written in Base64.
 
-    `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for it: the event would come back with another encoding.)
+    `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for that: reading it would give another
+    encoding.)
     """
     attributes = {name: b64encode(value).decode() if isinstance(value, bytes) else value for name, value in event.attributes.items()}
     member = b""
@@ -97,7 +118,7 @@ def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
         if value is not None:
             member = b',"data":' + value
         elif attributes.get("specversion") == "0.3":
-            attributes[_ENCODING] = "base64"
+            attributes[CONTENT_ENCODING] = "base64"
             member = b',"data":"' + b64encode(event.data) + b'"'
         else:
             member = b',"data_base64":"' + b64encode(event.data) + b'"'
@@ -110,7 +131,7 @@ def write_batch(events: Sequence[CloudEvent]) -> bytes:
 
 
 def is_json_text(data: bytes) -> bool:
-    """The bytes are one JSON value and nothing else."""
+    """Whether the bytes are one JSON value and nothing else."""
     try:
         text = data.decode()
         return _skip(text, _decoder.raw_decode(text, _skip(text, 0))[1]) == len(text)
@@ -119,8 +140,8 @@ def is_json_text(data: bytes) -> bool:
 
 
 def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
-    """The data as JSON, from which it is got back byte for byte; None where there is no such."""
-    content_type = attributes.get("datacontenttype")
+    """The data as a JSON value that is read back byte for byte; None if there is no such value."""
+    content_type = attributes.get(CONTENT_TYPE)
     encoded = _in_base64(attributes)
     if isinstance(content_type, str) and is_json(content_type) and not encoded:
         return data if is_json_text(data) else None
@@ -132,57 +153,57 @@ def _data_value(attributes: Mapping[str, Value], data: bytes) -> bytes | None:
         return None
 
 
-def _in_base64(attributes: Mapping[str, Value]) -> bool:
-    """0.3 only: the data is text that somebody encoded, and stays that."""
-    return attributes.get("specversion") == "0.3" and str(attributes.get(_ENCODING, "")).lower() == "base64"
+def _in_base64(attributes: Mapping[str, object]) -> bool:
+    """0.3 only: the data is text that its sender encoded, and stays that text."""
+    return attributes.get("specversion") == "0.3" and str(attributes.get(CONTENT_ENCODING, "")).lower() == "base64"
 
 
 def _decoded(body: bytes) -> str:
     try:
         return body.removeprefix(_BOM).decode()
     except UnicodeDecodeError as error:
-        message = f"this is no UTF-8 at byte {error.start}"
+        message = f"this is not UTF-8 at byte {error.start}"
         raise InvalidEventError(message) from None
 
 
 def _event(text: str, at: int) -> tuple[CloudEvent, int]:
-    """The event at a place, and the place behind it."""
+    """The event at a place in the text, and the place behind it."""
     members, slices, end = _members(text, at)
-    data_at, binary = slices.get(_DATA), members.pop(_BASE64, None)
-    members.pop(_DATA, None)
+    data_at, value, binary = slices.get(DATA), members.pop(DATA, None), members.pop(DATA_BASE64, None)
     attributes = {check_name(name): _attribute(name, value) for name, value in members.items() if value is not None}
     check(attributes)
-    if binary is not None and attributes["specversion"] == "1.0":
-        if data_at is not None:
-            raise InvalidEventError("data and data_base64: there is only one of them")
-        return CloudEvent(attributes, _from_base64(binary)), end
+    # Without a type of its own, data gets the type that JSON implies: the other bindings imply none.
+    data = _data(attributes, None if data_at is None else text[data_at], value, binary)
+    if data_at is not None and CONTENT_TYPE not in attributes and not _in_base64(attributes):
+        attributes[CONTENT_TYPE] = JSON
+    return CloudEvent(attributes, data), end
+
+
+def _data(attributes: Mapping[str, object], raw: str | None, value: object, binary: object) -> bytes | None:
+    """The bytes of the members `data` (its JSON text `raw`, its `value`) and `data_base64` (its value `binary`)."""
     if binary is not None:
-        raise InvalidEventError("data_base64 is unknown to 0.3: it has datacontentencoding")
-    if data_at is None:
-        return CloudEvent(attributes), end
-    return CloudEvent(attributes, _data(attributes, text[data_at])), end
-
-
-def _data(attributes: dict[str, Value], raw: str) -> bytes:
-    """The bytes of a data member; where no type is given it is given the one that JSON implies, for other bindings imply none."""
-    content_type = attributes.get("datacontenttype")
+        if attributes.get("specversion") == "0.3":
+            raise InvalidEventError("data_base64 does not exist in 0.3: use datacontentencoding")
+        if raw is not None:
+            raise InvalidEventError("data and data_base64 exclude each other")
+        return _from_base64(binary)
+    if raw is None:
+        return None
+    content_type = attributes.get(CONTENT_TYPE)
     text_wanted = _in_base64(attributes)
-    if content_type is None and not text_wanted:
-        attributes["datacontenttype"] = JSON
-    elif text_wanted or not is_json(str(content_type)):
-        value = _decoder.decode(raw)
+    if text_wanted or (content_type is not None and not is_json(str(content_type))):
         if type(value) is str:
             try:
                 return value.encode()
             except UnicodeEncodeError:
-                raise InvalidEventError("data has half a surrogate pair, which is no text") from None
+                raise InvalidEventError("data has half of a surrogate pair, which is not text") from None
         if text_wanted:
-            raise InvalidEventError("data is no string, and datacontentencoding says base64")
+            raise InvalidEventError("data is not a string, but datacontentencoding is base64")
     return raw.encode()
 
 
 def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], int]:
-    """Values by name, and where each stands in the text."""
+    """Values by name, and where each stands in the text; the place behind the object."""
     if text[at : at + 1] != "{":
         raise InvalidEventError(f"an event is a JSON object, not {shown(text[at : at + 20])}")
     members: dict[str, object] = {}
@@ -196,7 +217,7 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
             at = _skip(text, _expect(text, _skip(text, at), ":"))
             value, end = _decoder.raw_decode(text, at)
             if name in members:
-                message = f"{shown(name)} is there twice"
+                message = f"{shown(name)} occurs twice"
                 raise InvalidEventError(message)
             members[name], slices[name] = value, slice(at, end)
             at = _skip(text, end)
@@ -206,7 +227,7 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
     except JSONDecodeError as error:
         raise _no_json(error.msg, error.pos) from None
     except RecursionError:
-        raise InvalidEventError("values within values too deep") from None
+        raise InvalidEventError("values are nested too deep") from None
     except ValueError as error:
         raise InvalidEventError(str(error)) from None
 
@@ -214,25 +235,36 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
 def _attribute(name: str, value: object) -> Value:
     if type(value) is str or type(value) is bool:
         return value
-    if type(value) is _Number and len(value) <= 11 and value.lstrip("-").isdecimal():
+    if type(value) is _Number and len(value) <= _INTEGER_DIGITS and value.lstrip("-").isdecimal():
         return int(value)
-    message = f"{name} is {shown(value)}: an attribute is a string, a boolean, or an integer of 32 bits"
+    message = f"{name} is {shown(value)}: an attribute is a string, a boolean, or an integer of at most 32 bits"
     raise InvalidEventError(message)
+
+
+def _check_unicode(attributes: Mapping[str, object]) -> None:
+    """JSON can write half of a surrogate pair, which is not text."""
+    for name, value in attributes.items():
+        try:
+            name.encode()
+            str(value).encode()
+        except UnicodeEncodeError:
+            message = f"{shown(name)} has half of a surrogate pair, which is not text"
+            raise InvalidEventError(message) from None
 
 
 def _from_base64(value: object) -> bytes:
     if type(value) is not str:
-        raise InvalidEventError("data_base64 is no string")
+        raise InvalidEventError("data_base64 is not a string")
     try:
         return b64decode(value, validate=True)
     except (Base64Error, ValueError) as error:
-        message = f"data_base64 is no Base64: {error}"
+        message = f"data_base64 is not Base64: {error}"
         raise InvalidEventError(message) from None
 
 
 def _skip(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
-    assert found is not None, "nothing is a match, too"
+    assert found is not None, "an empty match is a match"
     return found.end()
 
 
@@ -248,4 +280,4 @@ def _check_end(text: str, at: int) -> None:
 
 
 def _no_json(why: str, at: int) -> InvalidEventError:
-    return InvalidEventError(f"this is no JSON: {why} at character {at}")
+    return InvalidEventError(f"this is not valid JSON: {why} at character {at}")

@@ -1,16 +1,18 @@
-"""Media types: how an event comes in, and whether its data is JSON. Spec: HTTP binding 3, JSON format 3.1."""
+"""Media types: the content mode that they announce, and whether data is JSON. Spec: HTTP binding 3, JSON format 3.1."""
 
 from enum import StrEnum
 from typing import Final
 
 from event_formats.errors import UnsupportedFormatError
 from event_formats.event import CloudEvent
+from event_formats.names import CONTENT_TYPE
 
 STRUCTURED_JSON: Final = "application/cloudevents+json"
 BATCH_JSON: Final = "application/cloudevents-batch+json"
 CLOUDEVENTS: Final = "application/cloudevents"
 BATCH: Final = "application/cloudevents-batch"
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8", "us-ascii"})
+_SHOWN_MAX: Final = 80
 
 
 class Mode(StrEnum):
@@ -22,26 +24,26 @@ class Mode(StrEnum):
 
 
 def mode_of(content_type: str) -> Mode:
-    """The mode that a Content-Type announces; whatever does not begin with application/cloudevents is for binary mode.
+    """The mode that a content type announces. One that does not begin with application/cloudevents is for binary mode.
 
     Raises:
-        UnsupportedFormatError: an event format or a charset that is not spoken here.
+        UnsupportedFormatError: an event format other than JSON, or a charset other than UTF-8.
     """
     if not announces_event(content_type):
         return Mode.BINARY
     media_type, charset = essence(content_type)
     if media_type not in {STRUCTURED_JSON, BATCH_JSON}:
         kind = BATCH_JSON if media_type.startswith(BATCH) else STRUCTURED_JSON
-        message = f"{media_type[:80]} is no event format spoken here: {kind} is"
-        raise UnsupportedFormatError(message)
+        text = f"the event format {media_type[:_SHOWN_MAX]} is not supported: use {kind}"
+        raise UnsupportedFormatError(text)
     if charset not in _CHARSETS:
-        message = f"charset {charset[:80]}: JSON is UTF-8"
-        raise UnsupportedFormatError(message)
+        text = f"charset {charset[:_SHOWN_MAX]} is not supported: JSON is UTF-8"
+        raise UnsupportedFormatError(text)
     return Mode.STRUCTURED if media_type == STRUCTURED_JSON else Mode.BATCH
 
 
 def announces_event(content_type: str) -> bool:
-    """It begins with application/cloudevents: the body is no data but events."""
+    """Whether it begins with application/cloudevents: then the body is not data but one or more events."""
     return content_type[: len(CLOUDEVENTS)].lower() == CLOUDEVENTS
 
 
@@ -50,23 +52,23 @@ def fits_binary(event: CloudEvent) -> bool:
 
     Spec: HTTP binding 1.0.2, 3; AMQP binding 1.0.2, 3.
     """
-    content_type = event.attributes.get("datacontenttype")
+    content_type = event.attributes.get(CONTENT_TYPE)
     return content_type is None or not announces_event(str(content_type))
 
 
 def is_json(content_type: str) -> bool:
-    """Data of this type is JSON: its subtype is `json` or ends with `+json`."""
+    """Whether data of this type is JSON: its subtype is `json` or ends with `+json`."""
     subtype = essence(content_type)[0].rpartition("/")[2]
     return subtype == "json" or subtype.endswith("+json")
 
 
 def is_unicode(content_type: str) -> bool:
-    """Text of this type is UTF-8, as far as it says."""
+    """Whether text of this type is UTF-8, as far as the type says."""
     return essence(content_type)[1] in _CHARSETS
 
 
 def essence(content_type: str) -> tuple[str, str]:
-    """Type and subtype in lower case without parameters, and the charset, "" if none is given."""
+    """Type and subtype in lower case without parameters, and the charset in lower case: "" if the type has none."""
     media_type, _, parameters = content_type.partition(";")
     charset = ""
     for parameter in parameters.split(";"):

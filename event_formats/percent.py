@@ -1,4 +1,7 @@
-"""Attribute values in HTTP headers: percent-encoding out, unquoting and one round of decoding in. Spec: HTTP binding 1.0.2, 3.1.3.2."""
+"""Attribute values in HTTP headers. Spec: HTTP binding 1.0.2, 3.1.3.2.
+
+Writing percent-encodes; reading removes double quotes, then decodes percent-encoding once.
+"""
 
 import re
 from typing import Final
@@ -6,7 +9,7 @@ from urllib.parse import quote
 
 from event_formats.errors import InvalidEventError
 
-# All of U+0021 to U+007E but the double quote and the percent sign; letters and digits are safe by themselves.
+# U+0021 to U+007E except the double quote and the percent sign; `quote` keeps letters and digits anyway.
 _SAFE: Final = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '"%')
 _PLAIN: Final = re.compile(r"[!#-$&-~]*")
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
@@ -15,15 +18,15 @@ _BACKSLASHED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
 def encoded(text: str) -> str:
-    """The header's value: space, double quote, percent sign, and everything beyond printable ASCII as %XX of its UTF-8."""
+    """The header's value: space, double quote, percent sign and all but printable ASCII become %XX of their UTF-8."""
     return text if _PLAIN.fullmatch(text) else quote(text, safe=_SAFE)
 
 
 def decoded(name: str, value: bytes) -> str:
-    """The attribute's value. A % that begins no escape stands for itself.
+    """The value of the attribute `name`. A % that does not begin an escape stands for itself.
 
     Raises:
-        InvalidEventError: the bytes, as they are or as they were encoded, are no UTF-8.
+        InvalidEventError: the bytes are not UTF-8, before or after they are decoded.
     """
     if value[:1] == b'"' and (found := _QUOTED.fullmatch(value)):
         value = _BACKSLASHED.sub(rb"\1", found[1])
@@ -32,5 +35,5 @@ def decoded(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        message = f"{name} is no UTF-8 at byte {error.start} of its value"
-        raise InvalidEventError(message) from None
+        text = f"{name} is not UTF-8 at byte {error.start} of its value"
+        raise InvalidEventError(text) from None

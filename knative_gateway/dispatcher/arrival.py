@@ -5,19 +5,22 @@ from typing import Final
 
 import structlog
 
-from event_formats.amqp_binding import IDENTITY_MAX, KEY_ATTRIBUTE, decode, identity, passed_on
+from event_formats.amqp_binding import decode, identity, passed_on
+from event_formats.amqp_binding.reading import IDENTITY_MAX
+from event_formats.amqp_to_http import MessageTranscoder, Outgoing
 from event_formats.attributes import text_of
 from event_formats.errors import InvalidEventError
 from event_formats.event import CloudEvent, Value
 from event_formats.http_binding import HttpMessage, to_http
-from knative_gateway.delivery.ttl import departing
-from knative_gateway.dispatcher.transcoding import Outgoing, outgoing
+from event_formats.names import KEY
+from knative_gateway.delivery.ttl import TTL, departing
 from knative_gateway.ports import Stored
 
 log = structlog.get_logger(__name__)
 
 OVERHEAD_BYTES: Final = 1024
 """What an event takes beside the bytes of its message."""
+outgoing: Final = MessageTranscoder(apart=TTL).outgoing
 
 
 class Arrival:
@@ -98,7 +101,7 @@ class Arrival:
     @property
     def key(self) -> Hashable | None:
         """What deliveries by key go by."""
-        return None if self.attributes is None else self.attributes.get(KEY_ATTRIBUTE)
+        return None if self.attributes is None else self.attributes.get(KEY)
 
     def request(self, *, departs: bool, structured: bool) -> HttpMessage:
         """The event as it is sent to subscribers, made once for all. `departs`: from a Broker, whose own

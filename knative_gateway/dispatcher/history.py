@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from event_formats.amqp_binding import IDENTITY_MAX
+from event_formats.amqp_binding.reading import IDENTITY_MAX
 from knative_gateway.delivery import Attempt, To
 from knative_gateway.delivery.dead_letter import without_login
 from knative_gateway.dispatcher.arrival import Arrival

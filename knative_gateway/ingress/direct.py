@@ -12,6 +12,7 @@ import structlog
 from event_formats.amqp_binding import encode
 from event_formats.errors import EventFormatError
 from event_formats.http_binding import from_http
+from event_formats.http_to_amqp import Head
 from knative_gateway.engine.appending import Told
 from knative_gateway.errors import BadRequestError, GatewayError, UnsupportedMediaError
 from knative_gateway.http.listening import Protocol as HttpProtocol
@@ -21,7 +22,7 @@ from knative_gateway.ingress.app import BROKER, Ingress
 from knative_gateway.ingress.figures import RouteFigures
 from knative_gateway.ingress.receiving import received
 from knative_gateway.ingress.requests import Request
-from knative_gateway.ingress.transcoding import Head, head
+from knative_gateway.ingress.transcoding import head
 from knative_gateway.ports import Route
 
 Headers = Sequence[tuple[bytes, bytes]]

@@ -114,15 +114,15 @@ def test_each_required_header_is_missed(missing: int) -> None:
 @pytest.mark.parametrize(
     ("header", "words"),
     [
-        ((b"ce-id", b"2"), "ce-id is there twice"),
-        ((b"CE-ID", b"2"), "ce-id is there twice"),
-        ((b"ce-my_ext", b"2"), "'my_ext' is no attribute name"),
-        ((b"ce-", b"2"), "no attribute name"),
-        ((b"ce-data", b"2"), "no attribute is called 'data'"),
+        ((b"ce-id", b"2"), "ce-id occurs twice"),
+        ((b"CE-ID", b"2"), "ce-id occurs twice"),
+        ((b"ce-my_ext", b"2"), "'my_ext' is not an attribute name"),
+        ((b"ce-", b"2"), "not an attribute name"),
+        ((b"ce-data", b"2"), "cannot have the name 'data'"),
         ((b"ce-time", b"now"), "time 'now'"),
-        ((b"ce-x", b"%ff"), "x is no UTF-8"),
+        ((b"ce-x", b"%ff"), "x is not UTF-8"),
         ((b"ce-x", b"%00"), "x has U[+]0000"),
-        ((b"ce-datacontenttype", b"text/plain"), "no header"),
+        ((b"ce-datacontenttype", b"text/plain"), "not a valid header"),
         ((b"content-type", b"x"), "datacontenttype"),
     ],
 )
@@ -133,9 +133,9 @@ def test_what_is_wrong_with_a_header_is_told(header: tuple[bytes, bytes], words:
 
 def test_two_content_types_are_none() -> None:
     twice = [(b"content-type", b"text/plain"), (b"content-type", b"application/json")]
-    with pytest.raises(InvalidEventError, match="Content-Type is there twice"):
+    with pytest.raises(InvalidEventError, match="Content-Type occurs twice"):
         from_http([*HEADERS, *twice], b"")
-    with pytest.raises(InvalidEventError, match="something else"):
+    with pytest.raises(InvalidEventError, match="differs from Content-Type"):
         from_http([*HEADERS, twice[0], (b"ce-datacontenttype", b"text/html")], b"")
     assert from_http([*HEADERS, twice[0], (b"ce-datacontenttype", b"text/plain")], b"").attributes["datacontenttype"] == "text/plain"
 
@@ -149,7 +149,7 @@ def test_no_event_at_all_is_told() -> None:
 
 def test_a_batch_is_no_event() -> None:
     headers = [(b"content-type", b"application/cloudevents-batch+json")]
-    with pytest.raises(InvalidEventError, match="no batch"):
+    with pytest.raises(InvalidEventError, match="a batch is not allowed"):
         from_http(headers, b"[]")
     assert list(events_from_http(headers, b"[]")) == []
     assert len(events_from_http(headers, b"[" + BODY + b"," + BODY + b"]")) == 2

@@ -50,5 +50,5 @@ def test_a_header_is_unquoted_then_decoded_once(header: bytes, text: str) -> Non
 @pytest.mark.parametrize("header", [b"%C0%A0", b"%ff", b"\xff", b"%ED%A0%80", b"%E2%82"])
 def test_bytes_that_are_no_unicode_are_refused(header: bytes) -> None:
     """HTTP binding 3.1.3.2: sequences that are invalid in UTF-8 MUST be rejected; the first is its own example."""
-    with pytest.raises(InvalidEventError, match="x is no UTF-8"):
+    with pytest.raises(InvalidEventError, match="x is not UTF-8"):
         decoded("x", header)

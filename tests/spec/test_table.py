@@ -72,7 +72,7 @@ def filter_tests() -> dict[str, str]:
 def gateway_tests() -> dict[str, str]:
     """The gateway's, named from its folder on, and those of the event formats."""
     folders = [GATEWAY, *(path for path in sorted(GATEWAY.rglob("*")) if path.is_dir() and path.name != "__pycache__")]
-    found = known_tests(EVENT_FORMATS, "event_formats/")
+    found = known_tests(EVENT_FORMATS, "event_formats/") | known_tests(EVENT_FORMATS / "amqp_binding", "event_formats/amqp_binding/")
     for folder in folders:
         found |= known_tests(folder, "" if folder == GATEWAY else f"{folder.relative_to(GATEWAY)}/")
     return found

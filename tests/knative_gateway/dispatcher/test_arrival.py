@@ -27,7 +27,7 @@ from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 def test_what_is_no_event_says_why() -> None:
     arrival = Arrival(Stored(0, "0000000000000001", 5, b"nonsense"), "0000000000000000")
     assert arrival.event is None
-    assert "no AMQP message" in arrival.problem
+    assert "not an AMQP message" in arrival.problem
     assert arrival.passed_on == ()
     assert arrival.key is None
 

@@ -104,7 +104,7 @@ async def test_one_failure_fails_the_batch(app: Ingress, log: MemoryEventLog) ->
         (BROKER.path, "GET", BINARY, b"", 405, "POSTed"),
         (BROKER.path, "PUT", BINARY, b"", 405, "POSTed"),
         (BROKER.path, "POST", BINARY[1:], b"", 400, "ce-specversion"),
-        (BROKER.path, "POST", STRUCTURED, b"{", 400, "no JSON"),
+        (BROKER.path, "POST", STRUCTURED, b"{", 400, "not valid JSON"),
         (BROKER.path, "POST", (*BINARY, ("content-length", "201")), b"", 413, "200 bytes"),
         (BROKER.path, "POST", BINARY, b"x" * 201, 413, "200 bytes"),
         (BROKER.path, "POST", BINARY, [b"x" * 150, b"x" * 51, b""], 413, "200 bytes"),

@@ -1,0 +1,173 @@
+"""Binary mode of AMQP to binary mode of HTTP in one pass over a message. Pure. The way back of `http_to_amqp`.
+
+Law: attributes, data and header fields that come out are those that `amqp_binding.decode` and `http_binding.to_binary`
+give. For a message that is in any way unusual the result is None, and those two decide.
+
+What repeats from event to event (version, type, source, content type) is looked at once: an attribute is known by its
+bytes, name and value together.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from amqp_streams.errors import WireError
+from amqp_streams.wire.codec import Described, Symbol
+from amqp_streams.wire.codec import decode as decode_value
+from event_formats.amqp_binding.writing import CONTENT_TYPE_FIELD
+from event_formats.attributes import INTEGER_MAX, INTEGER_MIN, check_value, is_name, text_of
+from event_formats.errors import InvalidEventError
+from event_formats.event import Value
+from event_formats.http_binding import HEADER_BYTES_MAX
+from event_formats.media import announces_event
+from event_formats.memory import Memory
+from event_formats.names import AMQP_PREFIX, AMQP_PREFIXES, CONTENT_ENCODING, CONTENT_TYPE, DATA, REQUIRED
+from event_formats.percent import encoded
+
+_REQUIRED: Final = frozenset(REQUIRED)
+_STRINGS: Final = _REQUIRED | {"subject", "time", "dataschema", "schemaurl", CONTENT_ENCODING}
+_REPEATING: Final = frozenset({"specversion", "source", "type", "dataschema"})
+_PRINTABLE: Final = re.compile(rb"[ -~]*")
+# Text of which nothing is encoded in a header.
+_PLAIN: Final = re.compile(rb"[!#-$&-~]*")
+_SHORT_STRING: Final = 0xA1
+# Booleans and integers as `amqp_binding.encode` writes them: bytes of the value with its constructor.
+_WIDTHS: Final = {0x41: 1, 0x42: 1, 0x55: 2, 0x81: 9}
+
+
+class Outgoing(NamedTuple):
+    """An event for a request. `lines`: its header fields as bytes, without the attribute that is set apart, which is `own`."""
+
+    attributes: dict[str, Value]
+    data: bytes | None
+    lines: bytes
+    own: bytes
+
+
+class _Name(NamedTuple):
+    text: str
+    head: bytes
+
+
+class _Known(NamedTuple):
+    name: str
+    value: Value
+    line: bytes
+
+
+class MessageTranscoder:
+    """Makes requests of messages. `apart`: the name of an attribute that not every request has."""
+
+    __slots__ = ("_apart", "_content_types", "_names", "_pairs", "_repeating")
+
+    def __init__(self, *, apart: str = "") -> None:
+        self._apart: Final = apart
+        self._repeating: Final = _REPEATING | {apart}
+        self._pairs: Final[Memory[bytes, _Known]] = Memory(4096, 128)
+        self._names: Final[Memory[bytes, _Name]] = Memory(4096, 128)
+        self._content_types: Final[Memory[bytes, _Known]] = Memory(4096, 128)
+
+    def outgoing(self, message: bytes) -> Outgoing | None:
+        """The event of a message with the usual layout. None: the message is not for here, valid or not."""
+        try:
+            return self._outgoing(message)
+        except (KeyError, IndexError, UnicodeDecodeError, WireError, InvalidEventError):
+            return None  # `amqp_binding.decode` says what is wrong with it
+
+    def _outgoing(self, message: bytes) -> Outgoing | None:
+        at = 0
+        if message[:4] == b"\x00\x53\x72\xc1":
+            at = 5 + message[4]
+        attributes: dict[str, Value] = {}
+        lines: list[bytes] = []
+        own = b""
+        content_type = None
+        if message[at : at + 4] == b"\x00\x53\x73\xc0":
+            end = at + 5 + message[at + 4]
+            section = message[at:end]
+            content_type, at = self._content_types.get(section) or self._content_type(section), end
+        front = message[at : at + 4]
+        if front == b"\x00\x53\x74\xc1":
+            end, count, at = at + 5 + message[at + 4], message[at + 5], at + 6
+        elif front == b"\x00\x53\x74\xd1":
+            end, count = at + 8 + int.from_bytes(message[at + 4 : at + 8]), int.from_bytes(message[at + 8 : at + 12])
+            at += 12
+        else:
+            return None
+        remembered, apart = self._pairs.get, self._apart
+        while at < end:
+            value_at = at + 2 + message[at + 1]
+            code = message[value_at]
+            after = value_at + (2 + message[value_at + 1] if code == _SHORT_STRING else _WIDTHS[code])
+            pair = message[at:after]
+            name, value, line = remembered(pair) or self._look(pair, value_at - at)
+            attributes[name] = value
+            if name == apart:
+                own = line
+            else:
+                lines.append(line)
+            at = after
+        if at != end or 2 * len(attributes) != count or not attributes.keys() >= _REQUIRED:
+            return None
+        data, whole = _data(message, end)
+        if not whole:
+            return None
+        if content_type is not None:
+            attributes[CONTENT_TYPE] = content_type.value
+            lines.append(content_type.line)
+        fields = b"".join(lines)
+        return Outgoing(attributes, data, fields, own) if len(fields) + len(own) <= HEADER_BYTES_MAX else None
+
+    def _look(self, pair: bytes, value_at: int) -> _Known:
+        """An attribute that is not remembered. If it is of a kind that repeats, it is remembered now.
+
+        Raises what `outgoing` catches.
+        """
+        if pair[0] != _SHORT_STRING:
+            raise KeyError(pair)
+        key = pair[2:value_at]
+        name, head = self._names.get(key) or self._name(key)
+        value: Value
+        if pair[value_at] == _SHORT_STRING:
+            text = pair[value_at + 2 :]
+            if not _PRINTABLE.fullmatch(text):
+                raise KeyError(pair)
+            value = text.decode()
+            check_value(name, value)
+            line = head + (text if _PLAIN.fullmatch(text) else encoded(value).encode()) + b"\r\n"
+        else:
+            decoded, _ = decode_value(pair, value_at)
+            if name in _STRINGS or not isinstance(decoded, int) or not INTEGER_MIN <= decoded <= INTEGER_MAX:
+                raise KeyError(pair)
+            value = decoded if isinstance(decoded, bool) else int(decoded)
+            line = head + text_of(value).encode() + b"\r\n"
+        known = _Known(name, value, line)
+        return self._pairs.keep(pair, known) if name in self._repeating else known
+
+    def _name(self, key: bytes) -> _Name:
+        text = key.decode()
+        name = text[len(AMQP_PREFIX) :]
+        if not text.startswith(AMQP_PREFIXES) or not is_name(name) or name in {CONTENT_TYPE, DATA}:
+            raise KeyError(key)
+        return self._names.keep(key, _Name(name, f"ce-{name}: ".encode()))
+
+    def _content_type(self, section: bytes) -> _Known:
+        described, _ = decode_value(section, 0)
+        assert isinstance(described, Described)
+        fields = described.value
+        text = fields[CONTENT_TYPE_FIELD] if isinstance(fields, list) and len(fields) > CONTENT_TYPE_FIELD else None
+        if not isinstance(text, Symbol) or announces_event(text) or not _PRINTABLE.fullmatch(text.encode()):
+            raise KeyError(section)
+        check_value(CONTENT_TYPE, str(text))
+        return self._content_types.keep(section, _Known(CONTENT_TYPE, str(text), f"content-type: {text}\r\n".encode()))
+
+
+def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:
+    """The body, and whether it is the whole rest of the message."""
+    front = message[at : at + 4]
+    if front == b"\x00\x53\x75\xb0":
+        data = message[at + 8 :]
+        return data, int.from_bytes(message[at + 4 : at + 8]) == len(data) and len(message) >= at + 8
+    if front == b"\x00\x53\x75\xa0":
+        data = message[at + 5 :]
+        return data, message[at + 4] == len(data)
+    return None, front == b"\x00\x53\x77\x40" and len(message) == at + 4

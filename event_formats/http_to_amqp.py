@@ -1,0 +1,167 @@
+"""Binary mode of HTTP to binary mode of AMQP in one pass over the headers, without an event in memory. Pure.
+
+Law: a message that comes out is byte for byte the message that `from_http` and `amqp_binding.encode` make. For a request
+that is in any way unusual the result is None, and those two decide.
+
+What repeats from request to request (type, source, content type, but also host and user agent) is looked at once: a
+header is known by its bytes, name and value together.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from amqp_streams.wire.keys import key_section
+from event_formats.amqp_binding.writing import attribute_key, content_type_section, data_head, properties_section
+from event_formats.attributes import NAME_LENGTH_MAX, check_name, check_value
+from event_formats.errors import InvalidEventError
+from event_formats.event import SPEC_VERSIONS
+from event_formats.media import announces_event
+from event_formats.memory import Memory
+from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, HTTP_PREFIX, KEY
+
+_SHORT_MAX: Final = 255
+_LENGTH_DIGITS: Final = 15
+# Printable ASCII without an escape that does not begin a quoted string: the value is what the bytes say.
+_PLAIN: Final = re.compile(rb"[ !#$&-~][ -$&-~]*")
+_PRINTABLE: Final = re.compile(rb"[ -~]*")
+
+# What a header is, as bits: those that a request has at most once have a bit each.
+_NOTHING: Final = 0
+_UNUSUAL: Final = 1 << 0
+_LENGTH: Final = 1 << 1
+_TYPE: Final = 1 << 2
+_HOST: Final = 1 << 3
+_KEY: Final = 1 << 4
+_ATTRIBUTES: Final[Mapping[str, int]] = {
+    name: 1 << (5 + number) for number, name in enumerate(("specversion", "id", "source", "type", "time", "subject", "dataschema"))
+} | {KEY: _KEY}
+_OTHER: Final = 1 << 20
+_REQUIRED: Final = _HOST | sum(_ATTRIBUTES[name] for name in ("specversion", "id", "source", "type"))
+# Not a header in binary mode, or only in one of the versions.
+_LEFT_ALONE: Final = frozenset({CONTENT_TYPE, CONTENT_ENCODING, "schemaurl"})
+_REPEATING: Final = frozenset(
+    {
+        *(b"ce-specversion", b"ce-type", b"ce-source", b"ce-dataschema", b"content-type", b"content-length"),
+        *(b"host", b"user-agent", b"accept", b"accept-encoding", b"connection", b"keep-alive", b"cache-control"),
+    }
+)
+assert SPEC_VERSIONS == ("1.0", "0.3"), "both have the same rules for the attributes that are taken here"
+
+
+class _Known(NamedTuple):
+    """A header: its bits, its bytes in the message (an attribute, or the content type's section), its number (the length)."""
+
+    which: int
+    piece: bytes = b""
+    number: int = 0
+
+
+class Head(NamedTuple):
+    """A message up to its data, and the length that the data will have."""
+
+    front: bytes
+    length: int
+
+    def message(self, data: bytes) -> bytes:
+        """The whole message. `data` has the announced length."""
+        return b"".join((self.front, data_head(len(data)), data))
+
+
+class RequestTranscoder:
+    """Makes messages of requests. `left_alone`: names of attributes whose requests are not for here, because they have rules.
+
+    `passed_over`: whether a header with this name (in lower case) means nothing, so that the request is usual with it.
+    """
+
+    __slots__ = ("_headers", "_left_alone", "_names", "_passed_over", "_remembered")
+
+    def __init__(self, *, left_alone: Iterable[str] = (), passed_over: Callable[[bytes], bool]) -> None:
+        self._left_alone: Final = _LEFT_ALONE | frozenset(left_alone)
+        self._passed_over: Final = passed_over
+        self._headers: Final[Memory[tuple[bytes, bytes], _Known]] = Memory(4096, 128, lambda header: len(header[1]))
+        self._remembered: Final = self._headers.get
+        self._names: Final[Memory[bytes, _Known]] = Memory(4096, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
+
+    def head(self, headers: Sequence[tuple[bytes, bytes]], added: Sequence[bytes] = ()) -> Head | None:
+        """The beginning of the message of a request; names are in lower case. None: the request is not for here.
+
+        `added`: attributes that the message gets besides those of the request (`amqp_binding.writing.attribute`).
+        """
+        seen, length, front = 0, -1, b""
+        pieces: list[bytes] = []
+        names: set[bytes] = set()
+        remembered = self._remembered
+        for header in headers:
+            known = remembered(header) or self._look(header)
+            which = known.which
+            if which == _NOTHING:
+                continue
+            if which == _UNUSUAL or which & seen or header[0] in names:
+                return None
+            if which == _OTHER:
+                names.add(header[0])
+            else:
+                seen |= which
+            if which < _KEY:
+                # A request has each of these at most once, so nothing is overwritten; Host adds nothing.
+                length, front = (known.number, front) if which == _LENGTH else (length, front + known.piece)
+                continue
+            pieces.append(known.piece)
+            if which == _KEY:
+                front = key_section(header[1].decode()) + front
+        if seen & _REQUIRED != _REQUIRED or not seen & _LENGTH or (length == 0 and not seen & _TYPE):
+            return None
+        pieces += added
+        return Head(front + properties_section(b"".join(pieces), len(pieces)), length)
+
+    def _look(self, header: tuple[bytes, bytes]) -> _Known:
+        """What a header is that is not remembered. If it is of a kind that repeats, it is remembered now."""
+        name, value = header
+        known = self._attribute(name, value) if name[:3] == b"ce-" else self._other(name, value)
+        return self._headers.keep(header, known) if name in _REPEATING else known
+
+    def _attribute(self, name: bytes, value: bytes) -> _Known:
+        named = self._names.get(name)
+        if named is None:
+            named = self._named(name)
+        if named.which == _UNUSUAL or len(value) > _SHORT_MAX or not _PLAIN.fullmatch(value):
+            return _STRANGER
+        try:
+            check_value(name[3:].decode(), value.decode())
+        except InvalidEventError:
+            return _STRANGER
+        return _Known(named.which, named.piece + b"\xa1" + bytes((len(value),)) + value)
+
+    def _named(self, name: bytes) -> _Known:
+        """The name of an attribute: its bits, and its key in the message."""
+        text = name[3:].decode("latin-1")
+        try:
+            check_name(text)
+        except InvalidEventError:
+            return _STRANGER
+        left_alone = text in self._left_alone
+        known = _STRANGER if left_alone else _Known(_ATTRIBUTES.get(text, _OTHER), attribute_key(text))
+        return self._names.keep(name, known)
+
+    def _other(self, name: bytes, value: bytes) -> _Known:
+        if name == b"host":
+            return _A_HOST
+        if name == b"content-length":
+            number = value.isdigit() and len(value) <= _LENGTH_DIGITS
+            return _Known(_LENGTH, number=int(value)) if number else _STRANGER
+        if name == b"content-type":
+            text = value.decode("latin-1")
+            if not _PRINTABLE.fullmatch(value) or announces_event(text):
+                return _STRANGER
+            try:
+                check_value(CONTENT_TYPE, text)
+            except InvalidEventError:
+                return _STRANGER
+            return _Known(_TYPE, content_type_section(text))
+        return _NO_MATTER if self._passed_over(name) else _STRANGER
+
+
+_STRANGER: Final = _Known(_UNUSUAL)
+_NO_MATTER: Final = _Known(_NOTHING)
+_A_HOST: Final = _Known(_HOST)
