@@ -25,6 +25,7 @@ class NodeProcess:
         self.listen: Final = listen
         self.data_dir: Final = folder / "data"
         self.options: Final = list(options)
+        self.start_seconds_max = START_SECONDS_MAX
         for one in [log] if isinstance(log, str) else log:
             self.options += ["--log", one]
         self.addresses: dict[str, list[str]] = {}
@@ -76,7 +77,7 @@ class NodeProcess:
 
     def await_ready(self) -> Self:
         """Wait until what was launched listens. Raises RuntimeError as `start` does."""
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + self.start_seconds_max
         while not self._ready_file.exists():
             if self.process is None or self.process.poll() is not None or time.monotonic() > deadline:
                 message = f"the node does not listen: {self.words[-2000:]}"
