@@ -220,44 +220,74 @@ Range = tuple[str, str]
 """Events after the first offset, up to and with the second one."""
 
 
-class Checkpoints(Protocol):
-    """How far each subscriber has come: of each partition the offset of the last event before which all are completed."""
+@dataclass(frozen=True, slots=True)
+class StoredCursor:
+    """What is stored of where one subscriber is.
 
-    async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
-        """Positions by subscriber and partition; nothing for a subscriber that never had any."""
+    `positions`: of each partition the offset of the last event up to which all are completed. `incarnation`: of the log
+    that the positions are of; empty: the node did not report it; None: nothing is stored. `replays`: positions of
+    partitions that are to be replayed; the owner of each partition does so.
+    """
+
+    positions: Mapping[int, str] = field(default_factory=dict)
+    incarnation: str | None = None
+    replays: Mapping[int, str] = field(default_factory=dict)
+
+
+class CursorStore(Protocol):
+    """Stores the cursors of subscribers, replays that were asked for, and the history of failed deliveries.
+
+    Everything is durable when a method returns. Positions go forward only, except by `reset`, `restart` and `replay`.
+    """
+
+    async def load(self, uids: Collection[str]) -> Mapping[str, StoredCursor]:
+        """The cursors of these subscribers; none for a subscriber that never had one."""
 
     async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
-        """What these have completed above their positions, by subscriber and partition."""
+        """What these subscribers have completed above their positions, by subscriber and partition."""
 
-    async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
-        """Take these where a subscriber has none yet; gives the positions that they have then.
+    async def begin(self, cursors: Mapping[str, StoredCursor]) -> Mapping[str, StoredCursor]:
+        """Store positions and incarnations where a subscriber has none yet; returns what is stored then.
 
-        Replicas that begin at once begin at the same.
+        Replicas that begin at the same time get the same positions. `replays` of the arguments are ignored.
         """
 
-    async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
-        """Replace these positions, durable when it returns; key: (uid, partition). A position never goes back but by `reset`.
+    async def save(
+        self,
+        positions: Mapping[tuple[str, int], str],
+        done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
+    ) -> None:
+        """Move these positions forward; key: (uid, partition).
 
-        `done`: what is completed above a position; replaces what was known of it.
+        `done`: what is completed above a position; replaces what was stored of it.
         """
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
-        """Set positions, back or forth; those of other partitions stay. What others save meanwhile may be ahead of them.
+        """Set positions, forward or back; other partitions stay as they are.
 
         What was completed above them is forgotten.
         """
 
-    async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
-        """Of all subscribers what is kept under numbers below that and is not empty."""
+    async def restart(self, uid: str, positions: Mapping[int, str], incarnation: str) -> None:
+        """As `reset`, in a recreated log: replays of the former log are forgotten, too."""
+
+    async def ask_replay(self, uid: str, to: Mapping[int, str]) -> None:
+        """Ask the owners of these partitions to replay them from these positions; replaces earlier requests."""
+
+    async def replay(self, uid: str, positions: Mapping[int, str]) -> None:
+        """As `reset`, and the replays of these partitions are done."""
+
+    async def replays(self) -> Mapping[str, Mapping[int, str]]:
+        """All replays that were asked for and are not done, by subscriber and partition."""
 
     async def forget(self, uid: str) -> None:
-        """The subscriber is gone for good."""
+        """Remove everything about a subscriber."""
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
-        """Add to the histories of these subscribers, all or nothing; the latest 100 of a subscriber are kept."""
+        """Add to the histories of these subscribers, all or nothing; the latest 100 of each subscriber are stored."""
 
     async def history(self, uid: str) -> Sequence[Failure]:
-        """The history, the latest first."""
+        """The failures of a subscriber, the latest first."""
 
 
 # -- what the engine offers (through its client)

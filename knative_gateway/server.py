@@ -173,7 +173,7 @@ class Gateway:
             "dispatcher",
             Dispatcher(
                 event_log,
-                store.checkpoints,
+                store.cursors,
                 sender,
                 dispatch_settings(settings, self._traces),
                 ownership=GroupShares(event_log.client) if store.shared else None,
@@ -185,7 +185,7 @@ class Gateway:
         self._count(ingress, dispatcher)
         api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
         replays = DispatcherReplays(dispatcher)
-        api = self._api = Api(store.resources, store.checkpoints, settings=api_settings, gate=self.gate, replays=replays, tasks=self.tasks)
+        api = self._api = Api(store.resources, store.cursors, settings=api_settings, gate=self.gate, replays=replays, tasks=self.tasks)
         await api.start()
         web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
         door = with_door(Door(ingress, event_log, asyncio.get_running_loop().time))
@@ -200,7 +200,7 @@ class Gateway:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
         self.controller = await enter(
             "controller",
-            Controller(store.resources, event_log, data_plane, store.checkpoints, controlling, counters=counters, tasks=self.tasks),
+            Controller(store.resources, event_log, data_plane, store.cursors, controlling, counters=counters, tasks=self.tasks),
         )
         await self._open(event_log, ingress, self.controller)
         gc.collect()

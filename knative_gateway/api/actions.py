@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Final, Protocol
 
 from knative_gateway.api.objects import Objects
-from knative_gateway.ports import Checkpoints
+from knative_gateway.ports import CursorStore
 from knative_gateway.resources import admission, extensions
 from knative_gateway.resources.kinds import EVENTING, MESSAGING, Kind
 from knative_gateway.resources.objects import Object, uid_of
@@ -54,9 +54,9 @@ def applies(kind: Kind, subresource: str) -> bool:
 class Actions:
     """The endpoints."""
 
-    def __init__(self, objects: Objects, checkpoints: Checkpoints, replays: Replays | None) -> None:
+    def __init__(self, objects: Objects, cursors: CursorStore, replays: Replays | None) -> None:
         self._objects: Final = objects
-        self._checkpoints: Final = checkpoints
+        self._cursors: Final = cursors
         self._replays: Final = replays
 
     async def deliveries(self, kind: Kind, namespace: str, name: str) -> dict[str, object]:
@@ -66,12 +66,13 @@ class Actions:
             StatusError: there is no such subscriber.
         """
         uid = uid_of(await self._objects.get(kind, namespace, name))
-        positions, failures = (await self._checkpoints.load([uid])).get(uid, {}), await self._checkpoints.history(uid)
+        cursor, failures = (await self._cursors.load([uid])).get(uid), await self._cursors.history(uid)
+        positions = {} if cursor is None else cursor.positions
         return {
             "kind": "Deliveries",
             "apiVersion": GROUP_VERSION,
             "metadata": {"namespace": namespace, "name": name, "uid": uid},
-            "positions": [{"partition": partition, "offset": offset} for partition, offset in sorted(positions.items()) if partition >= 0],
+            "positions": [{"partition": partition, "offset": offset} for partition, offset in sorted(positions.items())],
             "failures": [asdict(failure) for failure in failures],
         }
 

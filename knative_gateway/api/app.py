@@ -17,7 +17,7 @@ from knative_gateway.api.handlers import ApiSettings, Handlers, answer, not_allo
 from knative_gateway.api.objects import DEFAULT_NAMESPACE, Objects
 from knative_gateway.api.targets import target
 from knative_gateway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
-from knative_gateway.ports import Checkpoints, ResourceStore
+from knative_gateway.ports import CursorStore, ResourceStore
 from knative_gateway.resources.objects import timestamp
 from knative_gateway.resources.refusals import StatusError, bad_request
 from knative_gateway.running.supervising import Supervisor
@@ -38,7 +38,7 @@ class Api:
     def __init__(
         self,
         store: ResourceStore,
-        checkpoints: Checkpoints,
+        cursors: CursorStore,
         *,
         settings: ApiSettings | None = None,
         gate: Gate | None = None,
@@ -49,7 +49,7 @@ class Api:
         self.settings: Final = settings or ApiSettings()
         self.definitions: Final = Definitions(store, started=timestamp(now_ms()), tasks=tasks)
         self.objects: Final = Objects(store, self.definitions, self.settings.namespaces)
-        self._handlers: Final = Handlers(self.objects, store, Actions(self.objects, checkpoints, replays), self.settings, now_ms=now_ms)
+        self._handlers: Final = Handlers(self.objects, store, Actions(self.objects, cursors, replays), self.settings, now_ms=now_ms)
         self._gate: Final = gate or Gate()
         self._now_ms: Final = now_ms
 

@@ -26,7 +26,7 @@ from knative_gateway.controller.log_keeping import LogKeeper
 from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.controller.pace import Pace
 from knative_gateway.errors import GatewayError
-from knative_gateway.ports import Change, Checkpoints, DataPlane, EventLog, Key, ResourceStore, Routes
+from knative_gateway.ports import Change, CursorStore, DataPlane, EventLog, Key, ResourceStore, Routes
 from knative_gateway.resources.kinds import GATEWAY, LOG
 from knative_gateway.resources.objects import Object, name_of, uid_of
 from knative_gateway.running.supervising import Supervisor
@@ -65,7 +65,7 @@ class Controller:
         store: ResourceStore,
         logs: EventLog,
         data_plane: DataPlane,
-        checkpoints: Checkpoints,
+        cursors: CursorStore,
         settings: Settings,
         *,
         counters: Counters | None = None,
@@ -77,7 +77,7 @@ class Controller:
         self.routes: Routes = NO_ROUTES
         self._store: Final = store
         self._data_plane: Final = data_plane
-        self._checkpoints: Final = checkpoints
+        self._cursors: Final = cursors
         self._counters: Final = counters
         self._times: Final = times or Times()
         self._clock_ms: Final = clock_ms
@@ -326,7 +326,7 @@ class Controller:
             self._gone += gone
             raise
         for uid in [each for each in self._forget if not self._reconciler.serves(each)]:
-            await self._checkpoints.forget(uid)
+            await self._cursors.forget(uid)
             self._forget.discard(uid)
 
     async def _remove(self, keys: Sequence[Key]) -> None:
@@ -351,7 +351,7 @@ class Controller:
         for subscriber in [each for route in self.routes.by_path.values() for each in route.subscribers]:
             counters = counted.get(subscriber.uid, {})
             if self._counters is None or self._counted.get(subscriber.uid) != counters:
-                figures[subscriber.uid] = Figures(counters, await self._checkpoints.history(subscriber.uid))
+                figures[subscriber.uid] = Figures(counters, await self._cursors.history(subscriber.uid))
         self._counted = {uid: dict(counters) for uid, counters in counted.items()}
         self._reconciler.counted(figures)
         if figures:

@@ -20,16 +20,16 @@ from knative_gateway.dispatcher import history, positions, storing
 from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
-from knative_gateway.dispatcher.places import INCARNATION, after_offsets, after_time, asked_for, ends_of
 from knative_gateway.dispatcher.posting.connecting import Connections
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
+from knative_gateway.dispatcher.starts import after_offsets, after_time, ends_of
 from knative_gateway.dispatcher.subscribers.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.dispatcher.subscribers.redriving import read_one, still_stored
 from knative_gateway.dispatcher.worker import RouteWorker
 from knative_gateway.errors import GatewayError
-from knative_gateway.ports import Checkpoints, EventLog, Route, Routes
+from knative_gateway.ports import CursorStore, EventLog, Route, Routes
 from knative_gateway.running.supervising import Supervisor
 
 _RETRY_S: Final = 1.0
@@ -63,7 +63,7 @@ class Dispatcher:
     def __init__(
         self,
         events: EventLog,
-        checkpoints: Checkpoints,
+        store: CursorStore,
         sender: Sender,
         settings: DispatchSettings | None = None,
         *,
@@ -81,7 +81,7 @@ class Dispatcher:
         self.workers: Final[dict[str, RouteWorker]] = {}
         reading = asyncio.Semaphore(self.settings.readers_max)
         self._context: Final = DispatchContext(sender, events, self.settings, now_ms, chance, reading)
-        self._checkpoints: Final = checkpoints
+        self._store: Final = store
         self._ownership: Final = ownership or Alone()
         self._replicated: Final = ownership is not None
         self._changed: Final = changed
@@ -113,7 +113,7 @@ class Dispatcher:
         self.workers.clear()
         ended = await asyncio.gather(*(worker.end(self.settings.drain_s) for worker in workers))
         # Before the partitions are left to other replicas, which continue from the stored cursors.
-        await storing.keep([each for dispatchers in ended for each in dispatchers], self._checkpoints)
+        await storing.keep([each for dispatchers in ended for each in dispatchers], self._store)
         await asyncio.gather(*(worker.leave() for worker in workers), *self._closing)
 
     # -- what is served
@@ -128,7 +128,7 @@ class Dispatcher:
             worker = self.workers.get(uid)
             if worker is None:
                 changed = partial(self._changed, route.path)
-                self.workers[uid] = RouteWorker(route, self._context, self._checkpoints, self._ownership, changed)
+                self.workers[uid] = RouteWorker(route, self._context, self._store, self._ownership, changed)
             elif worker.wanted != route:
                 worker.use(route)
 
@@ -233,9 +233,9 @@ class Dispatcher:
             UnavailableError: log or store are away.
         """
         worker = self._worker(uid)
-        await history.keep([(uid, worker.dispatchers[uid].history)], self._checkpoints.record)
+        await history.keep([(uid, worker.dispatchers[uid].history)], self._store.record)
         wanted: dict[int, set[str]] = {}
-        for failure in await self._checkpoints.history(uid):
+        for failure in await self._store.history(uid):
             if failure.end in {End.DEAD_LETTERED, End.DROPPED}:
                 wanted.setdefault(failure.partition, set()).add(failure.offset)
         events = await still_stored(self._context.log, worker.wanted.log, wanted)
@@ -264,7 +264,7 @@ class Dispatcher:
             # Closed cursors are stored when they are closed; by now another owner may have stored a later
             # position.
             cursors = self._cursors() if idle else [cursor for cursor in moved if not cursor.closed]
-            await storing.flush(cursors, moved, self._checkpoints, ranges=idle)
+            await storing.flush(cursors, moved, self._store, ranges=idle)
 
     async def store_histories(self) -> None:
         """Store what failed lately. It may take long, so cursors do not wait for it.
@@ -273,7 +273,7 @@ class Dispatcher:
             GatewayError: the store is away; the next call stores all of it.
         """
         histories = [(dispatcher.spec.uid, dispatcher.history) for dispatcher in self._dispatchers()]
-        await history.keep(histories, self._checkpoints.record)
+        await history.keep(histories, self._store.record)
 
     @property
     def stored_s_ago(self) -> float:
@@ -319,11 +319,11 @@ class Dispatcher:
 
     async def _carry_out_replays(self) -> None:
         """Carry out the replays that other replicas were asked for, in our partitions."""
-        for uid, rows in (await self._checkpoints.noted(below=INCARNATION)).items():
+        for uid, replays in (await self._store.replays()).items():
             for worker in list(self.workers.values()):
                 if uid in worker.dispatchers:
                     async with self._flushing:
-                        await worker.replay_if_ours(uid, asked_for(rows))
+                        await worker.replay_if_ours(uid, replays)
 
     def _dispatchers(self) -> list[SubscriberDispatcher]:
         return [dispatcher for worker in self.workers.values() for dispatcher in worker.dispatchers.values()]

@@ -1,4 +1,4 @@
-"""[io] Cursors and histories on their way to the store.
+"""[io] CursorStore and histories on their way to the store.
 
 Law: a position is stored only if everything up to it is completed; what could not be stored is stored by a
 later flush.
@@ -13,12 +13,12 @@ from knative_gateway.dispatcher import history
 from knative_gateway.dispatcher.subscribers.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.errors import GatewayError
-from knative_gateway.ports import Checkpoints, Range
+from knative_gateway.ports import CursorStore, Range
 
 log: Final = structlog.get_logger(__name__)
 
 
-async def flush(cursors: Iterable[Cursor], moved: set[Cursor], checkpoints: Checkpoints, *, ranges: bool) -> None:
+async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStore, *, ranges: bool) -> None:
     """Store the cursors that changed since they were stored. `ranges`: also what is completed above the
     positions.
 
@@ -37,7 +37,7 @@ async def flush(cursors: Iterable[Cursor], moved: set[Cursor], checkpoints: Chec
         if ranges and (completed := cursor.done) != cursor.saved_done:
             done[cursor] = completed
     try:
-        await checkpoints.save(
+        await store.save(
             {cursor.key: position for cursor, position in reached.items()},
             {cursor.key: completed for cursor, completed in done.items()},
         )
@@ -50,7 +50,7 @@ async def flush(cursors: Iterable[Cursor], moved: set[Cursor], checkpoints: Chec
         cursor.saved_done = completed
 
 
-async def keep(dispatchers: Sequence[SubscriberDispatcher], checkpoints: Checkpoints, cursors: Sequence[Cursor] | None = None) -> None:
+async def keep(dispatchers: Sequence[SubscriberDispatcher], store: CursorStore, cursors: Sequence[Cursor] | None = None) -> None:
     """Store these cursors (None: all of the dispatchers) and the histories of the dispatchers, for the last
     time.
 
@@ -67,9 +67,9 @@ async def keep(dispatchers: Sequence[SubscriberDispatcher], checkpoints: Checkpo
             # An internal error with one subscriber must not keep others from ending.
             log.exception("cursors_not_stored", subscriber=cursor.key[0])
     try:
-        await checkpoints.save(reached, done)
+        await store.save(reached, done)
         histories = ((dispatcher.spec.uid, dispatcher.history) for dispatcher in dispatchers)
-        await history.keep(histories, checkpoints.record)
+        await history.keep(histories, store.record)
     except GatewayError as error:
         log.warning("cursors_not_stored", subscribers=len(dispatchers), reason=str(error))
     except Exception:

@@ -12,18 +12,18 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.dispatcher import places, positions, storing
+from knative_gateway.dispatcher import positions, starts, storing
 from knative_gateway.dispatcher.context import DispatchContext
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
-from knative_gateway.dispatcher.places import Begin
 from knative_gateway.dispatcher.reader import PartitionReader
+from knative_gateway.dispatcher.starts import Begin
 from knative_gateway.dispatcher.subscribers.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterError, Index
-from knative_gateway.ports import Checkpoints, Route, Subscriber
+from knative_gateway.ports import CursorStore, Route, Subscriber
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class RouteWorker:
         self,
         route: Route,
         context: DispatchContext,
-        checkpoints: Checkpoints,
+        store: CursorStore,
         ownership: Ownership,
         changed: Callable[[], None],
     ) -> None:
@@ -54,7 +54,7 @@ class RouteWorker:
         self.dispatchers: Final[dict[str, SubscriberDispatcher]] = {}
         self.readers: Final[dict[int, PartitionReader]] = {}
         self._context: Final = context
-        self._checkpoints: Final = checkpoints
+        self._store: Final = store
         self._changed: Final = changed
         self._index: Index[str] = Index([])
         self._ends: Mapping[int, str] = {}
@@ -79,10 +79,10 @@ class RouteWorker:
         self._wake.set()
 
     async def close(self) -> None:
-        """The route was removed. Cursors are stored first: afterwards the controller may remove them."""
+        """The route was removed. CursorStore are stored first: afterwards the controller may remove them."""
         await self._halt()
         async with self._changing:
-            await storing.keep(list(self.dispatchers.values()), self._checkpoints)
+            await storing.keep(list(self.dispatchers.values()), self._store)
             await self._end_all(LEAVING_S)
         await self.leave()
 
@@ -121,7 +121,7 @@ class RouteWorker:
         """
         async with self._changing:
             spec = self.dispatchers[uid].spec
-            await places.ask(uid, to, self._checkpoints)
+            await self._store.ask_replay(uid, to)
             await self._restart(spec)
 
     async def replay_if_ours(self, uid: str, partitions: Iterable[int]) -> None:
@@ -212,7 +212,7 @@ class RouteWorker:
         specs = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
         # Before they end: a cursor that is stored later may be one that the controller has removed already.
         removed = [dispatcher for uid, dispatcher in self.dispatchers.items() if uid not in specs]
-        await storing.keep(removed, self._checkpoints)
+        await storing.keep(removed, self._store)
         for uid, dispatcher in list(self.dispatchers.items()):
             spec = specs.get(uid)
             if spec is None:
@@ -231,7 +231,7 @@ class RouteWorker:
         return failing
 
     async def _enter(self, specs: Iterable[Subscriber], *, anew: bool = False) -> Mapping[str, str]:
-        """Begin to serve these subscribers; why some could not. `anew`: see `places.begin`."""
+        """Begin to serve these subscribers; why some could not. `anew`: see `starts.begin`."""
         failing: dict[str, str] = {}
         made: dict[str, SubscriberDispatcher] = {}
         for spec in specs:
@@ -273,8 +273,8 @@ class RouteWorker:
             return self._is_ours(partition) and (dispatcher is None or partition not in dispatcher.partitions)
 
         async def begin(some: Sequence[Subscriber]) -> Mapping[str, Mapping[int, Begin]]:
-            events, kept = self._context.log, self._checkpoints
-            return await places.begin(some, extents, self.wanted.log, ours, events=events, checkpoints=kept, anew=anew)
+            events, store = self._context.log, self._store
+            return await starts.begin(some, extents, self.wanted.log, ours, events=events, store=store, anew=anew)
 
         try:
             extents = await self._context.log.extents(self.wanted.log)
@@ -319,7 +319,7 @@ class RouteWorker:
             if not self._is_ours(partition)
         ]
         cursors = await asyncio.gather(*(self._release(dispatcher, partition) for dispatcher, partition in released))
-        await storing.keep([dispatcher for dispatcher, _ in released], self._checkpoints, cursors)
+        await storing.keep([dispatcher for dispatcher, _ in released], self._store, cursors)
         if self.dispatchers:
             begun, failing = await self._begin([dispatcher.spec for dispatcher in self.dispatchers.values()])
             entering = []
@@ -359,7 +359,7 @@ class RouteWorker:
         await self._close_partitions(dispatcher)
         await dispatcher.stop(drain_s)
         if store:
-            await storing.keep([dispatcher], self._checkpoints)
+            await storing.keep([dispatcher], self._store)
 
     async def _close_partitions(self, dispatcher: SubscriberDispatcher) -> None:
         for partition in dispatcher.partitions.values():

@@ -1,24 +1,24 @@
-"""How the schema came to be what it is, step by step; each step is carried out once, all in one transaction. [io]
+"""The steps that bring the schema up to date; each is carried out once, all in one transaction. [io]
 
-A step is never changed once released: a later one changes what it left. A database of a newer gateway is left alone.
+A released step is never changed: a later step changes what it left. The database of a newer gateway is refused.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy import Connection, delete, func, insert, select, text
 
 from knative_gateway.errors import ConfigError
-from knative_gateway.store.tables import COUNTERS, METADATA, RANGES, SCHEMA
+from knative_gateway.store.tables import COUNTERS, INCARNATIONS, METADATA, POSITIONS, RANGES, REPLAYS, SCHEMA
 
 ADVISORY_LOCK: Final = 0x6B6E_6777
-"""Of PostgreSQL, while migrating: replicas that start at once wait for each other."""
+"""Held in PostgreSQL while migrating: replicas that start at the same time wait for each other."""
 Step = Callable[[Connection], None]
 
 
 def _first(connection: Connection) -> None:
     METADATA.create_all(connection, checkfirst=False)
-    # Version 0 means "any" to clients that watch, so the first list is of version 1.
+    # Version 0 means "any" to clients that watch, so the first list has version 1.
     connection.execute(insert(COUNTERS).values(id=1, version=1, trimmed=1))
 
 
@@ -26,21 +26,37 @@ def _ranges(connection: Connection) -> None:
     RANGES.create(connection, checkfirst=True)
 
 
-STEPS: Final[Sequence[Step]] = (_first, _ranges)
+def _replays(connection: Connection) -> None:
+    """Schema 2 had rows of positions with negative partitions: -1 the incarnation, -2-p a replay of partition p.
+
+    The text of a replay began with "="; without it, the replay was done.
+    """
+    INCARNATIONS.create(connection, checkfirst=True)
+    REPLAYS.create(connection, checkfirst=True)
+    uid, partition, offset = POSITIONS.c.uid, POSITIONS.c.log_partition, POSITIONS.c.log_offset
+    incarnations = select(uid, offset).where(partition == -1)
+    connection.execute(insert(INCARNATIONS).from_select(["uid", "incarnation"], incarnations))
+    replays = select(uid, -2 - partition, func.substr(offset, 2)).where(partition < -1, offset.startswith("="))
+    connection.execute(insert(REPLAYS).from_select(["uid", "log_partition", "log_offset"], replays))
+    connection.execute(delete(POSITIONS).where(partition < 0))
+
+
+STEPS: Final[Sequence[Step]] = (_first, _ranges, _replays)
 
 
 def migrate(connection: Connection, steps: Sequence[Step] = STEPS) -> None:
     """Bring the schema up to date.
 
     Raises:
-        ConfigError: it is of a newer gateway than this.
+        ConfigError: the schema is that of a newer gateway.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": ADVISORY_LOCK})
     SCHEMA.create(connection, checkfirst=True)
     done = connection.execute(select(func.coalesce(func.max(SCHEMA.c.version), 0))).scalar_one()
     if done > len(steps):
-        message = f"the state database has schema {done}, this gateway knows {len(steps)}: run a newer one, or give it another database"
+        known = f"the state database has schema {done}, and this gateway knows schema {len(steps)}"
+        message = f"{known}: run a newer gateway, or use another database"
         raise ConfigError(message)
     for number, step in enumerate(steps[done:], done + 1):
         step(connection)

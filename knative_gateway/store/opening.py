@@ -13,7 +13,7 @@ from sqlalchemy.engine import URL
 
 from knative_gateway.errors import ConfigError
 from knative_gateway.running.supervising import Supervisor
-from knative_gateway.store.checkpoints import SqlCheckpoints
+from knative_gateway.store.cursors import SqlCursorStore
 from knative_gateway.store.database import Database
 from knative_gateway.store.feed import POLL_S, Feed
 from knative_gateway.store.resources import CHANGES_MAX, SqlResources
@@ -29,7 +29,7 @@ class Store:
     """What the gateway keeps."""
 
     resources: SqlResources
-    checkpoints: SqlCheckpoints
+    cursors: SqlCursorStore
     shared: bool
     """Whether other replicas may use it at the same time (PostgreSQL)."""
 
@@ -56,7 +56,7 @@ async def open_store(
             await _to_its_end(database.open())
             await _to_its_end(feed.start())
             resources = SqlResources(database, feed, changes_max=changes_max)
-            yield Store(resources, SqlCheckpoints(database), shared=database.postgresql)
+            yield Store(resources, SqlCursorStore(database), shared=database.postgresql)
         finally:
             await feed.close()
             await database.close()

@@ -1,6 +1,6 @@
 """The tables, as the newest migration leaves them. [io]
 
-Documents are JSON in ASCII (escapes for all else): both databases take any text that way. Versions are the store's own count of writes.
+Documents are JSON in ASCII with escapes, so that both databases accept any text. Versions count the writes to the store.
 """
 
 from typing import Final
@@ -17,7 +17,8 @@ COUNTERS: Final = Table(
     Column("version", BigInteger, nullable=False),
     Column("trimmed", BigInteger, nullable=False),
 )
-"""One row. `version`: of the last write; whoever holds its lock is the one writer. `trimmed`: changes up to it are forgotten."""
+"""One row. `version`: of the last write; the transaction that holds the row's lock is the only writer. `trimmed`: changes
+up to this version are forgotten."""
 
 OBJECTS: Final = Table(
     "objects",
@@ -42,7 +43,7 @@ CHANGES: Final = Table(
     Column("document", Text, nullable=False),
     Column("previous", Text),
 )
-"""The watch feed. `previous`: the document before; NULL for the first."""
+"""The watch feed. `previous`: the document before the change; NULL for a new object."""
 
 POSITIONS: Final = Table(
     "positions",
@@ -51,6 +52,24 @@ POSITIONS: Final = Table(
     Column("log_partition", Integer, primary_key=True, autoincrement=False),
     Column("log_offset", Text, nullable=False),
 )
+"""Of each subscriber and partition: the offset of the last event up to which all are completed."""
+
+INCARNATIONS: Final = Table(
+    "log_incarnations",
+    METADATA,
+    Column("uid", Text, primary_key=True),
+    Column("incarnation", Text, nullable=False),
+)
+"""The incarnation of the log that the positions of a subscriber are of."""
+
+REPLAYS: Final = Table(
+    "replays",
+    METADATA,
+    Column("uid", Text, primary_key=True),
+    Column("log_partition", Integer, primary_key=True, autoincrement=False),
+    Column("log_offset", Text, nullable=False),
+)
+"""Replays that were asked for and are not done: the position from which the partition's owner replays it."""
 
 RANGES: Final = Table(
     "completed_ranges",
@@ -75,4 +94,4 @@ SCHEMA: Final = Table(
     MetaData(),
     Column("version", Integer, primary_key=True, autoincrement=False),
 )
-"""The migrations that were carried out; made before all of them."""
+"""The migrations that were carried out. This table is created before all of them."""

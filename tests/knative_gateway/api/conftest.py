@@ -19,7 +19,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def api(store: Store) -> AsyncIterator[Api]:
-    made = Api(store.resources, store.checkpoints, now_ms=lambda: NOW_MS)
+    made = Api(store.resources, store.cursors, now_ms=lambda: NOW_MS)
     await made.start()
     yield made
     await made.close()

@@ -29,8 +29,8 @@ class Recorder:
 async def test_the_history_tells_failures_and_positions(api: Api, store: Store) -> None:
     uid = (await call(api, "POST", TRIGGERS, trigger())).json["metadata"]["uid"]
     assert (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json["failures"] == []
-    await store.checkpoints.save({(uid, 1): "0A", (uid, 0): "07"})
-    await store.checkpoints.record({uid: [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")]})
+    await store.cursors.save({(uid, 1): "0A", (uid, 0): "07"})
+    await store.cursors.record({uid: [Failure(1, "id", "/s", 0, "07", 2, 503, "Service Unavailable", "try later")]})
     told = (await call(api, "GET", f"{TRIGGERS}/t/deliveries")).json
     assert told["positions"] == [{"partition": 0, "offset": "07"}, {"partition": 1, "offset": "0A"}]
     assert (told["failures"][0]["code"], told["failures"][0]["body"], told["metadata"]["uid"]) == (503, "try later", uid)
@@ -49,7 +49,7 @@ async def test_a_trigger_is_paused_and_resumed(api: Api) -> None:
 
 async def test_replay_and_redrive_are_the_data_plane_s(store: Store) -> None:
     recorder = Recorder()
-    api = Api(store.resources, store.checkpoints, replays=recorder)
+    api = Api(store.resources, store.cursors, replays=recorder)
     await api.start()
     await call(api, "POST", TRIGGERS, trigger())
     assert (await call(api, "POST", f"{TRIGGERS}/t/replay", {"start": "time=2026-01-01T00:00:00Z"})).json == {"from": {"0": "1"}}

@@ -26,7 +26,7 @@ async def guarded(store: Store) -> AsyncIterator[Api]:
         Rule(users=["reader"], verbs=[Verb.READ]),
         Rule(groups=["team"], verbs=[Verb.READ, Verb.WRITE], namespaces=["default"]),
     ]
-    api = Api(store.resources, store.checkpoints, gate=Gate([Known()], rules))
+    api = Api(store.resources, store.cursors, gate=Gate([Known()], rules))
     await api.start()
     yield api
     await api.close()
@@ -91,7 +91,7 @@ class Away:
 )
 async def test_what_goes_wrong_inside_is_a_status_too(store: Store, error: Exception, code: int, reason: str, words: str) -> None:
     resources = Away(store.resources, error)
-    api = Api(resources, store.checkpoints)
+    api = Api(resources, store.cursors)
     await api.start()
     resources.broken = True
     answer = await call(api, "GET", f"{TRIGGERS}/t")

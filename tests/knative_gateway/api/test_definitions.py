@@ -56,7 +56,7 @@ async def test_our_own_kinds_are_told_as_definitions_and_cannot_be_changed(api: 
 async def test_a_definition_is_followed_whoever_stored_it(tmp_path: Path) -> None:
     """Two gateways on one store, as two replicas on PostgreSQL; and after a restart."""
     async with open_store(sqlite_url(tmp_path)) as store:
-        one, other = Api(store.resources, store.checkpoints), Api(store.resources, store.checkpoints)
+        one, other = Api(store.resources, store.cursors), Api(store.resources, store.cursors)
         for api in (one, other):
             await api.start()
         await call(one, "POST", CRDS, definition())
@@ -66,7 +66,7 @@ async def test_a_definition_is_followed_whoever_stored_it(tmp_path: Path) -> Non
         for api in (one, other):
             await api.close()
     async with open_store(sqlite_url(tmp_path)) as store:
-        again = Api(store.resources, store.checkpoints)
+        again = Api(store.resources, store.cursors)
         await again.start()
         assert (await call(again, "GET", f"{SERVICES}/s")).code == 200
         await again.close()

@@ -257,7 +257,7 @@ async def test_a_namespace_is_made_when_something_comes_into_it(api: Api) -> Non
 
 
 async def test_a_namespace_may_be_required(store: Store) -> None:
-    api = Api(store.resources, store.checkpoints, settings=ApiSettings(namespaces=Namespaces.REQUIRED))
+    api = Api(store.resources, store.cursors, settings=ApiSettings(namespaces=Namespaces.REQUIRED))
     await api.start()
     elsewhere = TRIGGERS.replace("default", "elsewhere")
     answer = await call(api, "POST", elsewhere, trigger())

@@ -117,12 +117,12 @@ async def test_initial_events_end_with_a_bookmark_that_says_so(api: Api) -> None
 
 async def test_a_version_that_is_too_old_or_unheard_of_ends_in_410(tmp_path: Path) -> None:
     async with open_store(sqlite_url(tmp_path), changes_max=2) as store:
-        api = Api(store.resources, store.checkpoints)
+        api = Api(store.resources, store.cursors)
         await api.start()
         for name in "abcd":
             await call(api, "POST", TRIGGERS, trigger(name))
     async with open_store(sqlite_url(tmp_path), changes_max=2) as store:
-        api = Api(store.resources, store.checkpoints)
+        api = Api(store.resources, store.cursors)
         await api.start()
         for version in ("1", "1000"):
             async with watching(api, TRIGGERS, {"resourceVersion": version}) as events:
@@ -141,7 +141,7 @@ async def test_watches_end_when_the_api_closes(api: Api) -> None:
 
 async def test_watches_end_when_the_store_closes(tmp_path: Path) -> None:
     async with open_store(sqlite_url(tmp_path)) as store:
-        api = Api(store.resources, store.checkpoints)
+        api = Api(store.resources, store.cursors)
         await api.start()
         await call(api, "POST", TRIGGERS, trigger("a"))
         stack = watching(api, TRIGGERS)
@@ -170,7 +170,7 @@ class Revocable:
 async def test_a_watch_ends_with_its_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watches, "ALLOWED_S", 0.01)
     tokens = Revocable()
-    api = Api(store.resources, store.checkpoints, gate=Gate([tokens]))
+    api = Api(store.resources, store.cursors, gate=Gate([tokens]))
     await api.start()
     headers = {"authorization": "Bearer mine"}
     async with watching(api, TRIGGERS, headers=headers) as events:
@@ -184,7 +184,7 @@ async def test_a_watch_ends_with_its_token(store: Store, monkeypatch: pytest.Mon
 async def test_an_initial_list_ends_with_its_token(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slow reader takes as long for it as it likes."""
     monkeypatch.setattr(watches, "ALLOWED_OBJECTS", 2)
-    api = Api(store.resources, store.checkpoints)
+    api = Api(store.resources, store.cursors)
     await api.start()
     for name in "abcd":
         await call(api, "POST", TRIGGERS, trigger(name))

@@ -77,7 +77,7 @@ class Here:
             stored.resources,
             self.logs,
             plane or self.plane,
-            stored.checkpoints,
+            stored.cursors,
             settings,
             counters=counters,
             times=QUICK,

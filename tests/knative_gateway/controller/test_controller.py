@@ -8,7 +8,7 @@ import pytest
 
 from knative_gateway.controller.deciding import reconcile
 from knative_gateway.controller.deciding.sources import source
-from knative_gateway.ports import Failure, Key
+from knative_gateway.ports import Failure, Key, StoredCursor
 from knative_gateway.resources.objects import Object, at, entries, put, text
 from tests.knative_gateway.controller.rig import Here, Plane, here_at, soon
 from tests.knative_gateway.controller.world import BASE, NOW_MS, broker, channel, made, ref, service, subscription, trigger
@@ -132,16 +132,16 @@ async def test_positions_are_forgotten_with_the_trigger_and_not_before_the_data_
         await here.send(broker())
         key = await here.send(trigger())
         uid = text(await here.ready(key), "metadata", "uid")
-        await here.store.checkpoints.save({(uid, 0): "0001"})
+        await here.store.cursors.save({(uid, 0): "0001"})
         here.plane.works = False
         await here.delete(key)
         other = await here.send(service("s"))
         await here.until(other, lambda found: found is not None)
-        assert (await here.store.checkpoints.load([uid])).get(uid, {}) == {0: "0001"}
+        assert await here.store.cursors.load([uid]) == {uid: StoredCursor({0: "0001"})}
         here.plane.works = True
 
         async def forgotten() -> bool:
-            return not (await here.store.checkpoints.load([uid])).get(uid, {})
+            return not await here.store.cursors.load([uid])
 
         await soon(forgotten)
         assert here.plane.applied[-1].by_path["/broker/default/b"].subscribers == ()
@@ -152,19 +152,19 @@ async def test_nothing_is_forgotten_or_deleted_while_the_data_plane_could_not_le
         source = await here.send(broker())
         key = await here.send(trigger())
         uid = text(await here.ready(key), "metadata", "uid")
-        await here.store.checkpoints.save({(uid, 0): "0001"})
+        await here.store.cursors.save({(uid, 0): "0001"})
         here.plane.works = False
         await here.delete(key)
         await here.delete(source)
         last = await here.send(broker("last"))
         await here.until(last, lambda found: at(found, "status") is not None)
         await controller.settled()
-        assert (await here.store.checkpoints.load([uid])).get(uid, {}) == {0: "0001"}
+        assert await here.store.cursors.load([uid]) == {uid: StoredCursor({0: "0001"})}
         assert "broker.default.b" in here.logs.logs
         here.plane.works = True
 
         async def gone() -> bool:
-            return list(here.logs.logs) == ["broker.default.last"] and not (await here.store.checkpoints.load([uid])).get(uid, {})
+            return list(here.logs.logs) == ["broker.default.last"] and not await here.store.cursors.load([uid])
 
         await soon(gone)
 
@@ -273,7 +273,7 @@ async def test_counters_and_the_latest_failures_are_in_status(here: Here) -> Non
         await here.send(broker())
         key = await here.send(trigger())
         uid = text(await here.ready(key), "metadata", "uid")
-        await here.store.checkpoints.record({uid: [Failure(NOW_MS, "id", "source", 0, "0001", 1, 500, "status 500", "no")]})
+        await here.store.cursors.record({uid: [Failure(NOW_MS, "id", "source", 0, "0001", 1, 500, "status 500", "no")]})
         here.counters = {uid: {"delivered": 3}}
         await controller.count()
         found = await here.until(key, lambda found: at(found, "status", "deliveries") is not None)

@@ -1,4 +1,4 @@
-"""A dispatcher over logs and places in memory, and routes to try it with."""
+"""A dispatcher with logs and cursors in memory, and routes for tests."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -12,61 +12,80 @@ from event_formats.event import CloudEvent, Value
 from knative_gateway.dispatcher.dispatcher import Dispatcher
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.ports import Checkpoints, Delivery, EventLog, Failure, Range, Route, Routes, Subscriber
+from knative_gateway.ports import CursorStore, Delivery, EventLog, Failure, Range, Route, Routes, StoredCursor, Subscriber
 from tests.knative_gateway.memory_log import MemoryEventLog
 
 LOG = "broker.default.b"
 
 
-class MemoryCheckpoints:
-    """Places in a dictionary; what has numbers below zero is in `notes`. `failing`: what the next calls raise;
-    `recorded` and `saved`: how often failures and positions were."""
+class MemoryCursorStore:
+    """Cursors in dictionaries. `failing`: what the next calls raise; `recorded` and `saved`: how often failures and
+    positions were stored."""
 
     def __init__(self) -> None:
-        self.places: dict[str, dict[int, str]] = {}
-        self.notes: dict[str, dict[int, str]] = {}
+        self.positions: dict[str, dict[int, str]] = {}
+        self.incarnations: dict[str, str] = {}
+        self.asked: dict[str, dict[int, str]] = {}
         self.ranges: dict[tuple[str, int], Sequence[Range]] = {}
         self.failures: dict[str, list[Failure]] = {}
         self.failing: list[Exception] = []
         self.recorded = self.saved = 0
 
-    async def load(self, uids: Collection[str]) -> Mapping[str, Mapping[int, str]]:
+    async def load(self, uids: Collection[str]) -> Mapping[str, StoredCursor]:
         self._fail()
-        found = {uid: {**self.places.get(uid, {}), **self.notes.get(uid, {})} for uid in uids}
-        return {uid: kept for uid, kept in found.items() if kept}
+        known = self.positions.keys() | self.incarnations.keys() | self.asked.keys()
+        return {uid: self._stored(uid) for uid in uids if uid in known}
 
     async def done(self, uids: Collection[str]) -> Mapping[tuple[str, int], Sequence[Range]]:
         return {key: ranges for key, ranges in self.ranges.items() if key[0] in uids}
 
-    async def begin(self, positions: Mapping[str, Mapping[int, str]]) -> Mapping[str, Mapping[int, str]]:
-        kept = await self.load(positions)
-        for uid, places in positions.items():
-            self._set(uid, {partition: position for partition, position in places.items() if partition not in kept.get(uid, {})})
-        return await self.load(positions)
+    async def begin(self, cursors: Mapping[str, StoredCursor]) -> Mapping[str, StoredCursor]:
+        self._fail()
+        for uid, cursor in cursors.items():
+            self.positions[uid] = {**cursor.positions, **self.positions.get(uid, {})}
+            if cursor.incarnation is not None:
+                self.incarnations.setdefault(uid, cursor.incarnation)
+        return await self.load(cursors)
 
-    async def save(self, positions: Mapping[tuple[str, int], str], done: Mapping[tuple[str, int], Sequence[Range]] | None = None) -> None:
+    async def save(
+        self,
+        positions: Mapping[tuple[str, int], str],
+        done: Mapping[tuple[str, int], Sequence[Range]] | None = None,
+    ) -> None:
         self._fail()
         self.saved += 1
         for (uid, partition), position in positions.items():
-            kept = self.places.setdefault(uid, {})
-            kept[partition] = max(kept.get(partition, ""), position)
+            stored = self.positions.setdefault(uid, {})
+            stored[partition] = max(stored.get(partition, ""), position)
         self.ranges.update(done or {})
 
     async def reset(self, uid: str, positions: Mapping[int, str]) -> None:
         self._fail()
-        self._set(uid, positions)
+        self.positions.setdefault(uid, {}).update(positions)
         for partition in positions:
             self.ranges.pop((uid, partition), None)
 
-    async def noted(self, *, below: int) -> Mapping[str, Mapping[int, str]]:
+    async def restart(self, uid: str, positions: Mapping[int, str], incarnation: str) -> None:
+        await self.reset(uid, positions)
+        self.asked.pop(uid, None)
+        self.incarnations[uid] = incarnation
+
+    async def ask_replay(self, uid: str, to: Mapping[int, str]) -> None:
         self._fail()
-        found = {uid: {row: text for row, text in notes.items() if row < below and text} for uid, notes in self.notes.items()}
-        return {uid: rows for uid, rows in found.items() if rows}
+        self.asked.setdefault(uid, {}).update(to)
+
+    async def replay(self, uid: str, positions: Mapping[int, str]) -> None:
+        await self.reset(uid, positions)
+        for partition in positions:
+            self.asked.get(uid, {}).pop(partition, None)
+
+    async def replays(self) -> Mapping[str, Mapping[int, str]]:
+        self._fail()
+        return {uid: dict(to) for uid, to in self.asked.items() if to}
 
     async def forget(self, uid: str) -> None:
-        self.places.pop(uid, None)
-        self.notes.pop(uid, None)
-        self.failures.pop(uid, None)
+        for stored in (self.positions, self.incarnations, self.asked, self.failures):
+            stored.pop(uid, None)
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
         self._fail()
@@ -77,9 +96,9 @@ class MemoryCheckpoints:
     async def history(self, uid: str) -> Sequence[Failure]:
         return self.failures.get(uid, [])[:-101:-1]
 
-    def _set(self, uid: str, positions: Mapping[int, str]) -> None:
-        for partition, position in positions.items():
-            (self.places if partition >= 0 else self.notes).setdefault(uid, {})[partition] = position
+    def _stored(self, uid: str) -> StoredCursor:
+        positions, asked = dict(self.positions.get(uid, {})), dict(self.asked.get(uid, {}))
+        return StoredCursor(positions, self.incarnations.get(uid), asked)
 
     def _fail(self) -> None:
         if self.failing:
@@ -104,12 +123,12 @@ class Rig:
     """Use with `async with`."""
 
     def __init__(
-        self, settings: DispatchSettings | None = None, *, partitions: int = 2, log: EventLog | None = None, kept: Checkpoints | None = None
+        self, settings: DispatchSettings | None = None, *, partitions: int = 2, log: EventLog | None = None, kept: CursorStore | None = None
     ) -> None:
         self.memory = MemoryEventLog()
         self.log: EventLog = log or self.memory
-        self.checkpoints = MemoryCheckpoints()
-        self.kept: Checkpoints = kept or self.checkpoints
+        self.store = MemoryCursorStore()
+        self.kept: CursorStore = kept or self.store
         self.settings = settings or DispatchSettings(flush_ms=20, idle_flush_ms=20, drain_s=0.2)
         self.partitions = partitions
         self.version = 0

@@ -74,7 +74,7 @@ async def test_what_waits_for_a_retry_goes_where_it_is_sent_now(rig: Rig, server
         await until(lambda: rig.dispatcher.figures("u")["waiting"] == 1)
         await rig.serve(replace(spec, subscriber_url=server.url()))
         await server.wait(1)
-    await until(lambda: rig.checkpoints.places["u"] == place(0))
+    await until(lambda: rig.store.positions["u"] == place(0))
 
 
 async def test_other_filters_are_in_force_from_then_on(rig: Rig, server: SubscriberServer) -> None:
@@ -82,11 +82,11 @@ async def test_other_filters_are_in_force_from_then_on(rig: Rig, server: Subscri
     await rig.serve(spec)
     await rig.send(event(1, "a"), event(2, "b"))
     await server.wait(1)
-    await until(lambda: rig.checkpoints.places["u"] == place(1))
+    await until(lambda: rig.store.positions["u"] == place(1))
     await rig.serve(replace(spec, filters=({"exact": {"type": "b"}},)))
     await rig.send(event(3, "a"), event(4, "b"))
     await server.wait(2)
-    await until(lambda: rig.checkpoints.places["u"] == place(3))
+    await until(lambda: rig.store.positions["u"] == place(3))
     assert server.ids == ["1", "4"]
 
 
@@ -105,11 +105,11 @@ async def test_a_removed_subscriber_gets_nothing_more_and_has_its_place(rig: Rig
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(1))
     await server.wait(1)
-    await until(lambda: rig.checkpoints.places["u"] == place(0))
+    await until(lambda: rig.store.positions["u"] == place(0))
     await rig.serve()
     await rig.send(event(2))
     assert rig.dispatcher.figures("u") == {}
-    assert rig.checkpoints.places["u"] == place(0)
+    assert rig.store.positions["u"] == place(0)
     await rig.serve(subscriber("u", server.url()))
     await server.wait(2)
 
@@ -137,11 +137,11 @@ async def test_what_is_forgotten_stays_forgotten(rig: Rig, server: SubscriberSer
     await rig.send(event(1))
     await server.wait(1)
     await rig.serve()
-    await rig.checkpoints.forget("u")
+    await rig.store.forget("u")
     answer.set()
     await until(lambda: not server.in_flight)
     await rig.dispatcher.flush()
-    assert "u" not in rig.checkpoints.places
+    assert "u" not in rig.store.positions
 
 
 async def test_several_routes_are_served_side_by_side(rig: Rig, server: SubscriberServer) -> None:
@@ -163,16 +163,16 @@ async def test_a_log_that_is_not_there_yet_is_tried_again(rig: Rig, server: Subs
     assert "u" in rig.dispatcher.failing
     await rig.log.ensure("broker.default.later", partitions=1, retention_ms=None)
     await until(lambda: not rig.dispatcher.failing)
-    assert rig.checkpoints.places["u"] == {0: ""}
+    assert rig.store.positions["u"] == {0: ""}
 
 
 async def test_a_store_that_is_away_for_a_while_costs_nothing(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url()))
-    rig.checkpoints.failing = [UnavailableError("away")] * 3
+    rig.store.failing = [UnavailableError("away")] * 3
     server.answers = [400]
     await rig.send(event(1), event(2))
-    await until(lambda: rig.checkpoints.places["u"] == place(1))
-    await until(lambda: len(rig.checkpoints.failures.get("u", ())) == 2)
+    await until(lambda: rig.store.positions["u"] == place(1))
+    await until(lambda: len(rig.store.failures.get("u", ())) == 2)
 
 
 async def test_a_stop_waits_for_answers_and_keeps_them(server: SubscriberServer) -> None:
@@ -193,7 +193,7 @@ async def test_a_stop_waits_for_answers_and_keeps_them(server: SubscriberServer)
         assert not closing.done()
         answer.set()
         await closing
-    assert rig.checkpoints.places["u"] == place(0)
+    assert rig.store.positions["u"] == place(0)
     assert server.ids == ["1"]
 
 
@@ -208,10 +208,10 @@ async def test_what_is_not_answered_in_time_comes_again(server: SubscriberServer
         await rig.serve(subscriber("u", server.url()))
         await rig.send(event(1), event(2), event(3))
         await until(lambda: rig.dispatcher.figures("u").get("delivered") == 2)
-    assert rig.checkpoints.places["u"] == place(0)
-    async with Rig(partitions=1, log=rig.memory, kept=rig.checkpoints) as again:
+    assert rig.store.positions["u"] == place(0)
+    async with Rig(partitions=1, log=rig.memory, kept=rig.store) as again:
         await again.serve(subscriber("u", server.url()))
-        await until(lambda: again.checkpoints is not None and rig.checkpoints.places["u"] == place(2))
+        await until(lambda: again.store is not None and rig.store.positions["u"] == place(2))
     assert sorted(server.ids) == ["1", "2", "2", "3"], "what was completed behind it is known"
 
 
@@ -237,7 +237,7 @@ async def test_a_replay_may_leave_something_out(rig: Rig, server: SubscriberServ
     await rig.dispatcher.replay_from_offsets("u", "0=@latest")
     await rig.send(event(3))
     await server.wait(4)
-    await until(lambda: rig.checkpoints.places["u"] == place(3))
+    await until(lambda: rig.store.positions["u"] == place(3))
 
 
 async def test_only_who_is_served_can_be_replayed(rig: Rig) -> None:
@@ -252,13 +252,13 @@ async def test_dead_letters_are_delivered_again_by_request(rig: Rig, server: Sub
         await rig.serve(subscriber("u", server.url(), order=Order.ORDERED, delivery=Delivery(dead_letter_url=sink.url())))
         await rig.send(*(event(number) for number in range(5)))
         await server.wait(5)
-        await until(lambda: len(rig.checkpoints.failures.get("u", ())) == 4)
+        await until(lambda: len(rig.store.failures.get("u", ())) == 4)
         assert await rig.dispatcher.redrive("u") == 2
         await server.wait(7)
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 5)
         assert sorted(server.ids[5:]) == ["1", "3"]
         assert sink.ids == ["1", "3"]
-    await until(lambda: rig.checkpoints.places["u"] == place(4))
+    await until(lambda: rig.store.positions["u"] == place(4))
 
 
 async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -> None:
@@ -293,8 +293,8 @@ async def test_a_fault_of_ours_holds_up_nobody(rig: Rig, server: SubscriberServe
     await rig.serve(subscriber("u", server.url()))
     traced = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
     await rig.send(event(0, "t", None, **traced), event(1))
-    await until(lambda: rig.checkpoints.places["u"] == place(1))
+    await until(lambda: rig.store.positions["u"] == place(1))
     await rig.send(event(2, "t", None, **traced), event(3))  # over a connection that is there
-    await until(lambda: rig.checkpoints.places["u"] == place(3))
+    await until(lambda: rig.store.positions["u"] == place(3))
     assert server.ids == ["1", "3"]
-    assert [failure.event_id for failure in rig.checkpoints.failures["u"] if failure.end == "dropped"] == ["0", "2"]
+    assert [failure.event_id for failure in rig.store.failures["u"] if failure.end == "dropped"] == ["0", "2"]

@@ -45,7 +45,7 @@ def reply(of: CloudEvent, status: int = 200) -> web.Response:
 
 async def completed(rig: Rig, uid: str, count: int) -> None:
     """The checkpoint is behind so many events."""
-    await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
+    await until(lambda: rig.store.positions[uid] == {0: f"{count - 1:016d}"})
     await rig.dispatcher.store_histories()
 
 
@@ -85,7 +85,7 @@ async def test_a_final_failure_is_not_tried_again(rig: Rig, server: SubscriberSe
     await rig.send(event(1))
     await completed(rig, "u", 1)
     assert server.ids == ["1"]
-    [attempt, end] = rig.checkpoints.failures["u"]
+    [attempt, end] = rig.store.failures["u"]
     assert (attempt.code, attempt.end) == (status, "")
     assert (end.code, end.end, end.event_id) == (status, "dropped", "1")
 
@@ -132,7 +132,7 @@ async def test_an_attempt_has_its_time(rig: Rig) -> None:
         await rig.serve(subscriber("u", server.url(), delivery=Delivery(timeout_ms=30)))
         await rig.send(event(1))
         await completed(rig, "u", 1)
-        assert rig.checkpoints.failures["u"][0].reason == "no answer within 30 ms"
+        assert rig.store.failures["u"][0].reason == "no answer within 30 ms"
 
 
 # -- dead letters
@@ -157,7 +157,7 @@ async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(rig: Rig, s
     assert "prefer" not in dead.headers
     assert dead.headers["kn-namespace"] == "default"
     assert rig.dispatcher.figures("u")["deadLettered"] == 1
-    assert rig.checkpoints.failures["u"][-1].end == "dead-lettered"
+    assert rig.store.failures["u"][-1].end == "dead-lettered"
 
 
 async def test_the_dead_letter_sink_is_tried_again_too(rig: Rig, server: SubscriberServer) -> None:
@@ -304,7 +304,7 @@ async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connect
     stored = [decode(message).attributes for message in rig.memory.messages("broker/default/b")]
     assert sorted((attributes[TTL], str(attributes.get("knativeerrorcode"))) for attributes in stored) == [(8, "403"), (8, "None")]
     assert rig.memory.messages("broker/other/b") == []
-    assert "system:namespace:default" in rig.checkpoints.failures["v"][0].body
+    assert "system:namespace:default" in rig.store.failures["v"][0].body
 
 
 class NoToken:
@@ -416,8 +416,8 @@ async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
         await sink.wait(20)
     figures = rig.dispatcher.figures("u")
     assert (figures["failedAttempts"], figures["retried"]) == (20, 0)
-    await until(lambda: "u" in rig.checkpoints.failures)
-    assert all("denied" in failure.reason for failure in rig.checkpoints.failures["u"])
+    await until(lambda: "u" in rig.store.failures)
+    assert all("denied" in failure.reason for failure in rig.store.failures["u"])
 
 
 @pytest.mark.parametrize("step", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.subscribers.steps.delivery_headers"])

@@ -44,7 +44,7 @@ async def test_filters_choose(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url(), filters=({"exact": {"type": "wanted"}},)))
     await rig.send(event(1, "other"), event(2, "wanted"), event(3, "other"), event(4, "wanted"))
     await server.wait(2)
-    await until(lambda: rig.checkpoints.places["u"] == {0: f"{1:016d}", 1: f"{1:016d}"})
+    await until(lambda: rig.store.positions["u"] == {0: f"{1:016d}", 1: f"{1:016d}"})
     assert sorted(server.ids) == ["2", "4"]
 
 
@@ -52,14 +52,14 @@ async def test_a_new_subscriber_gets_what_comes_from_now_on(rig: Rig, server: Su
     """Its place is durable before anybody says that it is served, so that nothing is missed if all dies right then."""
     await rig.send(event(1), event(2))
     await rig.serve(subscriber("u", server.url()))
-    assert rig.checkpoints.places["u"] == {0: f"{0:016d}", 1: f"{0:016d}"}
+    assert rig.store.positions["u"] == {0: f"{0:016d}", 1: f"{0:016d}"}
     await rig.send(event(3))
     assert [got.id for got in await server.wait(1)] == ["3"]
 
 
 async def test_a_new_subscriber_of_an_empty_log_has_a_place_too(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url()))
-    assert rig.checkpoints.places["u"] == {0: "", 1: ""}
+    assert rig.store.positions["u"] == {0: "", 1: ""}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ async def test_a_known_subscriber_goes_on_where_it_was(server: SubscriberServer)
         await first.serve(subscriber("u", server.url()))
         await first.send(event(1), event(2))
         await server.wait(2)
-    async with Rig(log=first.memory, kept=first.checkpoints) as second:
+    async with Rig(log=first.memory, kept=first.store) as second:
         await second.send(event(3), event(4))
         await second.serve(subscriber("u", server.url(), start=Start.EARLIEST))
         await server.wait(4)
@@ -96,8 +96,8 @@ async def test_a_known_subscriber_goes_on_where_it_was(server: SubscriberServer)
 
 async def test_a_log_made_anew_is_read_from_its_beginning(rig: Rig, server: SubscriberServer) -> None:
     """Positions of its predecessor say nothing of it, wherever they are, and everything in it came since."""
-    rig.checkpoints.places["u"] = {0: f"{99:016d}", 1: f"{0:016d}"}
-    rig.checkpoints.notes["u"] = {-1: "the one before"}
+    rig.store.positions["u"] = {0: f"{99:016d}", 1: f"{0:016d}"}
+    rig.store.incarnations["u"] = "the one before"
     await rig.send(event(1), event(2))
     await rig.serve(subscriber("u", server.url()))
     await server.wait(2)
@@ -108,7 +108,7 @@ async def test_what_is_no_event_is_passed_over_and_told_of(rig: Rig, server: Sub
     await rig.log.append(LOG, b"\x00\x53\x77\xa1\x05hello")
     await rig.send(event(1))
     await server.wait(1)
-    await until(lambda: rig.checkpoints.failures.get("u"))
-    [failure] = rig.checkpoints.failures["u"]
+    await until(lambda: rig.store.failures.get("u"))
+    [failure] = rig.store.failures["u"]
     assert (failure.end, failure.event_id) == ("skipped", "")
-    await until(lambda: set(rig.checkpoints.places["u"].values()) == {f"{0:016d}"})
+    await until(lambda: set(rig.store.positions["u"].values()) == {f"{0:016d}"})

@@ -101,7 +101,7 @@ async def test_a_dead_subscriber_costs_little_and_loses_nothing() -> None:
         await quick.wait(300)
         await until(lambda: rig.dispatcher.figures("dead")["waiting"] >= 5)
         assert len(dead.got) < 20
-        assert rig.checkpoints.places["dead"] == {0: "", 1: ""}
+        assert rig.store.positions["dead"] == {0: "", 1: ""}
 
 
 async def _failing(_: Got) -> web.StreamResponse:
@@ -209,10 +209,10 @@ async def test_a_filter_that_raises_costs_its_own_subscriber_the_event(server: S
         await rig.send(*(event(number) for number in range(3)))
         await until(lambda: rig.dispatcher.figures("healthy")["delivered"] == 3)
         await until(lambda: rig.dispatcher.figures("poisoned")["delivered"] == 2)
-        await until(lambda: "poisoned" in rig.checkpoints.failures)
-        [skipped] = rig.checkpoints.failures["poisoned"]
+        await until(lambda: "poisoned" in rig.store.failures)
+        [skipped] = rig.store.failures["poisoned"]
         assert (skipped.event_id, skipped.end, "internal error" in skipped.reason) == ("1", "skipped", True)
-        assert "healthy" not in rig.checkpoints.failures
+        assert "healthy" not in rig.store.failures
 
 
 async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,17 +234,17 @@ async def test_a_fault_while_an_event_is_taken_in_costs_that_event_only(server: 
 
 async def test_history_that_cannot_be_kept_does_not_keep_back_that_of_others(server: SubscriberServer) -> None:
     async with Rig(partitions=1) as rig:
-        record = rig.checkpoints.record
+        record = rig.store.record
 
         async def refuse(failures: Mapping[str, Sequence[Failure]]) -> None:
             if "first" in failures:
                 raise ValueError("cannot be written")
             await record(failures)
 
-        rig.checkpoints.record = refuse  # type: ignore[method-assign]
+        rig.store.record = refuse  # type: ignore[method-assign]
         await rig.serve(*(subscriber(uid, "http://169.254.169.254/") for uid in ("first", "second")))
         await rig.send(event(0))
-        await until(lambda: "second" in rig.checkpoints.failures)
+        await until(lambda: "second" in rig.store.failures)
 
 
 async def test_histories_that_take_long_do_not_keep_back_positions(server: SubscriberServer) -> None:
@@ -256,12 +256,12 @@ async def test_histories_that_take_long_do_not_keep_back_positions(server: Subsc
             writing.set()
             await done.wait()
 
-        rig.checkpoints.record = slow  # type: ignore[method-assign]
+        rig.store.record = slow  # type: ignore[method-assign]
         await rig.serve(subscriber("failing", "http://169.254.169.254/"), subscriber("healthy", server.url()))
         await rig.send(event(0))
         await writing.wait()
         await rig.send(event(1))
-        await until(lambda: rig.checkpoints.places["healthy"][0] == f"{1:016d}")
+        await until(lambda: rig.store.positions["healthy"][0] == f"{1:016d}")
         done.set()
 
 
@@ -274,10 +274,10 @@ async def test_a_stop_keeps_what_all_subscribers_have_in_one_transaction(server:
         await rig.send(*(event(number) for number in range(4)))
         await until(lambda: all(rig.dispatcher.figures(f"u{number}")["delivered"] == 4 for number in range(10)))
         await until(lambda: all(rig.dispatcher.figures(each.uid)["dropped"] == 4 for each in failing))
-        before = rig.checkpoints.saved
-    assert rig.checkpoints.saved == before + 1
-    assert rig.checkpoints.recorded == 1
-    assert len(rig.checkpoints.failures) == 10
+        before = rig.store.saved
+    assert rig.store.saved == before + 1
+    assert rig.store.recorded == 1
+    assert len(rig.store.failures) == 10
 
 
 async def test_those_that_fall_behind_share_few_readers(monkeypatch: pytest.MonkeyPatch) -> None:

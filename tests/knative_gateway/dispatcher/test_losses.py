@@ -44,8 +44,8 @@ async def test_an_event_that_fails_for_long_holds_up_none_behind_it(server: Subs
         dispatcher = rig.dispatcher.dispatcher_of("u")
         assert dispatcher is not None
         assert (dispatcher.partitions[0].window.open, dispatcher.figures.waiting) == (1, 1)
-    assert rig.checkpoints.places["u"] == {0: ""}
-    async with Rig(settings, partitions=1, log=rig.memory, kept=rig.checkpoints) as again:
+    assert rig.store.positions["u"] == {0: ""}
+    async with Rig(settings, partitions=1, log=rig.memory, kept=rig.store) as again:
         await again.serve(subscriber("u", server.url(), delivery=delivery))
         await again.send(event(200))
         await until(lambda: again.dispatcher.figures("u")["delivered"] == 1)
@@ -64,8 +64,8 @@ async def test_a_log_that_is_made_again_is_delivered_from_its_first_event(rig: R
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 6)
     assert server.ids[3:] == ["new 0", "new 1", "new 2"]
     assert [line["log"] for line in lines if line["event"] == "log_recreated"] == [LOG]
-    await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("u", ())] == ["log made again"])
-    await until(lambda: rig.checkpoints.places["u"] == {0: f"{2:016d}"})
+    await until(lambda: [failure.end for failure in rig.store.failures.get("u", ())] == ["log made again"])
+    await until(lambda: rig.store.positions["u"] == {0: f"{2:016d}"})
 
 
 async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_another(rig: Rig, server: SubscriberServer) -> None:
@@ -80,7 +80,7 @@ async def test_a_subscriber_that_comes_meanwhile_does_not_hide_that_the_log_is_a
     wanted = route(first, subscriber("second", server.url("/second")))
     rig.dispatcher.use(Routes(rig.version, {wanted.path: wanted}))  # before anybody looks
     await until(lambda: [got.path for got in server.got if got.id == "new"].count("/") == 1)
-    await until(lambda: rig.checkpoints.places["first"] == {0: f"{0:016d}"})
+    await until(lambda: rig.store.positions["first"] == {0: f"{0:016d}"})
 
 
 async def test_events_that_retention_removes_before_delivery_are_counted_and_reported(server: SubscriberServer) -> None:
@@ -109,7 +109,7 @@ async def test_events_that_retention_removes_before_delivery_are_counted_and_rep
         assert rig.dispatcher.figures("quick")["removed"] == 0
         [line] = [line for line in lines if line["event"] == "events_removed_undelivered"]
         assert (line["name"], line["count"]) == ("slow", 4)
-        await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("slow", ())] == ["removed"])
+        await until(lambda: [failure.end for failure in rig.store.failures.get("slow", ())] == ["removed"])
 
 
 async def test_events_that_are_given_up_are_in_the_log_with_their_number(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,10 +169,10 @@ async def test_a_stop_brings_nothing_of_other_keys_again(server: SubscriberServe
         await asyncio.sleep(0)
         stopping.set()
         await closing
-    async with Rig(partitions=1, log=rig.memory, kept=rig.checkpoints) as again:
+    async with Rig(partitions=1, log=rig.memory, kept=rig.store) as again:
         await again.serve(subscriber("u", server.url(), order=Order.BY_KEY))
         await until(lambda: len(server.got) == len(keyed))
-        await until(lambda: rig.checkpoints.places["u"] == {0: f"{len(keyed) - 1:016d}"})
+        await until(lambda: rig.store.positions["u"] == {0: f"{len(keyed) - 1:016d}"})
     assert sorted(server.ids) == sorted(str(each.attributes["id"]) for each in keyed)
 
 

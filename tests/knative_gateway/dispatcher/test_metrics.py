@@ -28,7 +28,7 @@ async def test_every_end_is_counted() -> None:
     async with Rig(partitions=1) as rig, SubscriberServer(answers=[202, 500, 202, 400]) as server, SubscriberServer() as sink:
         await rig.serve(subscriber("u", server.url(), in_flight_max=1, delivery=Delivery(retry=1, dead_letter_url=sink.url())))
         await rig.send(event(1), event(2), event(3))
-        await until(lambda: rig.checkpoints.places["u"][0] == f"{2:016d}")
+        await until(lambda: rig.store.positions["u"][0] == f"{2:016d}")
         values = told(rig)
     prefix = "knative_gateway_subscriber_"
     expected = {"matched": 3, "delivered": 2, "retried": 1, "failed_attempts": 2, "dead_lettered": 1, "dropped": 0}

@@ -9,7 +9,7 @@ from event_formats.amqp_binding import encode
 from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Routes
-from tests.knative_gateway.dispatcher.rig import MemoryCheckpoints, event, route, subscriber, until
+from tests.knative_gateway.dispatcher.rig import MemoryCursorStore, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 from tests.knative_gateway.memory_log import MemoryEventLog
 
@@ -41,7 +41,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.log = MemoryEventLog()
-        self.kept = MemoryCheckpoints()
+        self.kept = MemoryCursorStore()
         self.shares = (Parted(0), Parted(1))
         self.replicas: list[Dispatcher] = []
 
@@ -82,14 +82,14 @@ async def pair(server: SubscriberServer) -> AsyncIterator[Pair]:
 async def test_each_delivers_what_is_in_its_partitions(pair: Pair, server: SubscriberServer) -> None:
     await pair.send(10)
     await server.wait(10)
-    await until(lambda: pair.kept.places["u"] == {0: PLACE(4), 1: PLACE(4)})
+    await until(lambda: pair.kept.positions["u"] == {0: PLACE(4), 1: PLACE(4)})
     assert [replica.figures("u")["delivered"] for replica in pair.replicas] == [5, 5]
     assert sorted(map(int, server.ids)) == list(range(10))
 
 
 async def test_what_one_loses_the_other_goes_on_with(pair: Pair, server: SubscriberServer) -> None:
     await pair.send(4)
-    await until(lambda: pair.kept.places["u"] == {0: PLACE(1), 1: PLACE(1)})
+    await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})
     pair.shares[0].become()
     pair.shares[1].become(0, 1)
     await until(lambda: pair.partitions(1) == {0, 1} and not pair.partitions(0))
@@ -100,22 +100,22 @@ async def test_what_one_loses_the_other_goes_on_with(pair: Pair, server: Subscri
 
 async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitions(pair: Pair, server: SubscriberServer) -> None:
     await pair.send(10)
-    await until(lambda: pair.kept.places["u"] == {0: PLACE(4), 1: PLACE(4)})
+    await until(lambda: pair.kept.positions["u"] == {0: PLACE(4), 1: PLACE(4)})
     await pair.replicas[0].replay_from_offsets("u", "0=2,1=1")
     await until(lambda: len(server.ids) == 15)
     assert sorted(map(int, server.ids[10:])) == [4, 6, 7, 8, 9]
     await until(lambda: [replica.figures("u")["delivered"] for replica in pair.replicas] == [7, 8])
-    await until(lambda: pair.kept.places["u"] == {0: PLACE(4), 1: PLACE(4)})
+    await until(lambda: pair.kept.positions["u"] == {0: PLACE(4), 1: PLACE(4)})
 
 
 async def test_a_replay_waits_for_somebody_who_owns_the_partition(pair: Pair, server: SubscriberServer) -> None:
     """Its owner is gone, and the next one is not there yet."""
     await pair.send(4)
-    await until(lambda: pair.kept.places["u"] == {0: PLACE(1), 1: PLACE(1)})
+    await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})
     pair.shares[1].become()
     await until(lambda: not pair.partitions(1))
     await pair.replicas[0].replay_from_offsets("u", "1=@earliest")
-    assert pair.kept.places["u"] == {0: PLACE(1), 1: PLACE(1)}
+    assert pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)}
     pair.shares[0].become(0, 1)
     await until(lambda: len(server.ids) == 6)
     assert sorted(server.ids[4:]) == ["0", "2"]
@@ -123,7 +123,7 @@ async def test_a_replay_waits_for_somebody_who_owns_the_partition(pair: Pair, se
 
 async def test_a_store_that_is_away_only_delays_it(pair: Pair, server: SubscriberServer) -> None:
     await pair.send(2)
-    await until(lambda: pair.kept.places["u"] == {0: PLACE(0), 1: PLACE(0)})
+    await until(lambda: pair.kept.positions["u"] == {0: PLACE(0), 1: PLACE(0)})
     await pair.replicas[0].replay_from_offsets("u", "1=@earliest")
     pair.kept.failing = [UnavailableError("away"), RuntimeError("a fault of ours")] * 3
     await until(lambda: len(server.ids) == 3)

@@ -15,7 +15,7 @@ from knative_gateway.dispatcher import Dispatcher, DispatchSettings, Sender
 from knative_gateway.engine.event_log import AmqpEventLog
 from knative_gateway.engine.sharing import GroupShares
 from knative_gateway.ports import Routes, Subscriber
-from tests.knative_gateway.dispatcher.rig import MemoryCheckpoints, event, route, subscriber, until
+from tests.knative_gateway.dispatcher.rig import MemoryCursorStore, event, route, subscriber, until
 from tests.knative_gateway.dispatcher.subscriber import SubscriberServer
 
 PARTITIONS = 4
@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[SubscriberServer]:
 class Replica:
     """A dispatcher with connections of its own."""
 
-    def __init__(self, node: NodeProcess, kept: MemoryCheckpoints, log: str) -> None:
+    def __init__(self, node: NodeProcess, kept: MemoryCursorStore, log: str) -> None:
         self.log = log
         self.node, self.kept = node, kept
         self.stack = AsyncExitStack()
@@ -76,7 +76,7 @@ class Replica:
 
 async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server: SubscriberServer) -> None:
     """Fairly while both live; all of it when one leaves or dies; and no event is missed on the way."""
-    kept = MemoryCheckpoints()
+    kept = MemoryCursorStore()
     spec = subscriber("u", server.url())
     async with Replica(node, kept, log) as survivor:
         survivor.serve(spec)
@@ -100,7 +100,7 @@ async def test_replicas_share_and_take_over(node: NodeProcess, log: str, server:
 
 
 async def test_a_replica_that_leaves_hands_over_what_it_completed(node: NodeProcess, log: str, server: SubscriberServer) -> None:
-    kept = MemoryCheckpoints()
+    kept = MemoryCursorStore()
     spec = subscriber("u", server.url())
     async with Replica(node, kept, log) as first:
         first.serve(spec)

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert
 
 from knative_gateway.errors import ConfigError, UnavailableError
-from knative_gateway.ports import Key
+from knative_gateway.ports import Key, StoredCursor
 from knative_gateway.store import open_store, sqlite_url
 from knative_gateway.store.database import Database
 from knative_gateway.store.tables import SCHEMA
@@ -19,11 +19,11 @@ KEY = Key("", "ConfigMap", "default", "a")
 async def test_everything_is_there_again_when_it_is_opened_again(url: str) -> None:
     async with open_store(url) as store:
         await store.resources.write(KEY, {"data": {"a": "b"}}, expected_version=0)
-        await store.checkpoints.save({("one", 0): "01"})
+        await store.cursors.save({("one", 0): "01"})
     async with open_store(url) as store:
         version, [object_] = await store.resources.list("", "ConfigMap")
         assert (version, object_["data"]) == (2, {"a": "b"})
-        assert (await store.checkpoints.load(["one"])).get("one", {}) == {0: "01"}
+        assert await store.cursors.load(["one"]) == {"one": StoredCursor({0: "01"})}
         assert store.shared is url.startswith("postgresql")
 
 

@@ -83,7 +83,7 @@ async def test_after_a_failed_first_attempt_the_delivery_continues_with_a_plan(s
         await until(lambda: dispatcher.figures.delivered == 2)
         assert server.ids == ["0", "1", "1", "1"]
         assert (dispatcher.figures.failed_attempts, dispatcher.figures.retried, dispatcher.figures.in_flight) == (2, 2, 0)
-        await until(lambda: [failure.attempt for failure in rig.checkpoints.failures.get("u", ())] == [1, 2])
+        await until(lambda: [failure.attempt for failure in rig.store.failures.get("u", ())] == [1, 2])
 
 
 async def test_after_a_reply_the_delivery_continues_with_a_plan(server: SubscriberServer) -> None:
@@ -130,7 +130,7 @@ async def test_an_attempt_without_an_answer_in_time_fails(server: SubscriberServ
         held(server)
         await rig.send(event(1))
         await until(lambda: dispatcher.figures.dropped == 1)
-        await until(lambda: [failure.reason for failure in rig.checkpoints.failures.get("u", ())][-1:] == ["no answer within 50 ms"])
+        await until(lambda: [failure.reason for failure in rig.store.failures.get("u", ())][-1:] == ["no answer within 50 ms"])
 
 
 async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> None:
@@ -144,7 +144,7 @@ async def test_a_stop_waits_for_events_in_flight(server: SubscriberServer) -> No
         assert not stopping.done()
         answer.set()
         await stopping
-        assert rig.checkpoints.places["u"] == {0: f"{1:016d}"}
+        assert rig.store.positions["u"] == {0: f"{1:016d}"}
 
 
 async def test_a_stop_waits_for_a_limited_time(server: SubscriberServer) -> None:
@@ -161,7 +161,7 @@ async def test_a_stop_waits_for_a_limited_time(server: SubscriberServer) -> None
         answer.set()
         await until(lambda: not server.in_flight)
         assert (dispatcher.figures.in_flight, dispatcher.figures.delivered) == (0, 1)
-        assert rig.checkpoints.places["u"] == {0: f"{0:016d}"}
+        assert rig.store.positions["u"] == {0: f"{0:016d}"}
 
 
 async def test_retries_go_to_the_new_url_of_a_subscriber(server: SubscriberServer) -> None:

@@ -48,7 +48,7 @@ def fail_on_poison(monkeypatch: pytest.MonkeyPatch, holder: object, name: str) -
 
 
 async def completed(rig: Rig, uid: str, count: int) -> None:
-    await until(lambda: rig.checkpoints.places[uid] == {0: f"{count - 1:016d}"})
+    await until(lambda: rig.store.positions[uid] == {0: f"{count - 1:016d}"})
     await rig.dispatcher.store_histories()
 
 
@@ -68,7 +68,7 @@ async def test_what_cannot_be_read_is_skipped(rig: Rig, server: SubscriberServer
     await completed(rig, "u", 2)
     assert server.ids == ["1"]
     assert rig.dispatcher.figures("u")["skipped"] == 1
-    await until(lambda: [failure.end for failure in rig.checkpoints.failures.get("u", [])] == ["skipped"])
+    await until(lambda: [failure.end for failure in rig.store.failures.get("u", [])] == ["skipped"])
 
 
 async def test_a_filter_that_fails_costs_its_subscriber_the_event(
@@ -85,8 +85,8 @@ async def test_a_filter_that_fails_costs_its_subscriber_the_event(
     await completed(rig, "u", 2)
     await completed(rig, "v", 2)
     assert sorted((got.path, got.id) for got in server.got) == [("/u", "1"), ("/v", "1"), ("/v", POISON)]
-    await until(lambda: rig.checkpoints.failures.get("u"))
-    [failure] = rig.checkpoints.failures["u"]
+    await until(lambda: rig.store.failures.get("u"))
+    [failure] = rig.store.failures["u"]
     assert (failure.end, failure.event_id, failure.event_source) == ("skipped", POISON, "/s")
     assert "RecursionError" in failure.reason
 
@@ -100,8 +100,8 @@ async def test_filters_that_would_take_too_long_skip_the_event_for_their_subscri
     await completed(rig, "u", 3)
     await completed(rig, "v", 3)
     assert sorted((got.path, got.id) for got in server.got) == [("/u", "1"), ("/v", "2"), ("/v", POISON)]
-    await until(lambda: rig.checkpoints.failures.get("u"))
-    [failure] = rig.checkpoints.failures["u"]
+    await until(lambda: rig.store.failures.get("u"))
+    [failure] = rig.store.failures["u"]
     assert (failure.end, failure.event_id) == ("skipped", POISON)
     assert "need more than" in failure.reason
 
