@@ -17,6 +17,7 @@ PACKAGES = ("amqp_streams", "event_formats", "knative_gateway", "pyspark_amqpstr
 MODULE_LINES_MAX = 400
 TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 60
+FOLDER_FILES_MAX = 16
 PURE = ("amqp_streams.wire", "amqp_streams.streams", "amqp_streams.storage", "amqp_streams.node")
 # Values and re-exports: their users' tests are theirs.
 WITHOUT_TWIN = {
@@ -72,6 +73,12 @@ def test_no_module_is_longer_than_can_be_kept_in_mind() -> None:
 def test_no_function_is_longer_than_a_screen() -> None:
     long = {f"{path}:{name}": lines for path in modules() for name, lines in functions(text(path)) if lines > FUNCTION_LINES_MAX}
     assert not long
+
+
+def test_no_folder_has_more_files_than_a_reader_takes_in() -> None:
+    """More files side by side need folders that name what belongs together."""
+    sizes = Counter(str(path.parent) for path in modules())
+    assert not {folder: count for folder, count in sizes.items() if count > FOLDER_FILES_MAX}
 
 
 def functions(source: str) -> Iterator[tuple[str, int]]:
