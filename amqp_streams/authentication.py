@@ -11,6 +11,7 @@ from typing import Annotated, Final, Self
 from pydantic import AliasChoices, BeforeValidator, Field, model_validator
 
 from service_parts.settings.fields import Milliseconds, Settings
+from service_parts.tokens.algorithms import TokenAlgorithm
 
 EXTERNAL_RULES_MAX: Final = 1000
 
@@ -68,29 +69,6 @@ class ExternalRule(Settings):
         if found is None:
             return None
         return _PLACE.sub(lambda place: found[int(place[1]) if place[1].isdecimal() else place[1]] or "", self.user)
-
-
-class TokenAlgorithm(StrEnum):
-    """How a token may be signed (RFC 7518, RFC 8037). `none` is not among them."""
-
-    RS256 = "RS256"
-    RS384 = "RS384"
-    RS512 = "RS512"
-    PS256 = "PS256"
-    PS384 = "PS384"
-    PS512 = "PS512"
-    ES256 = "ES256"
-    ES384 = "ES384"
-    ES512 = "ES512"
-    EDDSA = "EdDSA"
-    HS256 = "HS256"
-    HS384 = "HS384"
-    HS512 = "HS512"
-
-    @property
-    def symmetric(self) -> bool:
-        """Whoever can check it can make it."""
-        return self.startswith("HS")
 
 
 def _one_or_more(value: object) -> object:

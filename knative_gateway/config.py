@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, ByteSize, Field, model_validator
 from knative_gateway.security.access import Verb
 from service_parts.settings.choices import LogFormat, LogLevel
 from service_parts.settings.fields import Settings
+from service_parts.tokens.algorithms import PublicKeyAlgorithm
 
 _HOST_PORT: Final = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:\s]+)):(?P<port>\d{1,5})")
 _URL: Final = re.compile(r"https?://[^/?#\s]+(?:/[^?#\s]*)?")
@@ -51,29 +52,14 @@ def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
-class TokenAlgorithm(StrEnum):
-    """How a JWT may be signed (RFC 7518, RFC 8037); neither unsigned nor by a shared secret."""
-
-    RS256 = "RS256"
-    RS384 = "RS384"
-    RS512 = "RS512"
-    PS256 = "PS256"
-    PS384 = "PS384"
-    PS512 = "PS512"
-    ES256 = "ES256"
-    ES384 = "ES384"
-    ES512 = "ES512"
-    EDDSA = "EdDSA"
-
-
 class JwtSettings(Settings):
     """Bearer tokens of an issuer (JWT)."""
 
     issuer: str = Field(min_length=1, max_length=2048, description="The `iss` of the tokens, exactly.")
     audience: Texts = Field(min_length=1, description="The `aud` of a token must contain one of these.")
     keys: Path = Field(description="File with the public keys of the issuer, JWKS or PEM. Read again on SIGHUP.")
-    algorithms: Annotated[tuple[TokenAlgorithm, ...], BeforeValidator(_as_list)] = Field(
-        default=(TokenAlgorithm.RS256, TokenAlgorithm.PS256, TokenAlgorithm.ES256, TokenAlgorithm.EDDSA),
+    algorithms: Annotated[tuple[PublicKeyAlgorithm, ...], BeforeValidator(_as_list)] = Field(
+        default=(PublicKeyAlgorithm.RS256, PublicKeyAlgorithm.PS256, PublicKeyAlgorithm.ES256, PublicKeyAlgorithm.EDDSA),
         min_length=1,
         description="How tokens may be signed.",
     )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from argon2 import PasswordHasher
 
-from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings, TokenAlgorithm
+from amqp_streams.authentication import CertificateName, ExternalRule, OAuthSettings
 from amqp_streams.config import AnonymousAccess, TlsSettings
 from amqp_streams.errors import AmqpStreamsError
 from amqp_streams.server.identity.users import UsersFile
@@ -29,6 +29,7 @@ from fuzz.target import Target, WrongError
 from fuzz.targets.dialogue import Speaker
 from fuzz.targets.speech import conversation
 from fuzz.values import mapping, value
+from service_parts.tokens.algorithms import TokenAlgorithm
 
 _HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _SASL: Final = 1

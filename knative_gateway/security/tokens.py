@@ -5,38 +5,33 @@ expiry, of another issuer or for another audience is none. Tokens of the file ar
 """
 
 import csv
-import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import jwt
-from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
-from jwt.types import Options
-
-from knative_gateway.config import GatewaySettings, JwtSettings, TokenAlgorithm
+from knative_gateway.config import GatewaySettings, JwtSettings
 from knative_gateway.errors import ConfigError
 from knative_gateway.security.access import Identity, Rule, Tokens
+from service_parts.errors import SettingError
+from service_parts.tokens.claims import (
+    NAME_CHARACTERS_MAX,
+    BadTokenError,
+    Expected,
+    claim,
+    expiry_ms,
+    group_names,
+    signed_claims,
+)
+from service_parts.tokens.keys import public_keys, read_file
 
 TOKEN_CHARACTERS_MIN: Final = 16
 TOKEN_CHARACTERS_MAX: Final = 16_384
 FILE_BYTES_MAX: Final = 4 << 20
-RSA_BITS_MIN: Final = 2048
-GROUPS_MAX: Final = 1000
-NAME_CHARACTERS_MAX: Final = 255
 KNOWN_MAX: Final = 4096
 """JWTs that were checked and are not over: senders use one for thousands of events."""
-_CURVES: Final = {"secp256r1": TokenAlgorithm.ES256, "secp384r1": TokenAlgorithm.ES384, "secp521r1": TokenAlgorithm.ES512}
-_RSA: Final = frozenset(algorithm for algorithm in TokenAlgorithm if algorithm.startswith(("RS", "PS")))
-# A stranger's JSON may also be too deep, and its numbers too large.
-_MALFORMED: Final = (jwt.PyJWTError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError)
 
 
 class StaticTokens:
@@ -66,7 +61,12 @@ class JwtTokens:
         """
         self._settings: Final = settings
         self._now_ms: Final = now_ms
-        self._keys: Final = _keys(settings)
+        self._expected: Final = Expected(settings.issuer, settings.audience, settings.algorithms)
+        try:
+            self._keys: Final = public_keys(settings.keys, settings.algorithms)
+        except SettingError as error:
+            message = f"jwt.keys: {error}"
+            raise ConfigError(message) from error
         self._known: Final[OrderedDict[bytes, tuple[Identity, int]]] = OrderedDict()
 
     def identity(self, token: str) -> Identity | None:
@@ -90,36 +90,16 @@ class JwtTokens:
 
     def _check(self, token: str) -> tuple[Identity, int] | None:
         """Who it is and when that is over; None: the token is not good, whatever the reason."""
+        settings = self._settings
         try:
-            claims = self._claims(token)
-            leeway_ms = round(self._settings.leeway * 1000)
-            expires_ms = _time_ms(claims["exp"]) + leeway_ms
-            if "nbf" in claims and self._now_ms() < _time_ms(claims["nbf"]) - leeway_ms:
-                return None
-            user = _claim(claims, self._settings.user_claim)
-        except _MALFORMED:
+            claims = signed_claims(token, self._keys, self._expected)
+            expires_ms = expiry_ms(claims, now_ms=self._now_ms(), leeway_ms=round(settings.leeway * 1000))
+        except BadTokenError:
             return None
+        user = claim(claims, settings.user_claim)
         if not isinstance(user, str) or not 1 <= len(user) <= NAME_CHARACTERS_MAX or not user.isprintable():
             return None
-        return Identity(user, _groups(_claim(claims, self._settings.groups_claim))), expires_ms
-
-    def _claims(self, token: str) -> Mapping[str, Any]:
-        settings = self._settings
-        header = jwt.get_unverified_header(token)
-        algorithm = TokenAlgorithm(header["alg"])
-        if algorithm not in settings.algorithms:
-            raise jwt.InvalidAlgorithmError
-        # Times are looked at with a clock of ours.
-        options: Options = {"require": ["exp", "iss", "aud"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}
-        for key in self._keys:
-            if algorithm in key.algorithms and (key.id is None or header.get("kid") in (None, key.id)):
-                try:
-                    return jwt.decode(
-                        token, key.value, algorithms=[algorithm], audience=settings.audience, issuer=settings.issuer, options=options
-                    )
-                except jwt.InvalidSignatureError:
-                    continue
-        raise jwt.InvalidSignatureError
+        return Identity(user, group_names(claim(claims, settings.groups_claim))), expires_ms
 
 
 def wall_ms() -> int:
@@ -143,21 +123,12 @@ def _hash(token: str) -> bytes:
     return sha256(token.encode("utf-8", "surrogatepass")).digest()
 
 
-def _read(path: Path, setting: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        message = f"{setting}: {path} cannot be read: {error.strerror}"
-        raise ConfigError(message) from None
-    if len(data) > FILE_BYTES_MAX:
-        message = f"{setting}: {path} has more than {FILE_BYTES_MAX} bytes"
-        raise ConfigError(message)
-    return data
-
-
 def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
-    data = _read(path, "tokens")
+    try:
+        data = read_file(path, FILE_BYTES_MAX)
+    except SettingError as error:
+        message = f"tokens: {error}"
+        raise ConfigError(message) from error
     if path.stat().st_mode & 0o007:
         message = f"tokens: {path} is open to others: chmod o= {path}"
         raise ConfigError(message)
@@ -192,93 +163,3 @@ def _wrong(row: list[str]) -> str | None:
     if not token.isascii() or not token.isprintable() or " " in token:
         return "the token must be printable ASCII without spaces"
     return None
-
-
-# -- JWT
-
-
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A key and what it may check. `id`: the issuer's name for it."""
-
-    value: Any = field(repr=False)
-    algorithms: frozenset[str]
-    id: str | None = None
-
-
-def _claim(claims: Mapping[str, Any], name: str) -> object:
-    """A claim by its name, else by its path: `realm_access.roles`."""
-    if name in claims:
-        return claims[name]
-    value: object = claims
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _groups(value: object) -> frozenset[str]:
-    """A list of names, or names with spaces between, as `scope` has them."""
-    names = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
-    good = [name for name in names if isinstance(name, str) and 1 <= len(name) <= NAME_CHARACTERS_MAX]
-    return frozenset(good[:GROUPS_MAX])
-
-
-def _time_ms(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
-        message = "no time"
-        raise ValueError(message)
-    return int(value * 1000)
-
-
-def _keys(settings: JwtSettings) -> list[_Key]:
-    data = _read(settings.keys, "jwt.keys")
-    try:
-        keys = list(_jwks(data) if data.lstrip().startswith(b"{") else _pem(data))
-    except (*_MALFORMED, UnsupportedAlgorithm) as error:
-        message = f"jwt.keys: {settings.keys} has no keys: {error}"
-        raise ConfigError(message) from None
-    usable = [key for key in keys if not key.algorithms.isdisjoint(settings.algorithms)]
-    if not usable:
-        message = f"jwt.keys: {settings.keys} has no key for any of {', '.join(settings.algorithms)}"
-        raise ConfigError(message)
-    return usable
-
-
-def _jwks(data: bytes) -> Iterator[_Key]:
-    """RFC 7517. Keys for encryption, of kinds that are not known, and secrets are passed over."""
-    for entry in json.loads(data)["keys"]:
-        if entry.get("use", "sig") != "sig" or entry.get("kty") == "oct":
-            continue
-        try:
-            key = jwt.PyJWK(entry).key
-        except jwt.PyJWTError:
-            continue
-        public = key.public_key() if hasattr(key, "public_key") else key
-        own = frozenset({entry["alg"]}) if "alg" in entry else frozenset(TokenAlgorithm)
-        kid = entry.get("kid")
-        yield _Key(public, _algorithms(public) & own, kid if isinstance(kid, str) else None)
-
-
-def _pem(data: bytes) -> Iterator[_Key]:
-    if b"PRIVATE KEY" in data:
-        message = "there is a private key in it, which belongs to the issuer alone: give the public one"
-        raise ValueError(message)
-    if b"BEGIN CERTIFICATE" in data:
-        keys: list[Any] = [certificate.public_key() for certificate in x509.load_pem_x509_certificates(data)]
-    else:
-        keys = [serialization.load_pem_public_key(data)]
-    for key in keys:
-        yield _Key(key, _algorithms(key))
-
-
-def _algorithms(key: object) -> frozenset[str]:
-    """What a key can check; keys that are too weak check nothing."""
-    match key:
-        case rsa.RSAPublicKey():
-            return _RSA if key.key_size >= RSA_BITS_MIN else frozenset()
-        case ec.EllipticCurvePublicKey():
-            return frozenset({_CURVES[key.curve.name]} if key.curve.name in _CURVES else ())
-        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey():
-            return frozenset({TokenAlgorithm.EDDSA})
-        case _:
-            return frozenset()

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from amqp_streams.authentication import ExternalRule, OAuthSettings, TokenAlgorithm
+from amqp_streams.authentication import ExternalRule, OAuthSettings
 from amqp_streams.config import NodeSettings, TlsSettings
+from service_parts.tokens.algorithms import TokenAlgorithm
 
 TLS = {"certificate": "c.pem", "key": "k.pem"}
 GOOD: dict[str, Any] = {"issuer": "https://id.example.org", "audience": "streams", "keys": "keys.json"}

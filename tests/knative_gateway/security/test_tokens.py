@@ -178,12 +178,14 @@ def test_keys_come_as_jwks_too_and_are_chosen_by_their_id(tmp_path: Path) -> Non
     entries = [
         json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())) | {"kid": kid} for kid, key in (("one", KEY), ("two", OTHER))
     ]
-    passed_over = [{"kty": "oct", "k": "AAAA"}, {"kty": "RSA", "use": "enc"}, {"kty": "unheard of"}]
+    signing = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(KEY.public_key())) | {"kid": "one", "key_ops": ["sign"]}
+    passed_over = [{"kty": "oct", "k": "AAAA"}, {"kty": "RSA", "use": "enc"}, {"kty": "unheard of"}, signing]
     (tmp_path / "jwks").write_text(json.dumps({"keys": passed_over + entries}))
     known = JwtTokens(JwtSettings(issuer="https://issuer", audience=("gateway",), keys=tmp_path / "jwks"), lambda: NOW_MS)
     assert known.identity(made(GOOD, OTHER, kid="two")) is not None
     assert known.identity(made(GOOD, OTHER)) is not None
     assert known.identity(made(GOOD, OTHER, kid="one")) is None
+    assert len(known._keys) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,111 @@
+"""The claims of a JWT: believed if a key of the issuer signed them, for us and for now. Pure. Spec: RFC 7519, RFC 8725.
+
+Laws: the algorithm is one that the settings allow and that the key is made for, never what the token asks for alone. A token without
+an expiry, of another issuer or for another audience is refused. No reason has the token in it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt
+from jwt.types import Options
+
+from service_parts.tokens.keys import MALFORMED, Key
+
+GROUPS_MAX: Final = 1000
+"""Groups of a token that count; the others are ignored."""
+NAME_CHARACTERS_MAX: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Whose tokens are believed, for which audiences (one of them is enough), and how they may be signed."""
+
+    issuer: str
+    audience: tuple[str, ...]
+    algorithms: Collection[str]
+
+
+class BadTokenError(Exception):
+    """A token is refused. The message says why, and has nothing of the token in it."""
+
+
+_REASONS: Final[Mapping[type[Exception], str]] = {
+    jwt.InvalidIssuerError: "it is of another issuer",
+    jwt.InvalidAudienceError: "it is for another audience",
+    jwt.MissingRequiredClaimError: "it lacks an expiry, an issuer or an audience",
+}
+# The times are checked with the caller's clock.
+_OPTIONS: Final[Options] = {"require": ["exp", "iss", "aud"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}
+
+
+def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mapping[str, Any]:
+    """The claims of a token that one of `keys` signed. Its times are not checked yet.
+
+    Raises:
+        BadTokenError: it is not a JWT, not signed by such a key, of another issuer or for another audience.
+    """
+    try:
+        header = jwt.get_unverified_header(token)
+    except MALFORMED as error:
+        message = "it is not a JWT"
+        raise BadTokenError(message) from error
+    algorithm = next((one for one in expected.algorithms if one == header.get("alg")), None)
+    if algorithm is None:
+        message = "it is signed by an algorithm that is not allowed"
+        raise BadTokenError(message)
+    reason = "it is signed by no key that is known here"
+    for key in keys:
+        if algorithm not in key.algorithms or (key.id is not None and header.get("kid") not in (None, key.id)):
+            continue
+        try:
+            return jwt.decode(
+                token, key.value, algorithms=[algorithm], audience=expected.audience, issuer=expected.issuer, options=_OPTIONS
+            )
+        except jwt.InvalidSignatureError:
+            continue
+        except MALFORMED as error:
+            reason = _REASONS.get(type(error), "it is malformed")
+    raise BadTokenError(reason)
+
+
+def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
+    """Until when a token is good, if clocks may differ by `leeway_ms`.
+
+    Raises:
+        BadTokenError: it is expired, not valid yet, or its times are not times.
+    """
+    expires_ms = _time_ms(claims, "exp") + leeway_ms
+    if now_ms >= expires_ms:
+        message = "it is expired"
+        raise BadTokenError(message)
+    if "nbf" in claims and now_ms < _time_ms(claims, "nbf") - leeway_ms:
+        message = "it is not valid yet"
+        raise BadTokenError(message)
+    return expires_ms
+
+
+def claim(claims: Mapping[str, Any], name: str) -> object:
+    """A claim by its name, or else by its path: `realm_access.roles`. None: the token has none."""
+    if name in claims:
+        return claims[name]
+    value: object = claims
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def group_names(value: object) -> frozenset[str]:
+    """The groups in a claim: a list of names, or names with spaces between, as `scope` has them."""
+    names = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    good = [name for name in names if isinstance(name, str) and 1 <= len(name) <= NAME_CHARACTERS_MAX]
+    return frozenset(good[:GROUPS_MAX])
+
+
+def _time_ms(claims: Mapping[str, Any], name: str) -> int:
+    value = claims.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
+        message = f"its {name} is not a time"
+        raise BadTokenError(message)
+    return int(value * 1000)

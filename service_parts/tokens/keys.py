@@ -1,0 +1,135 @@
+"""[io] The keys that check JWTs: read from files of an issuer, and which algorithms each is good for. Spec: RFC 7517, RFC 8725.
+
+Laws: an algorithm is one that the key is made for; a key that is too weak checks nothing; no message has a key in it.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, ed25519, rsa
+
+from service_parts.errors import SettingError
+from service_parts.tokens.algorithms import TokenAlgorithm
+
+RSA_BITS_MIN: Final = 2048
+SECRET_BYTES_MIN: Final = 32
+FILE_BYTES_MAX: Final = 1 << 20
+_CURVES: Final = {"secp256r1": TokenAlgorithm.ES256, "secp384r1": TokenAlgorithm.ES384, "secp521r1": TokenAlgorithm.ES512}
+_RSA: Final = frozenset(algorithm for algorithm in TokenAlgorithm if algorithm.startswith(("RS", "PS")))
+_HMAC: Final = frozenset(algorithm for algorithm in TokenAlgorithm if algorithm.symmetric)
+
+MALFORMED: Final = (jwt.PyJWTError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, AttributeError)
+"""What reading a key or a token may raise: JSON of a peer may be too deep, and its numbers too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key and the algorithms that it may check. `id`: the issuer's name for it."""
+
+    value: Any = field(repr=False)
+    algorithms: frozenset[str]
+    id: str | None = None
+
+
+def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
+    """The keys in a JWKS or PEM file that can check one of `algorithms`.
+
+    Raises:
+        SettingError: the file cannot be read or has no such key; names the file.
+    """
+    data = read_file(path)
+    try:
+        keys = list(_jwks(data) if data.lstrip().startswith(b"{") else _pem(data))
+    except (*MALFORMED, UnsupportedAlgorithm) as error:
+        message = f"{path} has no keys: {error}"
+        raise SettingError(message) from error
+    usable = [key for key in keys if not key.algorithms.isdisjoint(algorithms)]
+    if not usable:
+        message = f"{path} has no key for any of {', '.join(algorithms)}"
+        raise SettingError(message)
+    return usable
+
+
+def secret_key(path: Path) -> Key:
+    """The secret in a file, for the symmetric algorithms.
+
+    Raises:
+        SettingError: the file cannot be read, others may read it, or the secret is too short; names the file.
+    """
+    if path.exists() and path.stat().st_mode & 0o077:
+        message = f"{path} is open to others: chmod 600 {path}"
+        raise SettingError(message)
+    value = read_file(path).strip()
+    if len(value) < SECRET_BYTES_MIN:
+        message = f"{path} has less than {SECRET_BYTES_MIN} bytes"
+        raise SettingError(message)
+    return Key(value, _HMAC)
+
+
+def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
+    """The contents of a file.
+
+    Raises:
+        SettingError: it cannot be read or is too large; names the file.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(bytes_max + 1)
+    except OSError as error:
+        message = f"{path} cannot be read: {error.strerror}"
+        raise SettingError(message) from error
+    if len(data) > bytes_max:
+        message = f"{path} has more than {bytes_max} bytes"
+        raise SettingError(message)
+    return data
+
+
+def _jwks(data: bytes) -> Iterator[Key]:
+    """RFC 7517. Skips keys for encryption, keys that must not verify, unknown kinds, and secrets: these have a file of their own."""
+    for entry in json.loads(data)["keys"]:
+        if entry.get("use", "sig") != "sig" or "verify" not in entry.get("key_ops", ["verify"]) or entry.get("kty") == "oct":
+            continue
+        try:
+            value = _public(jwt.PyJWK(entry).key)
+        except (jwt.PyJWTError, NotImplementedError):  # the second for "alg": "none"
+            continue
+        own = frozenset[str]({entry["alg"]} if "alg" in entry else TokenAlgorithm)
+        kid = entry.get("kid")
+        yield Key(value, _algorithms(value) & own, kid if isinstance(kid, str) else None)
+
+
+def _pem(data: bytes) -> Iterator[Key]:
+    if b"PRIVATE KEY" in data:
+        message = "there is a private key in it, which belongs to the issuer alone: give the public one"
+        raise ValueError(message)
+    if b"BEGIN CERTIFICATE" in data:
+        keys: list[Any] = [certificate.public_key() for certificate in x509.load_pem_x509_certificates(data)]
+    else:
+        keys = [serialization.load_pem_public_key(data)]
+    for key in keys:
+        yield Key(key, _algorithms(key))
+
+
+def _public(key: Any) -> Any:
+    """The public half, also of a private key that is in a JWKS by mistake."""
+    return key.public_key() if hasattr(key, "public_key") else key
+
+
+def _algorithms(key: object) -> frozenset[str]:
+    """What a key can check. A key that is too weak checks nothing."""
+    match key:
+        case rsa.RSAPublicKey():
+            return _RSA if key.key_size >= RSA_BITS_MIN else frozenset()
+        case ec.EllipticCurvePublicKey():
+            return frozenset({_CURVES[key.curve.name]} if key.curve.name in _CURVES else ())
+        case ed25519.Ed25519PublicKey() | ed448.Ed448PublicKey():
+            return frozenset({TokenAlgorithm.EDDSA})
+        case _:
+            return frozenset()
