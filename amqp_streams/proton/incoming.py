@@ -1,9 +1,10 @@
 """Bytes into one of Proton's transports, and how far they are whole frames."""
 
-from typing import Any, Final
+from typing import Final
 
 from cproton_ffi import lib
 
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.wire.formats import PROTOCOL_HEADER_BYTES
 
 
@@ -15,13 +16,13 @@ class Incoming:
 
     __slots__ = ("_frames", "_room", "_transport", "incomplete")
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: Pointer) -> None:
         self._transport: Final = transport
         self._room: int = lib.pn_transport_capacity(transport)
         self._frames: int = lib.pn_transport_get_frames_input(transport)
         self.incomplete = -PROTOCOL_HEADER_BYTES
 
-    def push(self, start: Any, size: int) -> int:
+    def push(self, start: Pointer, size: int) -> int:
         """Give it the first of these bytes, which it handles; how many that were. 0: it takes no more."""
         transport = self._transport
         taken: int = lib.pn_transport_push(transport, start, size)

@@ -8,10 +8,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
-from cproton_ffi import lib
-
 from amqp_streams import names
 from amqp_streams.errors import PeerError
+from amqp_streams.proton import sessions
 from amqp_streams.proton.engine import Engine
 from amqp_streams.server.dispatch import Dispatch
 from amqp_streams.server.identity.guard import Guard, Login
@@ -172,7 +171,9 @@ class AmqpConnection:
         limits = self._service.limits
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
         self.mechanism, self.account = login.mechanism, self._service.quotas.of(login.user)
-        self._engine = Engine(frame_bytes_max=limits.frame_bytes, channels_max=limits.sessions, idle_timeout_ms=limits.idle_timeout_ms)
+        self._engine = Engine(
+            serving=True, frame_bytes_max=limits.frame_bytes, channels_max=limits.sessions, idle_timeout_ms=limits.idle_timeout_ms
+        )
         self._flows = Flows(self._engine)
         self._dispatch = Dispatch(self._service, self, self._engine, self._channel.peer)
         self._feed(leftover)
@@ -220,7 +221,7 @@ class AmqpConnection:
         for link in crowded:
             if not link.alive:
                 continue
-            if lib.pn_session_outgoing_bytes(link.session) > SESSION_BYTES_MAX:
+            if sessions.outgoing_bytes(link.session) > SESSION_BYTES_MAX:
                 self._crowded.add(link)  # until the peer opens the window of the session
             else:
                 self._service.pump_later(link)

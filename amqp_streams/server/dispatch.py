@@ -10,12 +10,14 @@ from time import perf_counter
 from typing import Final
 
 import structlog
-from cproton_ffi import lib
 
 from amqp_streams import __version__, names
 from amqp_streams.errors import PeerError, StorageError
-from amqp_streams.proton import transfers
-from amqp_streams.proton.engine import Engine, Pointer, condition_text, refuse_link, text
+from amqp_streams.proton import events, links, outcomes, receiving, records, sessions
+from amqp_streams.proton.conditions import condition_text
+from amqp_streams.proton.engine import Engine
+from amqp_streams.proton.pointers import Pointer
+from amqp_streams.proton.values import text
 from amqp_streams.server.links.batched import BatchedLink
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.control import REQUEST_BYTES_MAX, InfoLink, ManagementLink, ReplyLink
@@ -55,8 +57,6 @@ _FEW_PRODUCERS: Final = 4
 CREDIT_MAX: Final = (1 << 31) - 1
 TURN_S: Final = 0.005
 """The longest turn of a connection, but for one event: one block may have thousands of attaches, and each may cost milliseconds."""
-
-_DELIVERY: Final = lib.PN_DELIVERY
 
 log = structlog.get_logger("amqp_streams")
 
@@ -110,17 +110,16 @@ class Dispatch:
     def run(self) -> bool:
         """Handle the events that there are, for a turn; whether that were all. Deliveries do not end a turn: they are cheap."""
         collector = self._engine.collector
-        peek, pop, event_type = lib.pn_collector_peek, lib.pn_collector_pop, lib.pn_event_type
-        event_delivery, remote_state, settle = lib.pn_event_delivery, lib.pn_delivery_remote_state, lib.pn_delivery_settle
-        accepted = lib.PN_ACCEPTED
+        peek, pop, kind_of, delivery_of = events.peek, events.pop, events.kind, events.delivery
+        peer_state, settle, accepted, is_delivery = outcomes.peer_state, outcomes.settle, outcomes.ACCEPTED, events.DELIVERY
         taken = False
         until = perf_counter() + TURN_S
         while event := peek(collector):
-            kind = event_type(event)
-            if kind == _DELIVERY:
+            kind = kind_of(event)
+            if kind == is_delivery:
                 if self._only_consumers:  # the common kinds of connection are served without a look at the link
-                    delivery = event_delivery(event)
-                    if remote_state(delivery) == accepted:
+                    delivery = delivery_of(event)
+                    if peer_state(delivery) == accepted:
                         settle(delivery)
                     else:
                         self._on_delivery(event)
@@ -158,50 +157,51 @@ class Dispatch:
     # -- deliveries
 
     def _on_delivery(self, event: Pointer) -> None:
-        pointer, delivery = lib.pn_event_link(event), lib.pn_event_delivery(event)
+        pointer, delivery = events.link(event), events.delivery(event)
         link = self.links.get(pointer)
         match link:
-            case ConsumerLink() if not lib.pn_link_current(pointer):
+            case ConsumerLink() if not links.current(pointer):
                 link.disposition(delivery)
             case ProducerLink() if link.second and link.settled_by_sender(delivery):
                 pass
             case ProducerLink() | ManagementLink():
                 link.take()
-            case _ if lib.pn_link_is_sender(pointer) and lib.pn_link_current(pointer):
+            case _ if links.is_sender(pointer) and links.current(pointer):
                 # Whatever we send is complete by now: this one came in, against the direction of its link, with a tag of the peer's.
                 self._engine.close(PeerError(names.ILLEGAL_STATE, "a transfer on a link that this node sends on"))
-            case _ if lib.pn_link_is_sender(pointer):
-                transfers.settle_outgoing(delivery)
+            case _ if links.is_sender(pointer):
+                records.settle_returned(delivery)
             case _:
-                transfers.discard(pointer)
+                receiving.discard(pointer)
 
     # -- endpoints
 
     def _on_event(self, kind: int, event: Pointer) -> None:
         match kind:
-            case lib.PN_CONNECTION_REMOTE_OPEN:
+            case events.CONNECTION_OPEN:
                 self._on_open()
-            case lib.PN_SESSION_REMOTE_OPEN:
-                lib.pn_session_open(lib.pn_event_session(event))
-            case lib.PN_LINK_REMOTE_OPEN:
-                self._on_attach(lib.pn_event_link(event))
-            case lib.PN_LINK_FLOW:
-                self._on_flow(lib.pn_event_link(event))
-            case lib.PN_LINK_REMOTE_CLOSE | lib.PN_LINK_REMOTE_DETACH:
-                self._on_detach(lib.pn_event_link(event), closed=kind == lib.PN_LINK_REMOTE_CLOSE)
-            case lib.PN_SESSION_REMOTE_CLOSE:
-                self._on_end(lib.pn_event_session(event))
-            case lib.PN_CONNECTION_REMOTE_CLOSE:
+            case events.SESSION_BEGIN:
+                sessions.answer_begin(events.session(event))
+            case events.LINK_ATTACH:
+                self._on_attach(events.link(event))
+            case events.LINK_FLOW:
+                self._on_flow(events.link(event))
+            case events.LINK_CLOSE | events.LINK_DETACH:
+                self._on_detach(events.link(event), closed=kind == events.LINK_CLOSE)
+            case events.SESSION_END:
+                self._on_end(events.session(event))
+            case events.CONNECTION_CLOSE:
                 self._on_close()
-            case lib.PN_TRANSPORT_ERROR:
-                reason = condition_text(lib.pn_transport_condition(self._engine.transport))
+            case events.TRANSPORT_ERROR:
+                reason = condition_text(self._engine.failure)
                 self._service.warn("connection_failed", peer=self.peer, reason=reason)
 
     def _on_open(self) -> None:
-        self.container = text(lib.pn_connection_remote_container(self._engine.connection)) or ""
+        self.container = text(self._engine.peer_container) or ""
         self.opened = True
         properties = {**_PROPERTIES, names.UNSETTLED_MAX: UInt(self._service.limits.unsettled)}
-        self._engine.open(container_id=self._service.container_id, offered=list(OFFERED), properties=properties)
+        self._engine.open(container_id=self._service.container_id, offered=OFFERED, properties=properties)
+        self._engine.leave_silence_to_caller()
         try:
             require_whole(self._owner, "the container id", self.container)
         except PeerError as error:
@@ -252,8 +252,8 @@ class Dispatch:
     def _grant(self, pointer: Pointer, request: AttachRequest, grant: Grant) -> None:
         answer_termini(pointer, request, grant)
         message_bytes = self._service.limits.message_bytes
-        lib.pn_link_set_max_message_size(pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes)
-        handle = self._engine.open_link(pointer)
+        links.set_size_max(pointer, min(message_bytes, REQUEST_BYTES_MAX) if isinstance(grant, Managing) else message_bytes)
+        handle = self._engine.answer_attach(pointer)
         link = self._link(pointer, request.link, grant)
         self._add(link)
         if isinstance(link, OutgoingLink):
@@ -261,9 +261,9 @@ class Dispatch:
         self._service.note("link_attached", peer=self.peer, link=link.name, address=request.address or "", consumer=request.consumer)
         if isinstance(link, ProducerLink | ManagementLink):
             link.top_up()
-        elif isinstance(link, ConsumerLink) and lib.pn_link_credit(pointer) > 0:  # it came while the attach was pending
+        elif isinstance(link, ConsumerLink) and links.credit(pointer) > 0:  # it came while the attach was pending
             self._service.pump_later(link)
-        elif isinstance(link, OutgoingLink) and lib.pn_link_get_drain(pointer):
+        elif isinstance(link, OutgoingLink) and links.wants_drain(pointer):
             self._owner.owe_flow(link)
 
     def _add(self, link: AnyLink) -> None:
@@ -274,27 +274,25 @@ class Dispatch:
 
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
         """A refused link is there until its peer detaches, and the peer may send on it."""
-        self._service.note("attach_refused", peer=self.peer, link=text(lib.pn_link_name(pointer)), reason=str(error))
+        self._service.note("attach_refused", peer=self.peer, link=links.name(pointer), reason=str(error))
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self._service.audit.refused(self._owner.user, error.description)
         elif error.info.get("field") == "filter":
             self._service.audit.filter_refused(self._owner.user, error.description)
-        refuse_link(pointer, error)
-        self._refused[pointer] = lib.pn_link_session(pointer)
+        links.refuse(pointer, error)
+        self._refused[pointer] = links.session(pointer)
         self._look_at_links()
 
     def _link(self, pointer: Pointer, name: str, grant: Grant) -> AnyLink:
         service, owner = self._service, self._owner
         match grant:
             case Producing() | Relaying():
-                second = lib.pn_link_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
-                producer = ProducerLink(service, owner, pointer, name, grant, second=second)
+                producer = ProducerLink(service, owner, pointer, name, grant, second=links.settles_second(pointer))
                 self._producers.append(producer)
                 return producer
             case Consuming():
-                presettled = lib.pn_link_snd_settle_mode(pointer) == lib.PN_SND_SETTLED
                 kind = ConsumerLink if grant.batching is None else BatchedLink
-                consumer = kind(service, owner, pointer, name, grant, container=self.container, presettled=presettled)
+                consumer = kind(service, owner, pointer, name, grant, container=self.container, presettled=links.presettled(pointer))
                 self.consumers.add(consumer)
                 if consumer.watched:
                     self._watched.append(consumer)
@@ -311,12 +309,12 @@ class Dispatch:
     def _on_flow(self, pointer: Pointer) -> None:
         link = self.links.get(pointer)
         if isinstance(link, OutgoingLink):
-            credit = lib.pn_link_credit(pointer)
+            credit = links.credit(pointer)
             if credit < 0:
                 self._excess.add(pointer)
             elif pointer in self._excess:
                 self._excess.discard(pointer)
-            if credit <= 0 and lib.pn_link_get_drain(pointer):  # the engine answers only where there is credit to give back
+            if credit <= 0 and links.wants_drain(pointer):  # the engine answers only where there is credit to give back
                 self._owner.owe_flow(link)
             link.pump()
 
@@ -326,27 +324,25 @@ class Dispatch:
             if isinstance(link, PendingLink):
                 link.close()
             self._forget(link, closed=closed)
-            self._service.note(
-                "link_detached", peer=self.peer, link=link.name, reason=condition_text(lib.pn_link_remote_condition(pointer))
-            )
+            self._service.note("link_detached", peer=self.peer, link=link.name, reason=condition_text(links.peer_condition(pointer)))
         self._refused.pop(pointer, None)
         self._look_at_links()
-        lib.pn_link_close(pointer)
-        lib.pn_link_free(pointer)
+        links.close(pointer)
+        links.free(pointer)
         self._service.effects.carry_out()
 
     def _on_end(self, session: Pointer) -> None:
         self._forget_all([link for link in self.links.values() if link.session == session])
         self._refused = {pointer: owner for pointer, owner in self._refused.items() if owner != session}
         self._look_at_links()
-        lib.pn_session_close(session)
-        lib.pn_session_free(session)
+        sessions.close(session)
+        sessions.free(session)
         self._service.effects.carry_out()
 
     def _on_close(self) -> None:
         self.closed = True
         self.lost()
-        lib.pn_connection_close(self._engine.connection)
+        self._engine.close()
         self._service.effects.carry_out()
 
     def _forget_all(self, links: Sequence[AnyLink]) -> None:

@@ -19,7 +19,7 @@ import structlog
 from amqp_streams.config import Limits, NodeSettings
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import Node
-from amqp_streams.proton.engine import Pointer
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
 from amqp_streams.server.links.consumer import ConsumerLink

@@ -10,6 +10,7 @@ import structlog
 from amqp_streams.client.connection import links, protocol
 from amqp_streams.filters import kinds, matching
 from amqp_streams.filters.evaluation import functions
+from amqp_streams.proton import records
 from amqp_streams.server import dispatch
 from amqp_streams.server.identity import guard, tokens
 from amqp_streams.server.links import control
@@ -78,7 +79,7 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("sasl", tokens, "_claim", 300),
     ("sasl", guard, "user_of", 100),
     ("dialogue", dispatch, "attach_request", 10),
-    ("dialogue", dispatch.transfers, "settle_outgoing", 100),
+    ("dialogue", records, "settle_returned", 100),
     ("client", links, "_refusal", 200),
     ("client", protocol, "read_condition", 50),
     ("management", control.management, "answer_message", 10),

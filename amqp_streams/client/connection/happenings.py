@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from amqp_streams.client.connection.links import Link, Sendable, SenderLink
+from amqp_streams.client.connection.links import Link, SenderLink
 from amqp_streams.client.errors import EndpointError
 from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.proton.sending import Sendable
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,38 +1,27 @@
-"""Transfers and dispositions of one link, straight on Proton's C functions: the wrapper classes cost ten times as much.
+"""Transfers and dispositions of one link, on the engine's functions.
 
 One law: a raw pointer is used only while its connection lives. Every link knows whether it does (`alive`), and a link that does not
 answers with nothing. Deliveries stay in Proton, under the session's window, until they are taken: that is the back-pressure.
 """
 
-import struct
 import sys
-import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, Protocol
-
-from cproton_ffi import ffi, lib
+from typing import Final, TypeAlias
 
 from amqp_streams import names
-from amqp_streams.client.connection.octets import LinkFormats, LongTag
+from amqp_streams.client.connection.formats import LinkFormats
 from amqp_streams.client.errors import EndpointError, RejectedError, ReleasedError
 from amqp_streams.client.options import Outcome
-from amqp_streams.proton.terms import read_condition, read_map, read_symbols
+from amqp_streams.proton import links, outcomes, sending, sessions, termini
+from amqp_streams.proton.conditions import read_condition
+from amqp_streams.proton.pointers import Pointer
+from amqp_streams.proton.receiving import Arrivals, receive
+from amqp_streams.proton.sending import Sendable
+from amqp_streams.proton.values import read_map, read_symbols
 
-Delivery = Any
+Delivery: TypeAlias = Pointer
 """A `pn_delivery_t *`: opaque, and only as good as its link is alive."""
-
-
-class Sendable(Protocol):
-    """What a caller gives to send and gets back with its outcome."""
-
-    @property
-    def message(self) -> bytes:
-        """The bytes of the AMQP message."""
-
-    @property
-    def message_format(self) -> int:
-        """Its message-format (AMQP 2.7.5)."""
 
 
 SEND_BUFFER_BYTES_MAX: Final = 1 << 20
@@ -44,28 +33,15 @@ SET_ASIDE_BYTES_MAX: Final = 64 << 20
 SIZE_GUESS: Final = 4096
 """Bytes of a message, before the first one has come."""
 
-_RECEIVE_BYTES: Final = 256 << 10
 _SET_ASIDE_STEP: Final = 64
-_write_tag = struct.Struct(">Q").pack_into
 
 
-class _Scratch(threading.local):
-    """Where received bytes land first; one a thread, because the C calls let other threads run meanwhile."""
-
-    def __init__(self) -> None:
-        self.buffer: Final = bytearray(_RECEIVE_BYTES)
-        self.pointer: Final[Any] = ffi.from_buffer("char[]", self.buffer)
-        self.view: Final = memoryview(self.buffer)
-
-
-_scratch = _Scratch()
-
-_ACCEPTED: Final = lib.PN_ACCEPTED
+_ACCEPTED: Final = outcomes.ACCEPTED
 _STATES: Final = {
-    Outcome.ACCEPTED: lib.PN_ACCEPTED,
-    Outcome.REJECTED: lib.PN_REJECTED,
-    Outcome.RELEASED: lib.PN_RELEASED,
-    Outcome.MODIFIED: lib.PN_MODIFIED,
+    Outcome.ACCEPTED: outcomes.ACCEPTED,
+    Outcome.REJECTED: outcomes.REJECTED,
+    Outcome.RELEASED: outcomes.RELEASED,
+    Outcome.MODIFIED: outcomes.MODIFIED,
 }
 
 
@@ -88,38 +64,32 @@ class Unread:
 class Session:
     """A session and its links."""
 
-    def __init__(self, proton_session: Any, unread: Unread) -> None:
-        self.proton: Final = proton_session
-        self.pointer: Final[Any] = proton_session._impl
+    def __init__(self, pointer: Pointer, unread: Unread) -> None:
+        self.pointer: Final[Pointer] = pointer
         self.unread: Final = unread
         self.links: Final[set[Link]] = set()
 
 
 class Link:
-    """What both directions share. `proton_link` is Proton's wrapper, kept so that the pointers stay good."""
+    """What both directions share. `name` is unique in its container and direction."""
 
-    def __init__(self, proton_link: Any, session: Session) -> None:
-        self.proton_link: Final = proton_link
+    def __init__(self, name: str, pointer: Pointer, session: Session) -> None:
+        self.name: Final = name
         self.session: Final = session
-        self.pointer: Final[Any] = proton_link._impl
+        self.pointer: Final[Pointer] = pointer
         self.alive = True
         self.attached = False
         self.detached = False
 
     @property
-    def name(self) -> str:
-        """The link's name, unique in its container and direction."""
-        return str(self.proton_link.name)
-
-    @property
     def properties(self) -> dict[str, object]:
         """The link properties that the peer answered with: partition, epoch."""
-        return read_map(lib.pn_link_remote_properties(self.pointer)) if self.alive else {}
+        return read_map(links.peer_properties(self.pointer)) if self.alive else {}
 
     @property
     def credit(self) -> int:
         """Messages that may still be sent (sender), or come and be taken (receiver)."""
-        return int(lib.pn_link_credit(self.pointer)) if self.alive else 0
+        return links.credit(self.pointer) if self.alive else 0
 
     def forget(self) -> None:
         """The link or its connection is gone: touch no pointer any more."""
@@ -129,19 +99,15 @@ class Link:
 class SenderLink(Link):
     """Sends messages and tells their outcomes."""
 
-    def __init__(self, proton_link: Any, session: Session) -> None:
-        super().__init__(proton_link, session)
+    def __init__(self, name: str, session: Session) -> None:
+        super().__init__(name, links.new_sender(session.pointer, name), session)
         self._in_flight: dict[Delivery, Sendable] = {}
         self._count = 0
-        self._tag_bytes: Final = bytearray(8)
-        self._tag_start: Final[Any] = ffi.from_buffer("char[]", self._tag_bytes)
-        self._tag: Final[Any] = ffi.new("pn_bytes_t *", {"size": 8, "start": self._tag_start})
-        self._long_tag: Final = LongTag()
 
     @property
     def message_bytes_max(self) -> int:
         """The largest message the peer takes; 0: it names no limit."""
-        return int(lib.pn_link_remote_max_message_size(self.pointer)) if self.alive else 0
+        return links.peer_size_max(self.pointer) if self.alive else 0
 
     @property
     def in_flight(self) -> int:
@@ -150,9 +116,9 @@ class SenderLink(Link):
 
     def room(self) -> int:
         """How many messages may be sent now: the peer's credit, nothing while much is waiting for the socket."""
-        if not self.alive or lib.pn_session_outgoing_bytes(self.session.pointer) >= SEND_BUFFER_BYTES_MAX:
+        if not self.alive or sessions.outgoing_bytes(self.session.pointer) >= SEND_BUFFER_BYTES_MAX:
             return 0
-        return int(lib.pn_link_credit(self.pointer))
+        return links.credit(self.pointer)
 
     def send(self, events: Sequence[Sendable], *, formatted: bool = False) -> int:
         """Send the first of `events`, for which `room` must have been asked; returns how many (fewer where they are large).
@@ -161,28 +127,16 @@ class SenderLink(Link):
         """
         if not self.alive:
             return 0
-        link, in_flight, tag, tag_bytes = self.pointer, self._in_flight, self._tag[0], self._tag_bytes
-        new_delivery, send, advance, write_tag = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, _write_tag
-        count, first, sent_bytes = self._count, self._count, 0
-        for event in events:
-            count += 1
-            write_tag(tag_bytes, 0, count)
-            delivery = new_delivery(link, self._long_tag.of(count, event.message_format) if formatted and event.message_format else tag)
-            message = event.message
-            size = len(message)
-            send(link, message, size)
-            advance(link)
-            in_flight[delivery] = event
-            sent_bytes += size
-            if sent_bytes > SEND_BUFFER_BYTES_MAX:
-                break
-        self._count = count
-        return count - first
+        sent = sending.send_events(
+            self.pointer, events, self._in_flight, number=self._count, bytes_max=SEND_BUFFER_BYTES_MAX, formatted=formatted
+        )
+        self._count += sent
+        return sent
 
     def outcome_of(self, delivery: Delivery, accepted: list[Sendable], refused: list[tuple[Sendable, EndpointError]]) -> None:
         """Look at a delivery that changed; if its outcome is there, add its event to one of the lists."""
-        state = lib.pn_delivery_remote_state(delivery)
-        if state != _ACCEPTED and state not in _REFUSALS and not lib.pn_delivery_settled(delivery):
+        state = outcomes.peer_state(delivery)
+        if state != _ACCEPTED and state not in _REFUSALS and not outcomes.settled_by_peer(delivery):
             return
         event = self._in_flight.pop(delivery, None)
         if event is None:
@@ -191,7 +145,7 @@ class SenderLink(Link):
             accepted.append(event)
         else:
             refused.append((event, _refusal(delivery, state)))
-        lib.pn_delivery_settle(delivery)
+        outcomes.settle(delivery)
 
     def forget(self) -> None:
         """The same, for the deliveries too."""
@@ -202,8 +156,8 @@ class SenderLink(Link):
 class ReceiverLink(Link):
     """Receives messages under a credit window; the caller says by `grant` how much more may come."""
 
-    def __init__(self, proton_link: Any, session: Session, message_bytes_max: int) -> None:
-        super().__init__(proton_link, session)
+    def __init__(self, name: str, session: Session, message_bytes_max: int) -> None:
+        super().__init__(name, links.new_receiver(session.pointer, name), session)
         self._message_bytes_max = message_bytes_max
         self._partial = bytearray()
         self.formats: LinkFormats | None = None
@@ -222,21 +176,17 @@ class ReceiverLink(Link):
     @property
     def filters(self) -> frozenset[str]:
         """Names of the filters that the peer says are in force (AMQP 1.0 core 3.5.3)."""
-        return frozenset(read_map(lib.pn_terminus_filter(lib.pn_link_remote_source(self.pointer)))) if self.alive else frozenset()
+        return frozenset(read_map(termini.peer_source(self.pointer).filters)) if self.alive else frozenset()
 
     @property
     def capabilities(self) -> frozenset[str]:
         """What the peer says its source is capable of (AMQP 3.5.3)."""
-        return frozenset(read_symbols(lib.pn_terminus_capabilities(lib.pn_link_remote_source(self.pointer)))) if self.alive else frozenset()
+        return frozenset(read_symbols(termini.peer_source(self.pointer).capabilities)) if self.alive else frozenset()
 
     @property
     def durable(self) -> bool:
         """The peer keeps the place of this source when the link is gone (AMQP 3.5.5, 3.5.6)."""
-        if not self.alive:
-            return False
-        source = lib.pn_link_remote_source(self.pointer)
-        kept = lib.pn_terminus_get_durability(source) != lib.PN_NONDURABLE
-        return bool(kept and lib.pn_terminus_get_expiry_policy(source) == lib.PN_EXPIRE_NEVER)
+        return self.alive and termini.peer_source(self.pointer).outlives_link
 
     @property
     def credit(self) -> int:
@@ -250,48 +200,47 @@ class ReceiverLink(Link):
     def grant(self, credit: int) -> None:
         """Let the peer send `credit` more."""
         if self.alive and not self.detached and credit > 0:
-            lib.pn_link_flow(self.pointer, credit)
+            links.grant(self.pointer, credit)
 
     def drain(self, credit: int) -> None:
         """Let the peer send `credit` more, and give back at once what it has nothing for (AMQP 2.6.7)."""
         if self.alive and not self.detached:
-            lib.pn_link_drain(self.pointer, credit)
+            links.drain(self.pointer, credit)
 
     @property
     def draining(self) -> bool:
         """A drain was asked for and not answered yet."""
-        return bool(self.alive and lib.pn_link_draining(self.pointer))
+        return self.alive and links.is_draining(self.pointer)
 
     def take_drained(self) -> int:
         """Credit that the peer gave back since this was last asked for: it had nothing to send for it."""
-        return int(lib.pn_link_drained(self.pointer)) if self.alive else 0
+        return links.take_drained(self.pointer) if self.alive else 0
 
     @property
     def window_full(self) -> bool:
         """So much is unsettled that the node sends nothing more before some of it is settled."""
-        connection = lib.pn_session_connection(lib.pn_link_session(self.pointer))
-        most = read_map(lib.pn_connection_remote_properties(connection)).get(names.UNSETTLED_MAX)
-        return isinstance(most, int) and lib.pn_link_unsettled(self.pointer) >= most
+        most = links.connection_properties(self.pointer).get(names.UNSETTLED_MAX)
+        return isinstance(most, int) and links.unsettled(self.pointer) >= most
 
     def take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
         """Complete messages that have come, at most `count_max`, their deliveries, and how many credits went to aborted ones."""
         if self._aside or self._aside_aborted:
             return self._take_aside(count_max)
         taken = self._take(count_max)
-        if messages := taken[0]:
+        if messages := taken.messages:
             size = sum(map(len, messages)) // len(messages)
             self._size = max(1, size, (self._size + size) // 2)
-        return taken
+        return taken.messages, taken.deliveries, taken.aborted
 
     def set_aside(self) -> None:
         """Move unread messages out of the session's window, as far as there is memory for that."""
         unread = self.session.unread
         while self.alive and unread.set_aside < SET_ASIDE_BYTES_MAX:
-            messages, deliveries, aborted = self._take(_SET_ASIDE_STEP)
-            self._aside.extend(zip(messages, deliveries, strict=True))
-            self._aside_aborted += aborted
-            unread.set_aside += sum(map(len, messages))
-            if not messages:
+            taken = self._take(_SET_ASIDE_STEP)
+            self._aside.extend(zip(taken.messages, taken.deliveries, strict=True))
+            self._aside_aborted += taken.aborted
+            unread.set_aside += sum(map(len, taken.messages))
+            if not taken.messages:
                 return
 
     def _take_aside(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
@@ -301,62 +250,14 @@ class ReceiverLink(Link):
         aborted, self._aside_aborted = self._aside_aborted, 0
         return [message for message, _ in taken], [delivery for _, delivery in taken], aborted
 
-    def _take(self, count_max: int) -> tuple[list[bytes], list[Delivery], int]:
-        messages: list[bytes] = []
-        deliveries: list[Delivery] = []
-        aborted = 0
+    def _take(self, count_max: int) -> Arrivals:
         if not self.alive:
-            return messages, deliveries, aborted
-        link, pointer, view = self.pointer, _scratch.pointer, _scratch.view
-        current, partial, pending, recv, advance = (
-            lib.pn_link_current,
-            lib.pn_delivery_partial,
-            lib.pn_delivery_pending,
-            lib.pn_link_recv,
-            lib.pn_link_advance,
-        )
-        while len(messages) < count_max:
-            delivery = current(link)
-            if delivery == ffi.NULL:
-                break
-            size = pending(delivery)
-            if partial(delivery) or self._partial or size > _RECEIVE_BYTES or size == 0:
-                whole = self._take_piece(delivery, size)
-                if whole is None:
-                    if lib.pn_delivery_aborted(delivery):
-                        aborted += 1
-                        continue
-                    break
-                messages.append(whole)
-            else:
-                recv(link, pointer, size)
-                messages.append(bytes(view[:size]))
-            advance(link)
-            deliveries.append(delivery)
-        return messages, deliveries, aborted
-
-    def _take_piece(self, delivery: Delivery, size: int) -> bytes | None:
-        """Move what has come of a large delivery here; the whole message when it is complete. An aborted one is dropped."""
-        if lib.pn_delivery_aborted(delivery):
-            self._partial.clear()
-            lib.pn_link_advance(self.pointer)
-            lib.pn_delivery_settle(delivery)
-            return None
-        while size > 0:
-            taken = lib.pn_link_recv(self.pointer, _scratch.pointer, min(size, _RECEIVE_BYTES))
-            if taken <= 0:
-                break
-            self._partial += _scratch.view[:taken]
-            size -= taken
-        if len(self._partial) > self._message_bytes_max:
+            return Arrivals()
+        arrivals = receive(self.pointer, self._partial, self._message_bytes_max, count_max)
+        if arrivals.oversized:
             self._partial.clear()
             self.oversized = True
-            return None
-        if lib.pn_delivery_partial(delivery):
-            return None
-        whole = bytes(self._partial)
-        self._partial.clear()
-        return whole
+        return arrivals
 
     def save_unread(self) -> None:
         """The peer has detached: take what is here, if that is wanted."""
@@ -367,13 +268,7 @@ class ReceiverLink(Link):
         """Say what became of deliveries taken from this link and not settled before."""
         if not self.alive:
             return
-        update, settle, state = lib.pn_delivery_update, lib.pn_delivery_settle, _STATES[outcome]
-        failed = outcome is Outcome.MODIFIED
-        for delivery in deliveries:
-            if failed:
-                lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
-            update(delivery, state)
-            settle(delivery)
+        outcomes.give(deliveries, _STATES[outcome])
 
     def forget(self) -> None:
         """The same, and what was not taken."""
@@ -385,14 +280,14 @@ class ReceiverLink(Link):
         self._aside.clear()
 
 
-_REFUSALS: Final = frozenset({lib.PN_REJECTED, lib.PN_RELEASED, lib.PN_MODIFIED})
+_REFUSALS: Final = frozenset({outcomes.REJECTED, outcomes.RELEASED, outcomes.MODIFIED})
 
 
 def _refusal(delivery: Delivery, state: int) -> EndpointError:
-    if state == lib.PN_REJECTED:
-        error = read_condition(lib.pn_disposition_condition(lib.pn_delivery_remote(delivery)), "rejected")
+    if state == outcomes.REJECTED:
+        error = read_condition(outcomes.peer_condition(delivery), "rejected")
         # With this one nothing is wrong with the event: the node is short of something, space mostly.
         return (ReleasedError if error[0] == names.RESOURCE_LIMIT_EXCEEDED else RejectedError)(*error)
-    if state == lib.PN_MODIFIED:
+    if state == outcomes.MODIFIED:
         return ReleasedError("modified", "the peer did not store it (modified)")
     return ReleasedError("released", "the peer did not store it (released)")

@@ -4,13 +4,14 @@ Laws: never more sessions than the peer's channel-max allows, nor more links in 
 neither, and stops processing without an error. Links are spread evenly. Unread bytes of one link do not close the window of others.
 """
 
-from typing import Any, Final
-
-from cproton_ffi import lib
+from typing import Final
 
 from amqp_streams import names
 from amqp_streams.client.connection.links import Link, ReceiverLink, Session, Unread
 from amqp_streams.errors import WireError
+from amqp_streams.proton import sessions
+from amqp_streams.proton.engine import Engine
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.wire.codec import Described, decode
 
 SESSIONS_MAX: Final = 16
@@ -30,9 +31,9 @@ _HEADER: Final = 8
 class Sessions:
     """Gives each new link its session. Sessions stay open when their last link leaves, for the next one."""
 
-    def __init__(self, connection: Any) -> None:
-        self._connection: Final = connection
-        self._open: Final[dict[Any, Session]] = {}
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._open: Final[dict[Pointer, Session]] = {}
         self._unread: Final = Unread()
         self.sessions_max = 1
         self.links_max = SESSION_LINKS_MAX
@@ -49,10 +50,8 @@ class Sessions:
 
     def begin(self) -> Session:
         """Begin a session."""
-        proton_session = self._connection.session()
-        proton_session.incoming_capacity = SESSION_BYTES_MAX
-        proton_session.open()
-        session = self._open[proton_session._impl] = Session(proton_session, self._unread)
+        pointer = self._engine.begin(SESSION_BYTES_MAX)
+        session = self._open[pointer] = Session(pointer, self._unread)
         return session
 
     def limit(self, *, channel_max: int) -> None:
@@ -71,34 +70,22 @@ class Sessions:
         """How much of the room is kept for questions."""
         return min(SPARE_LINKS_MAX, self.sessions_max * self.links_max // 4)
 
-    def ended(self, pointer: Any, condition: str) -> Session | None:
+    def ended(self, pointer: Pointer, condition: str) -> Session | None:
         """The peer ended a session of ours. None: it is not one."""
         session = self._open.pop(pointer, None)
         if session is not None and condition == names.RESOURCE_LIMIT_EXCEEDED:
             self.sessions_max = max(1, len(self._open))
         return session
 
-    def free(self, spent: list[Link], transport: Any) -> None:
-        """Free links that both sides have detached.
-
-        While Proton settles what was unread there, it may open the window of the session anew, and would name the freed link in that. So
-        the window is opened before and after.
-        """
-        if not spent:
-            return
-        sessions = {link.session.pointer for link in spent if lib.pn_link_unsettled(link.pointer)}
-        for capacity in (0, SESSION_BYTES_MAX):
-            for session in sessions:
-                lib.pn_session_set_incoming_capacity(session, capacity)
-            lib.pn_transport_pending(transport)
-            while spent:
-                spent.pop().proton_link.free()
-            lib.pn_transport_pending(transport)
+    def free(self, spent: list[Link]) -> None:
+        """Free links that both sides have detached."""
+        if spent:
+            self._engine.free_links([link.pointer for link in spent], SESSION_BYTES_MAX)
 
     def relieve(self, links: set[Link]) -> None:
         """Unread bytes fill the window of a session: move them out of it, for the sake of its other links."""
         for session in {link.session for link in links}:
-            if len(session.links) > 1 and lib.pn_session_incoming_bytes(session.pointer) > SESSION_BYTES_MAX // 2:
+            if len(session.links) > 1 and sessions.incoming_bytes(session.pointer) > SESSION_BYTES_MAX // 2:
                 for link in session.links:
                     if isinstance(link, ReceiverLink):
                         link.set_aside()

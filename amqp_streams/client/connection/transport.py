@@ -12,7 +12,7 @@ from typing import Any, Final, assert_never
 from amqp_streams import names
 from amqp_streams.client.connection.address import Address
 from amqp_streams.client.connection.happenings import Attached, Changed, Closed, Detached, Happening, Opened, Outcomes
-from amqp_streams.client.connection.links import Link, Sendable
+from amqp_streams.client.connection.links import Link
 from amqp_streams.client.connection.login import credentials_for
 from amqp_streams.client.connection.protocol import ConnectionProtocol
 from amqp_streams.client.connection.stream import Stream, open_stream
@@ -27,6 +27,7 @@ from amqp_streams.client.errors import (
 )
 from amqp_streams.client.options import SaslOptions, TlsOptions
 from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.proton.sending import Sendable
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 ATTACH_S_MAX: Final = 30.0

@@ -9,7 +9,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.connection.links import Sendable
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import ConnectionLostError, EndpointError
@@ -19,6 +18,7 @@ from amqp_streams.client.options import ACCEPTED
 from amqp_streams.client.producing.outbox import Entry
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.errors import AmqpStreamsError
+from amqp_streams.proton.sending import Sendable
 
 _CREDIT: Final = 100
 _TAKEN: Final = 16

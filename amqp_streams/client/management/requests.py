@@ -6,7 +6,6 @@ from typing import Any, Final
 from uuid import uuid4
 
 from amqp_streams import names
-from amqp_streams.client.connection.links import Sendable
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import EndpointError, LinkError, ManagementError
 from amqp_streams.client.events import Event
@@ -15,6 +14,7 @@ from amqp_streams.client.options import ACCEPTED
 from amqp_streams.client.producing.outbox import Entry
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.log_settings import LOG_SETTINGS
+from amqp_streams.proton.sending import Sendable
 
 _SUCCESS: Final = range(200, 300)
 

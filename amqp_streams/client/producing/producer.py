@@ -11,7 +11,6 @@ from typing import Final, cast
 
 from amqp_streams import names
 from amqp_streams.client.connection.endpoint import Endpoint, place_text
-from amqp_streams.client.connection.links import Sendable
 from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.transport import Attachment, Wire
 from amqp_streams.client.errors import (
@@ -31,6 +30,7 @@ from amqp_streams.client.producing.numbering import Numbering, Sequences, checke
 from amqp_streams.client.producing.outbox import Entry, LoneEntry, Outbox
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.errors import AmqpStreamsError, WireError
+from amqp_streams.proton.sending import Sendable
 from amqp_streams.wire.codec import Symbol
 
 Sent = Event | ReceivedEvent | bytes

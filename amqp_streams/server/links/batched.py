@@ -9,12 +9,10 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Final
 
-from cproton_ffi import lib
-
 from amqp_streams import names
 from amqp_streams.errors import PeerError
-from amqp_streams.proton import transfers
-from amqp_streams.proton.engine import Pointer
+from amqp_streams.proton import links, records, sending
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.consumer import TURN_S, ConsumerLink
 from amqp_streams.server.links.link import Owner, Service
 from amqp_streams.streams.attach import Consuming
@@ -87,11 +85,11 @@ class BatchedLink(ConsumerLink):
 
     def _pump(self) -> None:
         pointer, budget, until = self.pointer, TURN_EVENTS, perf_counter() + TURN_S
-        while lib.pn_link_credit(pointer) > 0:
+        while links.credit(pointer) > 0:
             if self.clogged():
                 self.owner.await_room(self)
                 return
-            if lib.pn_link_unsettled(pointer) >= self.service.limits.unsettled:
+            if links.unsettled(pointer) >= self.service.limits.unsettled:
                 self._pump_full()
                 return
             self._full = False
@@ -106,7 +104,7 @@ class BatchedLink(ConsumerLink):
             if draft is not None and (draft.messages or self._passed >= PROGRESS_EVENTS):
                 self._deliver(draft)
             elif not cost:
-                if not lib.pn_link_get_drain(pointer):
+                if not links.wants_drain(pointer):
                     return
                 if draft is None or not self._passed:
                     self.answer_drain()
@@ -193,9 +191,9 @@ class BatchedLink(ConsumerLink):
         number = draft.offsets[0] if draft.offsets else draft.after
         if self.size_max and len(message) > self.size_max:
             raise self._too_large(draft.partition, number, len(message))
-        transfers.send_one(self.pointer, attempt=0, partition=draft.partition, number=number, message=message, settled=self.presettled)
+        sending.send_record(self.pointer, attempt=0, partition=draft.partition, number=number, message=message, settled=self.presettled)
         self._passed = 0
         self._count(len(draft.messages), len(message), deliveries=1)
 
-    def _returned(self, returned: transfers.Returned) -> bool:  # noqa: ARG002  whatever the outcome
+    def _returned(self, returned: records.Returned) -> bool:  # noqa: ARG002  whatever the outcome
         return False

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from amqp_streams.errors import StorageError
-from amqp_streams.proton.engine import Pointer
+from amqp_streams.proton.pointers import Pointer
 
 if TYPE_CHECKING:
     from amqp_streams.server.links.consumer import ConsumerLink

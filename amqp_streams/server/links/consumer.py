@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final
 
-from cproton_ffi import lib
-
 from amqp_streams import names
 from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node import skipped_text
-from amqp_streams.proton import transfers
-from amqp_streams.proton.engine import Pointer
+from amqp_streams.proton import links, outcomes, records, sending
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import OutgoingLink, Owner, Service
 from amqp_streams.streams.attach import Consuming
 from amqp_streams.streams.consuming import outcome
@@ -33,6 +31,13 @@ PASSED_COST: Final = TURN_EVENTS // 5
 """What a stretch that the filters passed over counts in a turn: they may take about as long as sending so many."""
 TURN_S: Final = 0.005
 """The longest turn of a link, but for one stretch: what filters cost depends on what is in the events."""
+
+_OUTCOMES: Final = {
+    outcomes.ACCEPTED: outcome.Outcome.ACCEPTED,
+    outcomes.REJECTED: outcome.Outcome.REJECTED,
+    outcomes.RELEASED: outcome.Outcome.RELEASED,
+    outcomes.MODIFIED: outcome.Outcome.MODIFIED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +82,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         grant.carrier = self
         self.container = container
         self.presettled = presettled
-        self.size_max: int = lib.pn_link_remote_max_message_size(pointer)
+        self.size_max: int = links.peer_size_max(pointer)
         """The largest message that the peer takes; 0: any."""
         self.writers = _Writers()
         self.again: deque[_Redelivery] = deque()
@@ -88,7 +93,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.leaving: PeerError | None = None
         self.keeps = grant.keeps
         """Its place outlives it: the node is told what is settled."""
-        self.second: bool = lib.pn_link_rcv_settle_mode(pointer) == lib.PN_RCV_SECOND
+        self.second: bool = links.settles_second(pointer)
         self.watched = grant.keeps
         """Whether each settlement on it matters to somebody: those of other links are dealt with unseen (`Dispatch.run`)."""
 
@@ -111,11 +116,11 @@ class ConsumerLink(OutgoingLink[Consuming]):
         pointer, node = self.pointer, self.service.node
         budget, until = TURN_EVENTS, perf_counter() + TURN_S
         unsettled_max = self.service.limits.unsettled
-        while (credit := lib.pn_link_credit(pointer)) > 0:
+        while (credit := links.credit(pointer)) > 0:
             if self.clogged():
                 self.owner.await_room(self)
                 return
-            room = unsettled_max - lib.pn_link_unsettled(pointer)
+            room = unsettled_max - links.unsettled(pointer)
             if room <= 0:
                 self._pump_full()
                 return
@@ -186,7 +191,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if not self.alive or not owned or by is self.owner or error.condition == names.RESOURCE_DELETED:
             return
         self.owner.flush()
-        if lib.pn_link_queued(self.pointer) or self.owner.blocked():
+        if links.queued(self.pointer) or self.owner.blocked():
             self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
 
     def leave(self, error: PeerError, within_ms: int) -> None:
@@ -204,7 +209,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
     def _leave_if_settled(self) -> None:
         if self.leaving is None or self.closing or not self.alive:
             return
-        if not lib.pn_link_unsettled(self.pointer) and not lib.pn_link_queued(self.pointer):
+        if not links.unsettled(self.pointer) and not links.queued(self.pointer):
             self.close(self.leaving)
 
     def _overdue(self) -> None:
@@ -217,17 +222,17 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if self.keeps and not self.closing:
             if self.second and self._held(delivery):
                 return
-            place = transfers.settle_accepted(delivery)
+            place = records.settle_accepted(delivery)
             if place is not None:
                 self._note(*place)
                 return
-        returned = transfers.settle_outgoing(delivery)
+        returned = records.settle_returned(delivery)
         if returned is not None and not self.closing and not self._returned(returned) and self.keeps:
             self._note(returned.partition, returned.number)
 
     def _held(self, delivery: Pointer) -> bool:
         """The receiver settles second: what it is done with is settled when that is on the disk. False: this one is settled now."""
-        place = transfers.done_with(delivery)
+        place = records.done_with(delivery)
         if place is None:
             self.service.confirming.let_go(self, delivery)
             return False
@@ -237,7 +242,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
 
     def confirm(self, deliveries: Sequence[Pointer]) -> None:
         """What the receiver said of these is on the disk."""
-        transfers.settle(deliveries)
+        outcomes.settle_all(deliveries)
         self._leave_if_settled()
         self.service.pump_later(self)
 
@@ -261,10 +266,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self.tell()
         self._leave_if_settled()
 
-    def _returned(self, returned: transfers.Returned) -> bool:
+    def _returned(self, returned: records.Returned) -> bool:
         """A consumer gave a delivery back; whether it is to be sent again."""
         verdict = outcome.after(
-            returned.outcome,
+            _OUTCOMES.get(returned.state, outcome.Outcome.NONE),
             delivery_count=returned.attempt,
             failed=returned.failed,
             undeliverable_here=returned.undeliverable_here,
@@ -293,7 +298,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         if formats is not None and any(formats):
             sent = self._send_formatted(run.partition.index, first, taken, formats)
         else:
-            sent = transfers.send(self.pointer, partition=run.partition.index, first=first, messages=taken, settled=self.presettled)
+            sent = sending.send_records(self.pointer, partition=run.partition.index, first=first, messages=taken, settled=self.presettled)
         if fitting:
             self._count(fitting, sent)
         self._gone(run, start - run.start + fitting)
@@ -301,10 +306,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
             raise self._too_large(run.partition.index, first + fitting, len(messages[fitting]))
 
     def _send_formatted(self, partition: int, first: int, messages: Sequence[bytes], formats: Sequence[int]) -> int:
-        """`transfers.send` for messages of which some have a message-format that is not 0."""
+        """`sending.send_records` for messages of which some have a message-format that is not 0."""
         self.owner.write_formats()
         for number, (message, message_format) in enumerate(zip(messages, formats, strict=True), first):
-            transfers.send_one(
+            sending.send_record(
                 self.pointer,
                 attempt=0,
                 partition=partition,
@@ -359,7 +364,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         message_format = 0 if run.chunk.formats is None else run.chunk.formats[index]
         if message_format:
             self.owner.write_formats()
-        transfers.send_one(
+        sending.send_record(
             self.pointer,
             attempt=delivery_count,
             partition=run.partition.index,

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from cproton_ffi import lib
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node.requests import Steps
-from amqp_streams.proton import transfers
-from amqp_streams.proton.engine import Pointer
+from amqp_streams.proton import links, outcomes, sending
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
@@ -45,12 +44,12 @@ class InfoLink(OutgoingLink[Informing]):
         """Answer one credit soon, and the next a little later."""
         if not self.alive or self.closing or self.waiting:
             return
-        if lib.pn_link_credit(self.pointer) > 0:
+        if links.credit(self.pointer) > 0:
             self.service.turns.add(self)
 
     def work(self) -> bool:
         """See `turns.Worker`."""
-        if not self.alive or self.closing or self.waiting or lib.pn_link_credit(self.pointer) <= 0:
+        if not self.alive or self.closing or self.waiting or links.credit(self.pointer) <= 0:
             return False
         if self.clogged():
             self.owner.await_room(self)
@@ -63,7 +62,7 @@ class InfoLink(OutgoingLink[Informing]):
         else:
             self.sent += 1
             self.delivery_count += 1
-            transfers.send_message(self.pointer, message, number=self.sent)
+            sending.send_message(self.pointer, message, number=self.sent)
             self.waiting = True
             self.service.later(INFO_INTERVAL_MS, self._again)
             self.answer_drain()
@@ -107,9 +106,9 @@ class ManagementLink(IncomingLink[Managing]):
 
     def top_up(self) -> None:
         """Keep a small credit up: requests are few."""
-        credit = lib.pn_link_credit(self.pointer) + len(self._waiting)
+        credit = links.credit(self.pointer) + len(self._waiting)
         if self.alive and not self.closing and credit < REQUESTS_MAX // 2:
-            transfers.grant(self.pointer, REQUESTS_MAX - credit)
+            links.grant(self.pointer, REQUESTS_MAX - credit)
 
     def take(self) -> None:
         """Put the requests that have arrived in line."""
@@ -118,7 +117,7 @@ class ManagementLink(IncomingLink[Managing]):
             if self.service.turns.hold(self.owner.number, len(message)):
                 self._waiting.append(_Waiting(delivery, message))
             else:
-                transfers.reject(
+                outcomes.reject(
                     delivery, names.RESOURCE_LIMIT_EXCEEDED, "too many requests are waiting: send this one again when others are answered"
                 )
         if self._waiting:
@@ -166,7 +165,7 @@ class ManagementLink(IncomingLink[Managing]):
 
     def _refuse(self, waiting: _Waiting, condition: str, description: str) -> bool:
         self._done(waiting)
-        transfers.reject(waiting.delivery, condition, description)
+        outcomes.reject(waiting.delivery, condition, description)
         self.owner.flush()
         return True
 
@@ -174,7 +173,7 @@ class ManagementLink(IncomingLink[Managing]):
         self._running = None
         self._done(running.waiting)
         self.service.audit.managed(self.owner.user, running.request, answer)
-        transfers.accept([running.waiting.delivery])
+        outcomes.give([running.waiting.delivery], outcomes.ACCEPTED)
         running.carrier.post(self, _encoded(running.request, answer))
         self.service.effects.carry_out()
         self.top_up()
@@ -230,10 +229,10 @@ class ReplyLink(OutgoingLink[Replying]):
         """Send the answers that credit allows, and let requests go on."""
         if not self.alive or self.closing:
             return
-        while self.queue and lib.pn_link_credit(self.pointer) > 0:
+        while self.queue and links.credit(self.pointer) > 0:
             self.sent += 1
             self.delivery_count += 1
-            transfers.send_message(self.pointer, self.queue.popleft(), number=self.sent)
+            sending.send_message(self.pointer, self.queue.popleft(), number=self.sent)
         if not self.queue and not self._reserved:
             self.answer_drain()
         if self._waiting and self._room() > 0:
@@ -246,4 +245,4 @@ class ReplyLink(OutgoingLink[Replying]):
             self.service.turns.add(link)
 
     def _room(self) -> int:
-        return lib.pn_link_credit(self.pointer) - len(self.queue) - len(self._reserved)  # type: ignore[no-any-return]  # cffi
+        return links.credit(self.pointer) - len(self.queue) - len(self._reserved)

@@ -6,9 +6,9 @@ The engine is asked for a flow of the session, whose numbers are exact at that p
 from collections.abc import Iterable
 from typing import Any, Final
 
-from cproton_ffi import lib
-
-from amqp_streams.proton.engine import Engine, Pointer
+from amqp_streams.proton import links
+from amqp_streams.proton.engine import Engine
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import AnyLink, IncomingLink, OutgoingLink
 from amqp_streams.wire.frames import Frame, flow_frame, read_frames, read_performative
 from amqp_streams.wire.types import UInt
@@ -30,17 +30,17 @@ class Flows:
         if link.handle is not None:
             self._owed.add(link)
 
-    def echo(self, links: Iterable[AnyLink]) -> None:
+    def echo(self, attached: Iterable[AnyLink]) -> None:
         """The peer asks for a flow. Which link it means is not known here, so each of them says how it stands, and so do the sessions."""
-        for link in links:
+        for link in attached:
             if not link.alive or link.closing:
                 continue
             if isinstance(link, OutgoingLink):
                 self.owe(link)
             elif isinstance(link, IncomingLink):
                 self._engine.ask_session_flow(link.session)
-                lib.pn_link_flow(link.pointer, 0)
-                lib.pn_transport_pending(self._engine.transport)  # writes it; the next would take its place
+                links.grant(link.pointer, 0)
+                self._engine.write()  # or else the next would take its place
         for session in self._engine.sessions():
             self._engine.ask_session_flow(session)
 
@@ -49,21 +49,21 @@ class Flows:
         if not self._owed:
             return b""
         owed = {link for link in self._owed if link.alive and not link.closing}
-        self._owed = {link for link in owed if lib.pn_link_queued(link.pointer)}
+        self._owed = {link for link in owed if links.queued(link.pointer)}
         output = b""
-        for session, links in _by_session(owed - self._owed).items():
+        for session, waiting in _by_session(owed - self._owed).items():
             self._engine.ask_session_flow(session)
             written = self._engine.pull()
             output += written
             state = _session_flow(written)
             if state is not None:
-                output += b"".join(_link_flow(state, link) for link in links)
+                output += b"".join(_link_flow(state, link) for link in waiting)
         return output
 
 
-def _by_session(links: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[OutgoingLink[Any]]]:
+def _by_session(owed: Iterable[OutgoingLink[Any]]) -> dict[Pointer, list[OutgoingLink[Any]]]:
     sessions: dict[Pointer, list[OutgoingLink[Any]]] = {}
-    for link in links:
+    for link in owed:
         sessions.setdefault(link.session, []).append(link)
     return sessions
 
@@ -87,6 +87,6 @@ def _link_flow(state: Frame, link: OutgoingLink[Any]) -> bytes:
         outgoing_window=fields["outgoing-window"],
         handle=link.handle,
         delivery_count=link.delivery_count & _UINT,
-        link_credit=max(0, lib.pn_link_credit(link.pointer)),
-        drain=bool(lib.pn_link_get_drain(link.pointer)),
+        link_credit=max(0, links.credit(link.pointer)),
+        drain=links.wants_drain(link.pointer),
     )

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from cproton_ffi import lib
-
 from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.errors import PeerError
 from amqp_streams.node import Node
-from amqp_streams.proton import transfers
-from amqp_streams.proton.engine import Pointer, close_link
+from amqp_streams.proton import links, receiving, sessions
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Account
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.observing.audit import Audit
@@ -164,7 +162,7 @@ class Link(Generic[G_co]):
         self.service = service
         self.owner = owner
         self.pointer = pointer
-        self.session: Pointer = lib.pn_link_session(pointer)
+        self.session: Pointer = links.session(pointer)
         self.name = name
         self.grant = grant
         self.alive = True
@@ -174,7 +172,7 @@ class Link(Generic[G_co]):
         """Detach for good, saying why. Transfers that still arrive are dropped."""
         if self.alive and not self.closing:
             self.closing = True
-            close_link(self.pointer, error)
+            links.close(self.pointer, error)
 
     def evict(self, error: PeerError, by: Owner | None) -> None:  # noqa: ARG002  consumers look at it
         """Close, for the node has taken the link away: it has forgotten it already. `by`: the connection that attached meanwhile."""
@@ -197,12 +195,12 @@ class OutgoingLink(Link[G_co]):
 
     def clogged(self) -> bool:
         """Whether what was sent to this peer waits for it to read."""
-        return lib.pn_session_outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked()
+        return sessions.outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked()
 
     def answer_drain(self) -> None:
         """There is nothing to send now: a peer that drains gets its credit back. Spec: AMQP 2.6.7."""
-        if lib.pn_link_get_drain(self.pointer):
-            self.delivery_count += lib.pn_link_drained(self.pointer)
+        if links.wants_drain(self.pointer):
+            self.delivery_count += links.take_drained(self.pointer)
 
 
 class IncomingLink(Link[G_co]):
@@ -217,15 +215,15 @@ class IncomingLink(Link[G_co]):
         self.endpoint = owner.formats.find_link(name)
         """As its peer names it on the connection; None: that is not known."""
 
-    def arrived(self) -> transfers.Arrivals:
+    def arrived(self) -> receiving.Arrivals:
         """Whole messages that have arrived; closes the link when there is too much of one that is not."""
         if self.closing:
-            transfers.discard(self.pointer)
-            return transfers.Arrivals()
+            receiving.discard(self.pointer)
+            return receiving.Arrivals()
         held = len(self.partial)
-        arrivals = transfers.receive(self.pointer, self.partial, self.size_max)
+        arrivals = receiving.receive(self.pointer, self.partial, self.size_max)
         if self.owner.formats.busy:
-            arrivals.formats = transfers.formats_of(self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint)
+            arrivals.formats = receiving.formats_of(self.pointer, arrivals.deliveries, self.owner.formats, self.endpoint)
         size = len(self.partial)
         arrivals.kept = size - held
         if held and (arrivals.deliveries or arrivals.aborted):  # what is held is of another message than before

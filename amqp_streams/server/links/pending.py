@@ -7,7 +7,8 @@ peer's detach, session or connection like any other.
 from collections.abc import Callable
 
 from amqp_streams.errors import PeerError
-from amqp_streams.proton.engine import Pointer, refuse_link
+from amqp_streams.proton import links
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import Link, OutgoingLink, Owner, Service
 from amqp_streams.streams.attach import Consuming, Kept, Pending
 
@@ -36,7 +37,7 @@ class PendingLink(Link[Pending]):
         """Refuse the attach, for a reason that is not the node's."""
         if self.alive and not self.closing:
             self.closing = True
-            refuse_link(self.pointer, error)
+            links.refuse(self.pointer, error)
 
 
 class KeptLink(OutgoingLink[Kept]):

@@ -5,13 +5,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from cproton_ffi import lib
-
 from amqp_streams import names
 from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.node import storage_refusal
-from amqp_streams.proton import transfers
-from amqp_streams.proton.engine import Pointer
+from amqp_streams.proton import links, outcomes, receiving
+from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.links.link import IncomingLink, Owner, Pause, Service
 from amqp_streams.storage.ports import CommitDone, Formats
 from amqp_streams.streams.attach import Producing, Relaying
@@ -37,16 +35,16 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         limits, pointer = self.service.limits, self.pointer
         if self.service.overloaded(self):  # asked each time: credit counts messages, and a few large ones are much
             return
-        if self.second and lib.pn_link_unsettled(pointer) >= limits.unsettled:
+        if self.second and links.unsettled(pointer) >= limits.unsettled:
             return
         wanted, throttle = limits.credit, self.owner.account.bytes_in
         if throttle is not None:
             wanted = min(wanted, throttle.credit(self))
             if not wanted:
                 return
-        credit = lib.pn_link_credit(pointer)
+        credit = links.credit(pointer)
         if credit <= wanted // 2:
-            transfers.grant(pointer, wanted - credit)
+            links.grant(pointer, wanted - credit)
 
     def go_on(self) -> None:
         """The quota of its user leaves room again."""
@@ -55,9 +53,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
 
     def settled_by_sender(self, delivery: Pointer) -> bool:
         """rcv-settle-mode second: settle what the sender has settled after our outcome. False: it is a transfer."""
-        if lib.pn_delivery_local_state(delivery) == 0 or not lib.pn_delivery_settled(delivery):
+        if not outcomes.answered(delivery) or not outcomes.settled_by_peer(delivery):
             return False
-        lib.pn_delivery_settle(delivery)
+        outcomes.settle(delivery)
         self.top_up()
         return True
 
@@ -83,7 +81,7 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
             self.top_up()
         return taken
 
-    def _formats(self, arrivals: transfers.Arrivals) -> Formats:
+    def _formats(self, arrivals: receiving.Arrivals) -> Formats:
         """The message-formats of what has arrived. Messages whose format cannot be told are refused."""
         deliveries, messages, formats = arrivals.deliveries, arrivals.messages, arrivals.formats
         if UNKNOWN in formats:
@@ -127,9 +125,9 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
 
     def _accept(self, deliveries: list[Pointer]) -> None:
         if self.second:
-            transfers.accept_unsettled(deliveries)
+            outcomes.accept_unsettled(deliveries)
         else:
-            transfers.accept(deliveries)
+            outcomes.give(deliveries, outcomes.ACCEPTED)
 
     def _stored(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> list[Pointer]:
         """Those deliveries whose records are safe; the others are answered here."""
@@ -147,13 +145,13 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         error = reason if isinstance(reason, PeerError) else storage_refusal(reason)
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self.service.audit.refused(self.owner.user, error.description)
-        if lib.pn_delivery_settled(delivery):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
-            lib.pn_delivery_settle(delivery)
+        if outcomes.settled_by_peer(delivery):  # sent settled: the only way left to say so (Anonymous Terminus 2.2.1 does the same)
+            outcomes.settle(delivery)
             self.close(error)
         elif error.condition == names.INTERNAL_ERROR:
-            transfers.modify_failed(delivery, settle=not self.second)
+            outcomes.modify_failed(delivery, settle=not self.second)
             bound = isinstance(self.grant, Producing) and self.grant.partition is not None
             if bound:
                 self.close(error)
         else:
-            transfers.reject(delivery, error.condition, error.description, settle=not self.second)
+            outcomes.reject(delivery, error.condition, error.description, settle=not self.second)

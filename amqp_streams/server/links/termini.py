@@ -5,18 +5,16 @@ is its existence and configuration that outlive the link, not the state of each 
 """
 
 from collections.abc import Mapping
-from typing import Final
-
-from cproton_ffi import lib
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
-from amqp_streams.proton.engine import Pointer, data_size, read_data, text, write_data
+from amqp_streams.proton import links, termini
+from amqp_streams.proton.pointers import Pointer
+from amqp_streams.proton.termini import Terminus
+from amqp_streams.proton.values import data_size, read_value
 from amqp_streams.server.links.link import Owner
 from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Kept, Producing, Relaying, Replying, answered_properties
-from amqp_streams.wire.types import Array, Symbol, Value
-
-_OUTCOMES: Final = Array(Symbol, tuple(map(Symbol, names.OUTCOMES)))
+from amqp_streams.wire.types import Array, Value
 
 
 def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: Owner) -> AttachRequest:
@@ -25,33 +23,32 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
     Raises:
         PeerError: a map in it is beyond a limit or no AMQP, a name has a NUL, or it wants a transaction coordinator.
     """
-    consumer = bool(lib.pn_link_is_sender(link))
-    source, target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
-    cut = (lib.pn_link_name(link), lib.pn_terminus_get_address(source), lib.pn_terminus_get_address(target))
-    require_whole(owner, "the link name or an address", *(text(each) or "" for each in cut))
+    consumer = bool(links.is_sender(link))
+    source, target = termini.peer_source(link), termini.peer_target(link)
+    name = links.name(link)
+    require_whole(owner, "the link name or an address", name, source.address or "", target.address or "")
     here, there = (source, target) if consumer else (target, source)
-    if lib.pn_terminus_get_type(here) == lib.PN_COORDINATOR:
+    if here.is_coordinator:
         raise PeerError(names.NOT_IMPLEMENTED, "this node has no transactions")
-    filters = lib.pn_terminus_filter(source)
-    if consumer and data_size(filters) > filter_bytes_max:
+    if consumer and data_size(source.filters) > filter_bytes_max:
         raise PeerError(
             names.RESOURCE_LIMIT_EXCEEDED, f"the filters of a source have at most {filter_bytes_max} bytes", {"field": "filter"}
         )
     return AttachRequest(
-        link=text(lib.pn_link_name(link)) or "",
+        link=name,
         container=container,
         consumer=consumer,
-        address=text(lib.pn_terminus_get_address(here)) or None,
-        peer_address=text(lib.pn_terminus_get_address(there)) or None,
-        dynamic=bool(lib.pn_terminus_is_dynamic(here)),
-        durable=consumer and _durable(source),
-        no_source=consumer and lib.pn_terminus_get_type(source) == lib.PN_UNSPECIFIED,
-        presettled=consumer and lib.pn_link_remote_snd_settle_mode(link) == lib.PN_SND_SETTLED,
+        address=here.address,
+        peer_address=there.address,
+        dynamic=here.dynamic,
+        durable=consumer and source.outlives_link,
+        no_source=consumer and source.absent,
+        presettled=consumer and links.wants_presettled(link),
         user=owner.user,
         user_groups=owner.user_groups,
         connection=owner.number,
-        properties=_map(lib.pn_link_remote_properties(link), "properties"),
-        filters=_map(filters, "filter") if consumer else {},
+        properties=_map(links.peer_properties(link), "properties"),
+        filters=_map(source.filters, "filter") if consumer else {},
         capabilities=_capabilities(here),
     )
 
@@ -64,76 +61,58 @@ def require_whole(owner: Owner, what: str, *cut: str) -> None:
 
 def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
     """Fill in source, target, settle modes and properties of the answer."""
-    source, target = lib.pn_link_source(link), lib.pn_link_target(link)
-    remote_source, remote_target = lib.pn_link_remote_source(link), lib.pn_link_remote_target(link)
+    source, target = termini.source(link), termini.target(link)
+    target.copy(termini.peer_target(link))
     if request.consumer:
-        lib.pn_terminus_copy(target, remote_target)
         _answer_source(source, request, grant)
     else:
-        lib.pn_terminus_copy(source, remote_source)
-        lib.pn_terminus_copy(target, remote_target)
-        lib.pn_terminus_set_durability(target, lib.PN_NONDURABLE)
+        source.copy(termini.peer_source(link))
+        target.keep_nothing()
         if isinstance(grant, Relaying):
-            lib.pn_terminus_set_type(target, lib.PN_TARGET)
+            target.be_target()
         elif isinstance(grant, Producing) and grant.numbered is not None:
-            write_data(lib.pn_terminus_capabilities(target), Array(Symbol, (Symbol(names.CAPABILITY_IDEMPOTENT_PRODUCER),)))
-    _answer_settle_modes(link, consumer=request.consumer)
+            target.set_capabilities([names.CAPABILITY_IDEMPOTENT_PRODUCER])
+    links.answer_settle_modes(link, sends=request.consumer)
     properties = answered_properties(grant)
     if properties:
-        write_data(lib.pn_link_properties(link), properties)
+        links.set_properties(link, properties)
 
 
-def _answer_source(source: Pointer, request: AttachRequest, grant: Grant) -> None:
-    lib.pn_terminus_set_type(source, lib.PN_SOURCE)
+def _answer_source(source: Terminus, request: AttachRequest, grant: Grant) -> None:
+    source.be_source()
     address = grant.address if isinstance(grant, Kept) else request.address
     if isinstance(grant, Replying) and request.dynamic:
-        lib.pn_terminus_set_dynamic(source, True)  # C function
+        source.make_dynamic()
         address = _made_up(grant)
-    kept = isinstance(grant, Kept) or (isinstance(grant, Consuming) and grant.keeps)
     if address is not None:
-        lib.pn_terminus_set_address(source, address.encode())
-    lib.pn_terminus_set_distribution_mode(source, lib.PN_DIST_MODE_COPY)
-    lib.pn_terminus_set_durability(source, lib.PN_CONFIGURATION if kept else lib.PN_NONDURABLE)
-    lib.pn_terminus_set_expiry_policy(source, lib.PN_EXPIRE_NEVER if kept else lib.PN_EXPIRE_WITH_LINK)
-    lib.pn_terminus_set_timeout(source, 0)
-    write_data(lib.pn_terminus_outcomes(source), _OUTCOMES)
+        source.set_address(address)
+    source.hand_out_copies()
+    if isinstance(grant, Kept) or (isinstance(grant, Consuming) and grant.keeps):
+        source.keep_configuration()
+    else:
+        source.end_with_link()
+    source.expire_at_once()
+    source.set_outcomes(names.OUTCOMES)
     if isinstance(grant, Consuming) and grant.batching is not None:
-        write_data(lib.pn_terminus_capabilities(source), Array(Symbol, (Symbol(names.CAPABILITY_BATCHED_DELIVERIES),)))
+        source.set_capabilities([names.CAPABILITY_BATCHED_DELIVERIES])
     if isinstance(grant, Consuming) and grant.filters:
-        write_data(lib.pn_terminus_filter(source), {Symbol(name): value for name, value in grant.filters.items()})
-
-
-def _durable(source: Pointer) -> bool:
-    """Whether a source is to outlive its link for good: AMQP 3.5.5, 3.5.6."""
-    durability, expiry = lib.pn_terminus_get_durability(source), lib.pn_terminus_get_expiry_policy(source)
-    return durability in (lib.PN_CONFIGURATION, lib.PN_DELIVERIES) and expiry == lib.PN_EXPIRE_NEVER
+        source.set_filters(grant.filters)
 
 
 def _made_up(grant: Replying) -> str:
     return next(address for address in grant.addresses if address.startswith("$reply."))
 
 
-def _answer_settle_modes(link: Pointer, *, consumer: bool) -> None:
-    """A sender says how it settles, a receiver how it does; the other's wish is granted as far as we can. Spec: AMQP 2.8.2, 2.8.3."""
-    sending, receiving = lib.pn_link_remote_snd_settle_mode(link), lib.pn_link_remote_rcv_settle_mode(link)
-    if consumer:
-        presettled = sending == lib.PN_SND_SETTLED
-        lib.pn_link_set_snd_settle_mode(link, lib.PN_SND_SETTLED if presettled else lib.PN_SND_UNSETTLED)
-    else:
-        lib.pn_link_set_snd_settle_mode(link, sending)
-    lib.pn_link_set_rcv_settle_mode(link, receiving)
-
-
-def _capabilities(terminus: Pointer) -> frozenset[str]:
+def _capabilities(terminus: Terminus) -> frozenset[str]:
     """Those that a terminus is wanted to have. What is none that we know matters to nobody."""
-    value = read_data(lib.pn_terminus_capabilities(terminus))
+    value = read_value(terminus.capabilities)
     items = value.items if isinstance(value, Array) else value if isinstance(value, list) else (value,)
     return frozenset(str(item) for item in items if isinstance(item, str))
 
 
 def _map(data: Pointer, field: str) -> Mapping[str, Value]:
     try:
-        value = read_data(data)
+        value = read_value(data)
     except PeerError as error:
         raise PeerError(error.condition, f"{field}: {error.description}", {"field": field}) from error
     if value is None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from amqp_streams.client.connection.happenings import Attached, Detached
 from amqp_streams.client.errors import LinkError, SessionError
 from amqp_streams.client.options import ACCEPTED
+from amqp_streams.proton import sessions
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.pairs import Pair, message, receiver
 from tests.amqp_streams.client.pairs import opened as anew
@@ -63,7 +64,7 @@ def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others(
     pair.run()
     messages, deliveries, _ = stays.take(10)
     assert messages == [message(number) for number in range(3)]
-    assert stays.session.proton.incoming_bytes == 0
+    assert sessions.incoming_bytes(stays.session.pointer) == 0
     stays.settle(deliveries, ACCEPTED)
     pair.run()
     assert [state for state, _ in pair.node.outcomes if state] == [int(peers.ACCEPTED)] * 3, "what was unread has no outcome"

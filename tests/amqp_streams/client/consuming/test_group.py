@@ -16,6 +16,7 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.consuming.group import GroupConsumer
 from amqp_streams.client.consuming.pace import FIRST
+from amqp_streams.proton import sessions
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.coordinator import FORCED, LOG, Coordinator
@@ -317,4 +318,4 @@ async def test_what_was_unread_when_a_partition_went_does_not_use_up_the_window(
         found = [body for partition, body in await everything(consumer) if partition == "1"]
         assert found == list(range(10))
         link = next(iter(consumer._shares))
-        assert link.session.proton.incoming_bytes == 0
+        assert sessions.incoming_bytes(link.session.pointer) == 0

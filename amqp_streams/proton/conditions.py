@@ -1,0 +1,34 @@
+"""Why an endpoint or a delivery ended: AMQP errors, as the peer gave them and as the peer gets them (AMQP 2.8.14)."""
+
+from cproton_ffi import lib
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError
+from amqp_streams.proton.pointers import Pointer
+from amqp_streams.proton.values import read_map, text, write_map
+
+
+def write_condition(condition: Pointer, error: PeerError) -> None:
+    """Fill in why an endpoint closes."""
+    lib.pn_condition_set_name(condition, error.condition.encode())
+    lib.pn_condition_set_description(condition, error.description.encode())
+    if error.info:
+        write_map(lib.pn_condition_info(condition), error.info)
+
+
+def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[str, object]]:
+    """Name, description and info of an error that the peer gave; `otherwise` is the name where it gave none."""
+    if not lib.pn_condition_is_set(condition):
+        return otherwise, "", {}
+    return (
+        text(lib.pn_condition_get_name(condition)) or names.INTERNAL_ERROR,
+        text(lib.pn_condition_get_description(condition)) or "",
+        read_map(lib.pn_condition_info(condition)),
+    )
+
+
+def condition_text(condition: Pointer) -> str:
+    """A peer's error for a log line; empty when it gave none."""
+    if not lib.pn_condition_is_set(condition):
+        return ""
+    return f"{text(lib.pn_condition_get_name(condition))}: {text(lib.pn_condition_get_description(condition)) or ''}"

@@ -1,0 +1,42 @@
+"""Pointers into the engine, which the rest of the project only passes on, and the memory that its C functions fill."""
+
+import threading
+from typing import Any, Final
+
+from cproton_ffi import ffi
+
+from amqp_streams.wire.outgoing_formats import FORMAT_BYTES, TAG_BYTES
+
+Pointer = Any
+"""Of a connection, a session, a link, a delivery or an event. Equal pointers are the same object as long as that lives."""
+NULL: Final = ffi.NULL
+BUFFER_BYTES: Final = 1 << 20
+_NUMBER_BYTES: Final = 8
+
+_allocate: Final = ffi.new_allocator(should_clear_after_alloc=False)  # memory that is never used is never mapped
+
+
+class Tag:
+    """A delivery tag: its bytes are written anew for each delivery, and the engine copies them."""
+
+    __slots__ = ("_pointer", "_start", "bytes", "value")
+
+    def __init__(self, size: int) -> None:
+        self.bytes: Final = bytearray(size)
+        self._start: Final = ffi.from_buffer("char[]", self.bytes)
+        self._pointer: Final = ffi.new("pn_bytes_t *", {"size": size, "start": self._start})
+        self.value: Final[Pointer] = self._pointer[0]
+
+
+class _Scratch(threading.local):
+    """Memory that one call uses and leaves: one for each thread, because other threads run during the C calls."""
+
+    def __init__(self) -> None:
+        self.buffer: Final[Pointer] = _allocate("char[]", BUFFER_BYTES)
+        self.view: Final[Any] = ffi.buffer(self.buffer)
+        self.number_tag: Final = Tag(_NUMBER_BYTES)
+        self.record_tag: Final = Tag(TAG_BYTES)
+        self.formatted_tag: Final = Tag(TAG_BYTES + FORMAT_BYTES)
+
+
+scratch: Final = _Scratch()

@@ -1,0 +1,114 @@
+"""Whole messages into transfers, in batches. The caller has seen to credit (AMQP 2.6.7).
+
+A tag says which delivery an outcome is about. A record's has all that its redelivery needs: attempt (16 bits), partition (16), record
+number (64), big-endian. It is unique among a link's unsettled deliveries because a record is sent again only after its last delivery was
+settled. Where the message-format is not 0, it follows (32 bits), and goes into the transfer in their stead: `Engine.write_formats`. The tag
+of a client's message is a number (64 bits).
+"""
+
+import struct
+from collections.abc import MutableMapping, Sequence
+from typing import Final, Protocol, TypeVar
+
+from cproton_ffi import lib
+
+from amqp_streams.proton.pointers import Pointer, scratch
+from amqp_streams.wire.outgoing_formats import TAG_BYTES
+
+RECORD_TAG: Final = struct.Struct(">HHQ")
+"""Attempt, partition, record number."""
+_FORMAT: Final = struct.Struct(">I")
+_NUMBER_AND_FORMAT: Final = struct.Struct(">IQI")
+_RECORD_HEAD: Final = struct.Struct(">HH")
+_NUMBER: Final = struct.Struct(">Q")
+_NO_PARTITION: Final = 0xFFFF
+
+
+class Sendable(Protocol):
+    """What has a message."""
+
+    @property
+    def message(self) -> bytes:
+        """The bytes of the AMQP message."""
+
+    @property
+    def message_format(self) -> int:
+        """Its message-format (AMQP 2.7.5)."""
+
+
+S = TypeVar("S", bound=Sendable)
+
+
+def send_records(link: Pointer, *, partition: int, first: int, messages: Sequence[bytes], settled: bool) -> int:
+    """Send the messages of consecutive records; returns the bytes sent. With `settled` nothing is expected back."""
+    tag_bytes, tag = scratch.record_tag.bytes, scratch.record_tag.value
+    _RECORD_HEAD.pack_into(tag_bytes, 0, 0, partition)
+    new_delivery, give, advance, settle = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance, lib.pn_delivery_settle
+    number_into = _NUMBER.pack_into
+    sent = 0
+    number = first
+    for message in messages:
+        number_into(tag_bytes, 4, number)
+        number += 1
+        delivery = new_delivery(link, tag)
+        size = len(message)
+        give(link, message, size)
+        advance(link)
+        sent += size
+        if settled:
+            settle(delivery)
+    return sent
+
+
+def send_record(
+    link: Pointer, *, attempt: int, partition: int, number: int, message: bytes, settled: bool, message_format: int = 0
+) -> None:
+    """Send one message (a record with a header section, a redelivery).
+
+    A `message_format` that is not 0 is for links of connections where `Engine.write_formats` was called.
+    """
+    tag = scratch.formatted_tag if message_format else scratch.record_tag
+    RECORD_TAG.pack_into(tag.bytes, 0, attempt, partition, number)
+    if message_format:
+        _FORMAT.pack_into(tag.bytes, TAG_BYTES, message_format)
+    delivery = lib.pn_delivery(link, tag.value)
+    lib.pn_link_send(link, message, len(message))
+    lib.pn_link_advance(link)
+    if settled:
+        lib.pn_delivery_settle(delivery)
+
+
+def send_message(link: Pointer, message: bytes, *, number: int) -> None:
+    """Send a message that is not a record (`$info`, answers), settled."""
+    send_record(link, attempt=0, partition=_NO_PARTITION, number=number, message=message, settled=True)
+
+
+def send_events(
+    link: Pointer, events: Sequence[S], in_flight: MutableMapping[Pointer, S], *, number: int, bytes_max: int, formatted: bool = False
+) -> int:
+    """Send events, whose tags count on from `number`, and put each into `in_flight` by its delivery.
+
+    Stops behind the one that exceeds `bytes_max`; returns how many were sent. `formatted`: some may have a message-format that is not 0,
+    and `Engine.write_formats` was called.
+    """
+    tag_bytes, tag, long_tag = scratch.number_tag.bytes, scratch.number_tag.value, scratch.formatted_tag
+    number_into = _NUMBER.pack_into
+    new_delivery, give, advance = lib.pn_delivery, lib.pn_link_send, lib.pn_link_advance
+    count = sent = 0
+    for event in events:
+        count += 1
+        number_into(tag_bytes, 0, number + count)
+        if formatted and event.message_format:
+            _NUMBER_AND_FORMAT.pack_into(long_tag.bytes, 0, 0, number + count, event.message_format)
+            delivery = new_delivery(link, long_tag.value)
+        else:
+            delivery = new_delivery(link, tag)
+        message = event.message
+        size = len(message)
+        give(link, message, size)
+        advance(link)
+        in_flight[delivery] = event
+        sent += size
+        if sent > bytes_max:
+            break
+    return count

@@ -1,0 +1,90 @@
+"""Values that travel in performatives: maps, capabilities and texts, in and out of the engine's own data.
+
+Law: what a peer puts there is bounded (`VALUE_BYTES_MAX`) and read by our own codec, on both sides.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cproton_ffi import ffi, lib
+
+from amqp_streams import names
+from amqp_streams.errors import PeerError, WireError
+from amqp_streams.proton.pointers import NULL, Pointer
+from amqp_streams.wire.codec import decode, encode
+from amqp_streams.wire.types import Array, Symbol, Value
+
+VALUE_BYTES_MAX: Final = 1 << 20
+"""Of one value as the engine encodes it. Frames have 64 KiB; some values are shorter there."""
+
+
+def text(pointer: Pointer) -> str | None:
+    """A C string of the peer's; None where there is none. Bytes that are not UTF-8 are replaced: they only go to people and look-ups."""
+    return None if pointer == NULL else ffi.string(pointer).decode("utf-8", "replace")
+
+
+def data_size(data: Pointer) -> int:
+    """Encoded size of a value in bytes; 0 when it is absent or empty."""
+    return 0 if data == NULL else lib.pn_data_encoded_size(data)
+
+
+def read_value(data: Pointer) -> Value:
+    """The value in the engine's data; None when it is absent or empty.
+
+    Raises:
+        PeerError: it has more than VALUE_BYTES_MAX bytes, or is nested too deeply.
+    """
+    size = data_size(data)
+    if size <= 0:
+        return None
+    if size > VALUE_BYTES_MAX:
+        raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"a map of {size} bytes in a performative; at most {VALUE_BYTES_MAX}")
+    buffer = ffi.new("char[]", size)
+    lib.pn_data_rewind(data)  # the encoder begins where the last reader stopped
+    written = lib.pn_data_encode(data, buffer, size)
+    try:
+        return decode(bytes(ffi.buffer(buffer, max(0, written))))[0]
+    except WireError as error:
+        raise PeerError(names.DECODE_ERROR, str(error)) from error
+
+
+def read_map(data: Pointer) -> dict[str, object]:
+    """A map of which nothing depends: empty when the peer sent none, or one that is beyond a limit or broken."""
+    value = _read_leniently(data)
+    return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
+
+
+def read_symbols(data: Pointer) -> list[str]:
+    """Capabilities: one symbol or an array of them (AMQP 3.2); empty when the peer sent something else."""
+    value = _read_leniently(data)
+    items = value.items if isinstance(value, Array) else (value,)
+    return [str(item) for item in items if isinstance(item, Symbol)]
+
+
+def _read_leniently(data: Pointer) -> Value:
+    try:
+        return read_value(data)
+    except PeerError:
+        return None
+
+
+def write_value(data: Pointer, value: object) -> None:
+    """Put one value into the engine's data, replacing what is there.
+
+    Raises:
+        WireError: it has no AMQP type.
+    """
+    encoded = encode(value)
+    lib.pn_data_clear(data)
+    taken = lib.pn_data_decode(data, encoded, len(encoded))
+    assert taken == len(encoded), f"the engine did not take {value!r}"
+
+
+def write_map(data: Pointer, entries: Mapping[str, object] | Mapping[Symbol, object]) -> None:
+    """Write properties or a filter set: a map whose keys are symbols. Raises WireError like `write_value`."""
+    write_value(data, {Symbol(key): value for key, value in entries.items()})
+
+
+def write_symbols(data: Pointer, symbols: Sequence[str]) -> None:
+    """Write capabilities: an array of symbols."""
+    write_value(data, Array(Symbol, tuple(map(Symbol, symbols))))
