@@ -207,7 +207,8 @@ class Gateway:
         gc.freeze()  # what start-up made stays; collections then look at requests only
         self._up = True
         if self.gate.open and any(not is_loopback(listener.host) for listener in settings.listen):
-            log.warning("no_tokens", words="whoever can connect may read and change resources and send events")
+            message = "every client that can connect may read and change resources and send events"
+            log.warning("no_tokens", message=message, remedy="set tokens or jwt")
         log.info("gateway_ready", state_dir=str(settings.state_dir), url=controlling.base_url)
 
     async def announce(self, ready: Ready | None) -> None:
@@ -342,12 +343,12 @@ class Gateway:
         if settings.public_url is not None:
             return settings.public_url.rstrip("/")
         if shared:
-            log.warning(
-                "public_url_not_set", words="of several gateways each writes its own address into the status of Brokers and Channels"
-            )
+            message = "each gateway writes its own address into the status of Brokers and Channels"
+            log.warning("public_url_not_set", message=message, remedy="set public_url to an address of all gateways")
         host, _, port = self.addresses["http"][0].rpartition(":")
         if host in _EVERYWHERE:
-            log.warning("public_url_not_set", words="addresses of Brokers and Channels name this machine only")
+            message = "other machines cannot reach the addresses of Brokers and Channels"
+            log.warning("public_url_not_set", message=message, remedy="set public_url")
             host = _EVERYWHERE[host]
         return f"{'http' if settings.tls is None else 'https'}://{host}:{port}"
 

@@ -139,7 +139,8 @@ def warn_if_open(settings: NodeSettings) -> None:
     """Say so when whoever is let in may do everything, and not only this machine can ask to be let in."""
     listeners = (*settings.listen, *filter(None, [settings.admin_listen]))
     if not settings.access and not all(listener.host == "localhost" or is_loopback(listener.host) for listener in listeners):
-        log.warning("no_access_rules", meaning="whoever is let in may do everything on every log", do="write [[access]] rules")
+        message = "every user may do everything on every log"
+        log.warning("no_access_rules", message=message, remedy="write [[access]] rules")
 
 
 def close_what_is_revoked(service: EventService) -> None:

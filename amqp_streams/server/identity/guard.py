@@ -204,7 +204,8 @@ class Guard:
         if known is not None and not self._keys.has_keys(user, algorithm) and known not in self._without_scram:
             if len(self._without_scram) < WITHOUT_SCRAM_MAX:
                 self._without_scram.add(known)
-            log.warning("user_without_scram", user=known, mechanism=str(algorithm), do="give the password again: amqp-streams user add")
+            remedy = "set the password again: amqp-streams user add"
+            log.warning("user_without_scram", user=known, mechanism=str(algorithm), remedy=remedy)
         return self._keys.keys(user, algorithm)
 
     def check_token(self, asked: VerifyToken) -> Answer:
