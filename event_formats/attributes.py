@@ -162,7 +162,7 @@ def _check_nonempty(name: str, value: str) -> None:
 
 def _check_uri_reference(name: str, value: str) -> None:
     _check_nonempty(name, value)
-    if not _URI_REFERENCE.match(value):
+    if ":" in value and not _URI_REFERENCE.match(value):
         text = f"{name} {shown(value)} is not a URI-reference: the part before the first colon is not a scheme"
         raise InvalidEventError(text)
 
@@ -184,7 +184,7 @@ def _leap(year: int) -> bool:
 
 
 def _check_media_type(name: str, value: str) -> None:
-    if not is_media_type(value):
+    if not (_media_types.get(value) or is_media_type(value)):
         text = f"{name} {shown(value)} is not a media type of RFC 2046, such as application/json"
         raise InvalidEventError(text)
 

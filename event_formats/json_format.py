@@ -20,6 +20,9 @@ from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, DATA_BASE6
 
 JSON: Final = "application/json"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
+# A name without escapes up to its value, and what follows a value: most of JSON between values, in one step each.
+_KEY: Final = re.compile(r'"([a-z0-9_]+)"[ \t\n\r]*:[ \t\n\r]*')
+_NEXT: Final = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*")
 _BOM: Final = b"\xef\xbb\xbf"
 _INTEGER_DIGITS: Final = 11
 _scanstring = cast("Callable[[str, int, bool], tuple[str, int]]", scanstring)
@@ -37,6 +40,7 @@ def _no_constant(name: str) -> object:
 
 
 _decoder: Final = json.JSONDecoder(parse_int=_Number, parse_float=_Number, parse_constant=_no_constant)
+_scan = cast("Callable[[str, int], tuple[object, int]]", _decoder.scan_once)  # type: ignore[attr-defined]  # as above
 
 
 def read_event(body: bytes) -> CloudEvent:
@@ -58,18 +62,54 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
         InvalidEventError: it is not JSON, has no `specversion`, its data cannot be read, or an attribute is not Unicode text.
     """
     text = _decoded(body)
-    members, slices, end = _members(text, _skip(text, 0))
-    _check_end(text, end)
-    value, binary = members.pop(DATA, None), members.pop(DATA_BASE64, None)
-    attributes: dict[str, object] = {
-        name: one if type(one) is str or type(one) is bool else text[slices[name]] for name, one in members.items() if one is not None
-    }
+    quick = _quick(text)
+    if quick is not None:
+        attributes, raw = quick
+    else:
+        members, slices, end = _members(text, _skip(text, 0))
+        _check_end(text, end)
+        raw = text[slices[DATA]] if DATA in members else None
+        attributes = {
+            name: value if type(value) in _PLAIN or name in {DATA, DATA_BASE64} else text[slices[name]] for name, value in members.items()
+        }
+    value, binary = attributes.pop(DATA, None), attributes.pop(DATA_BASE64, None)
+    attributes = {name: one for name, one in attributes.items() if one is not None}
     if "specversion" not in attributes:
         raise InvalidEventError("specversion is missing")
     if "\\u" in text:
         _check_unicode(attributes)
-    data_at = slices.get(DATA)
-    return attributes, _data(attributes, None if data_at is None else text[data_at], value, binary)
+    return attributes, _data(attributes, raw, value, binary)
+
+
+def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
+    """The members of an event, and the text of its data, from one run of the parser; None: it takes a look at each member."""
+    try:
+        members: dict[str, object] = _quick_decoder.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    if type(members) is not dict:
+        return None
+    for name, value in members.items():
+        if type(value) not in _PLAIN and name != DATA:
+            return None
+    if DATA not in members:
+        return members, None
+    # Without escapes the name of the member is spelt so, and there is only one such text.
+    if "\\u" in text or text.count('"data"') != 1:
+        return None
+    found = _KEY.match(text, text.index('"data"'))
+    return None if found is None else (members, text[found.end() : _scan(text, found.end())[1]])
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError
+    return members
+
+
+_quick_decoder: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_once)
+_PLAIN: Final = frozenset({str, bool, type(None)})
 
 
 def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
@@ -213,17 +253,25 @@ def _members(text: str, at: int) -> tuple[dict[str, object], dict[str, slice], i
         return members, slices, at + 1
     try:
         while True:
-            name, at = _scanstring(text, _expect(text, at, '"'), True)
-            at = _skip(text, _expect(text, _skip(text, at), ":"))
-            value, end = _decoder.raw_decode(text, at)
+            key = _KEY.match(text, at)
+            if key is not None:
+                name, at = key[1], key.end()
+            else:
+                name, at = _scanstring(text, _expect(text, at, '"'), True)
+                at = _skip(text, _expect(text, _skip(text, at), ":"))
+            value, end = _scan(text, at)
             if name in members:
                 message = f"{shown(name)} occurs twice"
                 raise InvalidEventError(message)
             members[name], slices[name] = value, slice(at, end)
-            at = _skip(text, end)
-            if text[at : at + 1] == "}":
-                return members, slices, at + 1
-            at = _skip(text, _expect(text, at, ","))
+            following = _NEXT.match(text, end)
+            if following is None:
+                raise _no_json("expecting ','", _skip(text, end))
+            at = following.end()
+            if following[1] == "}":
+                return members, slices, at
+    except StopIteration as stop:
+        raise _no_json("expecting a value", stop.value) from None
     except JSONDecodeError as error:
         raise _no_json(error.msg, error.pos) from None
     except RecursionError:

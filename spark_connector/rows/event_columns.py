@@ -1,44 +1,38 @@
-"""CloudEvents out of messages: attributes and data of each row. Spec: CloudEvents 1.0.2 and its AMQP binding, JSON format. Pure.
+"""CloudEvents from messages: attributes and data of each row. Spec: CloudEvents 1.0.2, its AMQP binding and JSON format. Pure.
 
-Both spellings of the binding's prefix are read, `cloudEvents_` and `cloudEvents:`, and events in binary mode (attributes are application
-properties) as well as in structured mode (the body is an event as JSON).
+Both spellings of the binding's prefix are read, and both modes. The rules for names and values are not checked: a query
+may look at events that a Broker refuses.
 """
 
-import base64
-import binascii
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, Timestamp, WireError, decode
+from amqp_streams.client.raw import APPLICATION_PROPERTIES, PROPERTIES, Timestamp, WireError
+from event_formats.amqp_binding.reading import NOT_AN_EVENT, attributes_in
+from event_formats.errors import EventFormatError
+from event_formats.json_format import read_unchecked
+from event_formats.media import announces_event
+from event_formats.memory import Memory
+from event_formats.names import AMQP_PREFIX, AMQP_PREFIXES, CONTENT_TYPE, DATA
 from spark_connector.rows.message_parts import Body, Parts
 from spark_connector.rows.section_texts import FIELDS, Pairs, fields_of, typed_pairs
 from spark_connector.rows.values import microseconds, text_of
 
-PREFIXES: Final = ("cloudEvents_", "cloudEvents:")
-ATTRIBUTES: Final = frozenset({"id", "source", "type", "subject", "datacontenttype", "specversion", "dataschema"})
+ATTRIBUTES: Final = frozenset({"id", "source", "type", "subject", CONTENT_TYPE, "specversion", "dataschema"})
 """Columns that are attributes of text."""
-NAMES: Final = ATTRIBUTES | {"time", "data", "extensions"}
+NAMES: Final = ATTRIBUTES | {"time", DATA, "extensions"}
 """Columns that need an event."""
 
-_PREFIX_LENGTH: Final = 12
+_PREFIX_LENGTH: Final = len(AMQP_PREFIX)
 _OWN: Final = ATTRIBUTES | {"time"}
 _REQUIRED: Final = ("id", "source", "type")
-_STRUCTURED: Final = "application/cloudevents"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NONE: Final = (
-    "this is not a CloudEvent: neither cloudEvents_specversion among the application properties nor content-type application/cloudevents"
-)
 _NO_JSON: Final = "the body is not a CloudEvent as JSON"
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
-"""What JSON writes two of for a character, and a broken writer one."""
-_NAMES_MAX: Final = 1024
 
-_names: dict[bytes, str] = {}
-"""Attributes by the bytes of their properties; "" for properties that are none."""
+_names: Final[Memory[bytes, str]] = Memory(1024, 255)
+"""Attributes by the bytes of their properties; "" for properties that are not attributes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +82,7 @@ def events_of(parts: Parts) -> Events:
             content_type = types[first]
             if row in parts.faults:
                 attributes = None
-            elif content_type is not None and content_type[: len(_STRUCTURED)].lower() == _STRUCTURED:
+            elif content_type is not None and announces_event(content_type):
                 attributes, data = _structured(body)
             else:
                 attributes = _binary(properties[second], content_type)
@@ -103,7 +97,7 @@ def events_of(parts: Parts) -> Events:
 
 
 def _content_type(section: bytes) -> str | None:
-    """The content-type in a properties section; what is broken has none, and is a fault of the columns that show it."""
+    """The content-type in a properties section; None if the section is broken, which is a fault of the columns that show it."""
     try:
         return text_of(FIELDS["content_type"](fields_of(section)))
     except (WireError, ValueError, IndexError):
@@ -111,89 +105,31 @@ def _content_type(section: bytes) -> str | None:
 
 
 def _binary(section: bytes, content_type: str | None) -> dict[str, object]:
-    found = _short(section)
+    found = attributes_in(section, 0, len(section), _names, _name)
     if found is None:
         found = {
             name[_PREFIX_LENGTH:]: value
             for name, value in (typed_pairs(section) or {}).items()
-            if name.startswith(PREFIXES) and value is not None
+            if name.startswith(AMQP_PREFIXES) and value is not None
         }
     if "specversion" not in found:
-        raise ValueError(_NONE)
+        raise ValueError(NOT_AN_EVENT)
     if content_type is not None:
-        found["datacontenttype"] = content_type
+        found[CONTENT_TYPE] = content_type
     return found
-
-
-def _short(section: bytes) -> dict[str, object] | None:
-    """Attributes of a section as nearly everybody writes it; None: it is written in another way."""
-    kind = section[3:4]
-    at, end = 6 if kind == b"\xc1" else 12, len(section)
-    if kind not in {b"\xc1", b"\xd1"}:
-        return None
-    found: dict[str, object] = {}
-    while at + 1 < end:
-        if section[at] != 0xA1:
-            return None
-        value_at = at + 2 + section[at + 1]
-        key = section[at + 2 : value_at]
-        name = _names.get(key)
-        if name is None:
-            name = _name(key)
-        if section[value_at : value_at + 1] == b"\xa1":
-            at = value_at + 2 + section[value_at + 1]
-            if name:
-                found[name] = section[value_at + 2 : at].decode()
-        else:
-            value, at = decode(section, value_at)
-            if name and value is not None:
-                found[name] = value
-    return found if at == end else None
 
 
 def _name(key: bytes) -> str:
     text = key.decode()
-    name = text[_PREFIX_LENGTH:] if text.startswith(PREFIXES) else ""
-    if len(_names) >= _NAMES_MAX:
-        _names.clear()
-    _names[key] = name
-    return name
+    return _names.keep(key, text[_PREFIX_LENGTH:] if text.startswith(AMQP_PREFIXES) else "")
 
 
 def _structured(body: Body) -> tuple[dict[str, object], Body]:
+    """The event of a body that is one as JSON; what `event_formats` reads is what a gateway delivers."""
     try:
-        event = json.loads((body or b"").decode("utf-8-sig"))
-        if body is not None and _SURROGATE.search(body):
-            _compact(event).encode()
-    except UnicodeEncodeError:
-        raise ValueError("the body has half of a surrogate pair, which is not text") from None
-    except (ValueError, RecursionError):
-        raise ValueError(_NO_JSON) from None
-    if not isinstance(event, dict) or "specversion" not in event:
-        raise ValueError(_NO_JSON)
-    encoded = event.pop("data_base64", None)
-    data = event.pop("data", None)
-    attributes = {name: _compact(one) if isinstance(one, dict | list) else one for name, one in event.items() if one is not None}
-    if isinstance(encoded, str):
-        try:
-            return attributes, base64.b64decode(encoded, validate=True)
-        except binascii.Error:
-            raise ValueError("data_base64 is not base64") from None
-    if data is None:
-        return attributes, None
-    if isinstance(data, str) and not _is_json(attributes.get("datacontenttype")):
-        return attributes, data.encode()
-    return attributes, _compact(data).encode()
-
-
-def _compact(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _is_json(content_type: object) -> bool:
-    """What has no type is JSON. Spec: CloudEvents JSON format 3.1."""
-    media = "application/json" if content_type is None else str(content_type).partition(";")[0].strip().lower()
-    return media.endswith(("/json", "+json"))
+        return read_unchecked(body or b"")
+    except EventFormatError as error:
+        raise ValueError(f"{_NO_JSON}: {error}") from None
 
 
 def _time(value: object) -> int | None:

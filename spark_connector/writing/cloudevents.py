@@ -1,19 +1,33 @@
-"""Columns of CloudEvents as AMQP messages, in binary mode. Spec: CloudEvents 1.0, its AMQP binding 1.0.2; Event Streams 4.3. Pure.
+"""Columns of CloudEvents as AMQP messages, in binary mode. Spec: CloudEvents 1.0, its AMQP binding 1.0.2. Pure.
 
-    message annotations (group key: extension partitionkey) | properties (content-type) | application properties (attributes) | data
+    message annotations (group key: extension partitionkey) | properties (content-type)
+    | application properties (attributes) | data
 
-Law: what is written here passes the rules of CloudEvents, so that a Broker's Triggers take it; a row that would not is an error that names
-the column and the row. Attributes are called `cloudEvents_…`; times are text of RFC 3339 in UTC.
+Law: what is written here passes the rules of `event_formats.attributes`, so that a Broker's Triggers take it. A row that
+does not is an error that names the column and the row. Times are text of RFC 3339 in UTC.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from amqp_streams.client.raw import encode
+from event_formats.amqp_binding.writing import attribute, attribute_key
+from event_formats.attributes import (
+    FORBIDDEN,
+    INTEGER_MAX,
+    INTEGER_MIN,
+    NAME_LENGTH_MAX,
+    SURROGATES,
+    TIME,
+    URI,
+    URI_REFERENCE,
+    is_media_type,
+    is_name,
+    is_time,
+)
+from event_formats.names import AMQP_PREFIX, CONTENT_TYPE, DATA, KEY, REQUIRED
 from spark_connector.errors import RowError
 from spark_connector.writing.sections import (
     Pieces,
@@ -25,34 +39,11 @@ from spark_connector.writing.sections import (
     values,
 )
 
-PREFIX: Final = "cloudEvents_"
-KEY_ATTRIBUTE: Final = "partitionkey"
-"""The extension whose value chooses the partition (CloudEvents partitioning extension)."""
-NAME_LENGTH_MAX: Final = 128
-INTEGER_MIN: Final = -(1 << 31)
-INTEGER_MAX: Final = (1 << 31) - 1
-
-_REQUIRED: Final = ("id", "source", "type")
-_COLUMNS: Final = (*_REQUIRED, "subject", "time", "dataschema")
-_NAME: Final = re.compile(r"[a-z0-9]+")
-_OF_COLUMNS: Final = frozenset({*_COLUMNS, "specversion", "datacontenttype", "data"})
-_SPEC_VERSION: Final = encode(PREFIX + "specversion") + encode("1.0")
-# CloudEvents 2.3, String: control characters and what Unicode calls noncharacters (surrogates are not UTF-8).
-_FORBIDDEN: Final = (
-    r"[\x00-\x1f\x7f-\x{9f}\x{fdd0}-\x{fdef}"
-    + "".join(f"\\x{{{plane << 16 | low:x}}}" for plane in range(17) for low in (0xFFFE, 0xFFFF))
-    + "]"
-)
-_URI_REFERENCE: Final = r"^(?:[A-Za-z][A-Za-z0-9+.\-]*:|[^:/?#]*(?:[/?#]|$))"
-_URI: Final = r"^[A-Za-z][A-Za-z0-9+.\-]*:."
-_TIME: Final = (
-    r"^\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|[12]\d))"
-    r"[Tt](?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?(?:[Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$"
-)
-_LEAP_DAY: Final = re.compile(r"(\d{4})-02-29")
-_WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_QUOTED: Final = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
-_MEDIA_TYPE: Final = re.compile(rf"{_WORD}/{_WORD}(?:[ \t]*+;(?:[ \t]*+{_WORD}=(?:{_WORD}|{_QUOTED}))?+)*+[ \t]*+")
+_COLUMNS: Final = ("id", "source", "type", "subject", "time", "dataschema")
+_OF_COLUMNS: Final = frozenset({*REQUIRED, *_COLUMNS, CONTENT_TYPE, DATA})
+_SPEC_VERSION: Final = attribute("specversion", "1.0")
+# For RE2, which reads UTF-8: it has no surrogates.
+_FORBIDDEN: Final = "[" + "".join(f"\\x{{{first:x}}}-\\x{{{last:x}}}" for first, last in FORBIDDEN if (first, last) != SURROGATES) + "]"
 
 
 def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
@@ -66,7 +57,7 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
         if name in columns:
             column = _time_as_text(columns[name]) if name == "time" else columns[name]
             _check(name, column)
-            key = encode(PREFIX + name)
+            key = attribute_key(name)
             attributes.append([value and key + value for value in values(column)])
     sections = []
     extensions = columns.get("extensions")
@@ -77,61 +68,62 @@ def event_sections(columns: Mapping[str, pa.Array], rows: int) -> list[Pieces]:
         keys = _keys(extensions)
         if keys is not None:
             sections.append(key_sections(keys))
-        more = entries_of(extensions, PREFIX, check_name)
+        more = entries_of(extensions, AMQP_PREFIX, check_name)
         inside = [pieces + added for pieces, (added, _) in zip(inside, more, strict=True)]
         counts = [count + added for count, (_, added) in zip(counts, more, strict=True)]
-    if "datacontenttype" in columns:
-        _check_media_types(columns["datacontenttype"])
-        sections.append(properties_sections(rows, {"content_type": columns["datacontenttype"]}))
+    if CONTENT_TYPE in columns:
+        _check_media_types(columns[CONTENT_TYPE])
+        sections.append(properties_sections(rows, {"content_type": columns[CONTENT_TYPE]}))
     sections.append(application_properties(list(zip(inside, counts, strict=True))))
-    sections.append(data_sections(columns["data"] if "data" in columns else pa.nulls(rows, pa.binary())))
+    sections.append(data_sections(columns[DATA] if DATA in columns else pa.nulls(rows, pa.binary())))
     return sections
 
 
 def check_name(name: str) -> None:
-    """Whether an extension may be called so. Raises RowError."""
+    """Check that an extension can have the name. Raises RowError."""
     if name == "specversion":
-        raise RowError("column extensions has an entry 'specversion': it is 1.0, and written without being asked for")
+        raise RowError("column extensions has an entry 'specversion': leave it out, it is always 1.0")
     if name in _OF_COLUMNS:
         raise RowError(f"column extensions has an entry {name!r}, which has a column of its own")
-    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
+    if not is_name(name):
         raise RowError(f"column extensions has an entry {name[:NAME_LENGTH_MAX]!r}: names of attributes are lower-case letters and digits")
 
 
 def _keys(extensions: pa.Array) -> list[str | None] | None:
-    """The partitionkey of each row; None: no row has one."""
+    """The partitionkey of each row; None: no row has a partitionkey."""
     if pa.types.is_map(extensions.type):
-        column = pc.map_lookup(extensions, KEY_ATTRIBUTE, "first")
-    elif extensions.type.get_field_index(KEY_ATTRIBUTE) >= 0:
-        column = pc.struct_field(extensions, KEY_ATTRIBUTE)
+        column = pc.map_lookup(extensions, KEY, "first")
+    elif extensions.type.get_field_index(KEY) >= 0:
+        column = pc.struct_field(extensions, KEY)
     else:
         return None
     if column.null_count == len(column):
         return None
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        raise RowError(f"column extensions: {KEY_ATTRIBUTE} is binary: a key is a string")
+        raise RowError(f"column extensions: {KEY} is binary: a key is a string")
     found: list[str | None] = column.cast(pa.string()).to_pylist()
     return found
 
 
 def _check(name: str, column: pa.Array) -> None:
-    if name in _REQUIRED:
+    required = name in REQUIRED
+    if required:
         _refuse(pc.is_null(column), name, "is null")
-    _refuse(pc.equal(pc.binary_length(column), 0), name, "is empty" if name in _REQUIRED else "is empty (null leaves it out)")
+    _refuse(pc.equal(pc.binary_length(column), 0), name, "is empty" if required else "is empty (null leaves it out)")
     _check_text(name, column)
     if name == "source":
-        _refuse(pc.invert(pc.match_substring_regex(column, _URI_REFERENCE)), name, "is not a URI-reference", column)
+        _refuse(pc.invert(pc.match_substring_regex(column, URI_REFERENCE)), name, "is not a URI-reference", column)
     elif name == "dataschema":
-        _refuse(pc.invert(pc.match_substring_regex(column, _URI)), name, "is not an absolute URI", column)
+        _refuse(pc.invert(pc.match_substring_regex(column, URI)), name, "is not an absolute URI", column)
     elif name == "time":
         _refuse(
-            pc.invert(pc.match_substring_regex(column, _TIME)), name, "is not a timestamp of RFC 3339 between the years 0 and 9999", column
+            pc.invert(pc.match_substring_regex(column, TIME)), name, "is not a timestamp of RFC 3339 between the years 0 and 9999", column
         )
-        _refuse(_no_leap_year(column), name, "is a day that is not in the calendar", column)
+        _refuse(_no_leap_year(column), name, "is a day that does not exist", column)
 
 
 def _check_text(name: str, column: pa.Array) -> None:
-    _refuse(pc.match_substring_regex(column, _FORBIDDEN), name, "has a control character or noncharacter, which no attribute may have")
+    _refuse(pc.match_substring_regex(column, _FORBIDDEN), name, "has a control character or noncharacter, which an attribute cannot have")
 
 
 def _check_extensions(extensions: pa.Array) -> None:
@@ -143,14 +135,16 @@ def _check_extensions(extensions: pa.Array) -> None:
     for child in children:
         if pa.types.is_string(child.type) or pa.types.is_large_string(child.type):
             if pc.any(pc.match_substring_regex(child, _FORBIDDEN)).as_py():
-                raise RowError("column extensions has a value with a control character or noncharacter, which no attribute may have")
+                raise RowError(
+                    "column extensions has a value with a control character or noncharacter, which is not allowed in an attribute"
+                )
         elif pa.types.is_int64(child.type) and pc.any(pc.or_(pc.less(child, INTEGER_MIN), pc.greater(child, INTEGER_MAX))).as_py():
-            raise RowError("column extensions has an integer of more than 32 bits, which no attribute may have: cast it to string")
+            raise RowError("column extensions has an integer of more than 32 bits, which an attribute cannot have: cast it to string")
 
 
 def _check_media_types(column: pa.Array) -> None:
     for found in pc.unique(column).to_pylist():
-        if found is not None and not (found.isascii() and _MEDIA_TYPE.fullmatch(found)):
+        if found is not None and not is_media_type(found):
             raise RowError(f"column datacontenttype: {found[:80]!r} is not a media type of RFC 2046, such as application/json")
 
 
@@ -162,15 +156,10 @@ def _time_as_text(column: pa.Array) -> pa.Array:
 
 
 def _no_leap_year(column: pa.Array) -> pa.Array:
-    """Where it is the 29th of February of a year that has none. Rare, so looked at one by one."""
+    """Where it is a 29 February that does not exist. Such days are rare, so each is checked by itself."""
     if not pc.any(pc.match_substring(column, "-02-29")).as_py():
         return pa.nulls(len(column), pa.bool_())
-    return pa.array([_bad_leap_day(text) for text in column.to_pylist()], pa.bool_())
-
-
-def _bad_leap_day(text: str | None) -> bool:
-    found = _LEAP_DAY.match(text or "")
-    return found is not None and not ((year := int(found[1])) % 4 == 0 and (year % 100 != 0 or year % 400 == 0))
+    return pa.array([text is not None and not is_time(text) for text in column.to_pylist()], pa.bool_())
 
 
 def _refuse(wrong: pa.Array, name: str, what: str, shown: pa.Array | None = None) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from event_formats.errors import InvalidEventError, TooManyEventsError
 from event_formats.event import CloudEvent
-from event_formats.json_format import is_json_text, read_batch, read_event, write_batch, write_event
+from event_formats.json_format import is_json_text, read_batch, read_event, read_unchecked, write_batch, write_event
 from tests.event_formats.events import JSON, events
 
 HEAD = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"'
@@ -90,6 +90,36 @@ def test_data_that_its_type_does_not_explain_goes_as_base64(content_type: str | 
 )
 def test_json_text_is_one_value(data: bytes, is_json: bool) -> None:
     assert is_json_text(data) is is_json
+
+
+@given(events(values=TEXTS_AND_NUMBERS), st.sampled_from(["data", "x", "a\\u0000", 'a"data"', "\ud7ff"]), st.sampled_from([None, 2]))
+def test_an_event_that_is_not_checked_is_read_alike(event: CloudEvent, subject: str, indent: int | None) -> None:
+    """Texts like the name of the data's member must not be taken for it; a number is as it stands in the text."""
+    body = write_event(CloudEvent({**event.attributes, "subject": subject}, event.data))
+    for text in (body, json.dumps(json.loads(body), indent=indent, ensure_ascii=indent is None).encode()):
+        try:
+            strict = read_event(text)
+        except InvalidEventError:
+            continue
+        attributes, data = read_unchecked(text)
+        assert data == strict.data
+        assert attributes == {
+            name: value if isinstance(value, bool) else str(value) for name, value in strict.attributes.items() if name in json.loads(text)
+        }
+
+
+@pytest.mark.parametrize(
+    ("members", "attributes", "data"),
+    [
+        (b',"type2":"data","data":{"data":[1, 2]}', {"type2": "data"}, b'{"data":[1, 2]}'),
+        (b',"d\\u0061ta":[1,  2]', {}, b"[1,  2]"),
+        (b',"a":{"b": 1},"c":-0,"e":null,"data":1.50', {"a": '{"b": 1}', "c": "-0"}, b"1.50"),
+        (b',"A_b":[]', {"A_b": "[]"}, None),
+        (b',"data":{"a":1,"a":2}', {}, b'{"a":1,"a":2}'),
+    ],
+)
+def test_any_attribute_is_read_without_checks(members: bytes, attributes: dict[str, object], data: bytes | None) -> None:
+    assert read_unchecked(HEAD + members + b"}") == ({**REQUIRED, **attributes}, data)
 
 
 def test_a_null_attribute_is_absent() -> None:
