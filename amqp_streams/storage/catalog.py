@@ -1,7 +1,7 @@
 """[io] The data directory's small files: format, lock, checkpoint, and one `log.json` per log.
 
-Law: each is replaced as a whole and carries the CRC of its content; a flipped bit is noticed, not believed. What `log.json` says
-stands in the checkpoint as well, so that losing one of the two loses nothing.
+Law: each file is replaced as a whole and carries the CRC of its content, so that a flipped bit is detected.
+The checkpoint also holds the content of every `log.json`: losing one of the two loses nothing.
 """
 
 import contextlib
@@ -25,18 +25,21 @@ from amqp_streams.storage.formats import record
 
 FORMAT: Final = 1
 FORMAT_NUMBERED: Final = 2
-"""The same with batches and indexes that say how far producers have come; given by the first producer that numbers its events."""
+"""Format 2: batches and indexes may carry producer sequences.
+
+Set by the first producer that numbers its events.
+"""
 FORMAT_FORMATS: Final = 3
-"""The same as 2 with batches that say the message-formats of their records; given by the first message whose format is not 0."""
+"""Format 3: batches may carry message-formats. Set by the first message whose message-format is not 0."""
 FORMAT_FILE: Final = "format.json"
 LOCK_FILE: Final = "lock"
 CHECKPOINT_FILE: Final = "checkpoint.json"
 LOG_FILE: Final = "log.json"
-_AGAIN: Final = "opening the store writes it again from the checkpoint"
+_AGAIN: Final = "opening the store recreates it from the checkpoint"
 
 
 def _bounded(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings as earlier programs may have stored them, without an upper bound: brought within the bounds of this one."""
+    """Bring stored settings within the current bounds: earlier versions had no upper bound."""
     return {
         name: min(value, BY_FIELD[name].most) if name in BY_FIELD and isinstance(value, int) else value for name, value in settings.items()
     }
@@ -44,7 +47,7 @@ def _bounded(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """What a log is. `uid` is its random number in journal and CRCs."""
+    """A log: its name, settings and ids. `uid` is the random number that the journal and the CRCs use."""
 
     name: str
     uid: int
@@ -52,17 +55,17 @@ class LogRecord:
     settings: LogSettings
 
     def seed(self, partition: int) -> int:
-        """What the CRCs of one of its partitions begin with."""
+        """The initial value of the CRCs of a partition."""
         return record.seed_of(self.uid, partition)
 
     def as_json(self) -> dict[str, Any]:
-        """For the files."""
+        """The JSON form for the checkpoint and `log.json`."""
         settings = self.settings.model_dump(mode="json")
         return {"name": self.name, "uid": f"{self.uid:016x}", "incarnation": self.incarnation, "settings": settings}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "LogRecord":
-        """Raises ValueError, KeyError or TypeError if it is no such thing."""
+        """Raises ValueError, KeyError or TypeError if the value is not a valid log record."""
         if not LOG_NAME.fullmatch(value["name"]):
             raise ValueError(value["name"])
         return cls(value["name"], int(value["uid"], 16), value["incarnation"], LogSettings.model_validate(_bounded(value["settings"])))
@@ -70,7 +73,7 @@ class LogRecord:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What `format.json` says: the data directory's random id, and its format, which is what may be in its files."""
+    """The content of `format.json`: the data directory's random id and the version of its file formats."""
 
     directory_id: int
     number: int
@@ -78,9 +81,11 @@ class Format:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What was known at a moment: the logs, and of each partition (start, end). `clean`: the store was closed in order.
+    """A snapshot of the store: the logs and (start, end) of each partition.
 
-    `states`: bytes of the file of states; 0 in directories that were made before there was one.
+    `clean`: the store was closed in order.
+
+    `states`: size of the file of states in bytes; 0 in directories of versions without that file.
     """
 
     clean: bool
@@ -90,19 +95,19 @@ class Checkpoint:
     states: int = 0
 
     def encode(self) -> bytes:
-        """The whole file."""
+        """The whole content of the checkpoint file."""
         logs = {name: log.as_json() | {"bounds": self.bounds[name]} for name, log in self.logs.items()}
         return seal({"clean": self.clean, "id": f"{self.directory_id:016x}", "logs": logs, "states": self.states})
 
 
 def seal(content: Mapping[str, Any]) -> bytes:
-    """JSON with the CRC of its content."""
+    """Encode JSON together with the CRC of its content."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return f'{{"crc32":{crc32(text.encode())},"content":{text}}}\n'.encode()
 
 
 def unseal(data: bytes) -> dict[str, Any] | None:
-    """The content, or None if it is not what was written."""
+    """Decode the content, or return None if the CRC does not match."""
     try:
         outer = json.loads(data)
         content = outer["content"]
@@ -113,16 +118,16 @@ def unseal(data: bytes) -> dict[str, Any] | None:
 
 
 def lock(files: Files, root: Path) -> int:
-    """Take the data directory for this process; returns the descriptor that holds it.
+    """Lock the data directory for this process; returns the descriptor that holds the lock.
 
     Raises:
-        DirectoryLockedError: another process has it; names its pid.
+        DirectoryLockedError: another process holds the lock; the message has its pid.
     """
     path = root / LOCK_FILE
     fd = files.lock(path)
     if fd is None:
         pid = read_file(files, path).decode(errors="replace").strip() or "unknown"
-        message = f"{root} is in use by process {pid}: stop it first, or give each its own data directory"
+        message = f"{root} is in use by process {pid}: stop that process, or use another data directory"
         raise DirectoryLockedError(message)
     files.truncate(fd, 0)
     files.pwritev(fd, [f"{os.getpid()}\n".encode()], 0)
@@ -130,10 +135,12 @@ def lock(files: Files, root: Path) -> int:
 
 
 def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding], *, repair: bool) -> Format | None:
-    """What the data directory is; None if it is new. With `repair`, a lost file is written again from the checkpoint.
+    """Read `format.json`; None if the directory is new.
+
+    With `repair`, a lost file is recreated from the checkpoint.
 
     Raises:
-        StorageError: it is of another format, or nobody knows its id.
+        StorageError: the format is unknown, or neither file has the directory's id.
     """
     path = root / FORMAT_FILE
     content: dict[str, Any] | None = None
@@ -146,30 +153,37 @@ def read_format(files: Files, root: Path, checkpoint: Checkpoint | None, finding
         return Format(int(content["id"], 16), content["format"])
     if content is not None:
         formats = f"{FORMAT} to {FORMAT_FORMATS}"
-        message = f"{path} says format {content.get('format')!r}, this program reads {formats}: use the version that wrote the directory"
+        message = (
+            f"{path} has format {content.get('format')!r}, but this version reads formats {formats}: "
+            "use the version that wrote the directory"
+        )
         raise StorageError(message)
     if checkpoint is None:
-        message = f"{path} is missing or damaged, and so is {CHECKPOINT_FILE}: restore one from a backup, or start with an empty directory"
+        message = (
+            f"{path} and {CHECKPOINT_FILE} are both missing or damaged: restore one of them from a backup, or start with an empty directory"
+        )
         raise StorageError(message)
     findings.append(Finding(Severity.WARNING, FORMAT_FILE, None, f"is missing or damaged; {_AGAIN}"))
     if repair:
-        write_format(files, root, Format(checkpoint.directory_id, FORMAT_FORMATS))  # it may have been
+        # The lost file may have said so.
+        write_format(files, root, Format(checkpoint.directory_id, FORMAT_FORMATS))
     return Format(checkpoint.directory_id, FORMAT_FORMATS)
 
 
 def write_format(files: Files, root: Path, format_: Format) -> None:
-    """Mark the directory as one of ours, durably."""
+    """Write `format.json` durably."""
     content = {"format": format_.number, "id": f"{format_.directory_id:016x}"}
     replace_file(files, root / FORMAT_FILE, seal(content), sync=True)
 
 
 def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkpoint | None:
-    """The last checkpoint; None if there is none to believe."""
+    """The last checkpoint; None if it is missing or damaged."""
     try:
         content = unseal(read_file(files, root / CHECKPOINT_FILE))
     except FileNotFoundError:
         if FORMAT_FILE in files.listdir(root):
-            findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, "is missing; everything is checked as after a crash"))
+            words = "is missing; every file is checked as after a crash"
+            findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, words))
         return None
     try:
         if content is not None:
@@ -178,12 +192,16 @@ def read_checkpoint(files: Files, root: Path, findings: list[Finding]) -> Checkp
             return Checkpoint(bool(content["clean"]), int(content["id"], 16), logs, bounds, int(content.get("states", 0)))
     except (ValueError, KeyError, TypeError, ValidationError, AttributeError):
         pass
-    findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, "is damaged; everything is checked as after a crash"))
+    words = "is damaged; every file is checked as after a crash"
+    findings.append(Finding(Severity.WARNING, CHECKPOINT_FILE, None, words))
     return None
 
 
 def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone: Sequence[Path]) -> None:
-    """Write a checkpoint, and then remove what it does not have any more."""
+    """Write a checkpoint, then remove the files that the checkpoint no longer mentions.
+
+    In this order: after a crash in between, files are left over but none is missing.
+    """
     path, data, full = root / CHECKPOINT_FILE, checkpoint.encode(), False
     try:
         replace_file(files, path, data, sync=True)
@@ -191,7 +209,7 @@ def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone
         full = error.errno in FULL
         if not full:
             raise
-    for one in gone:  # on a full disk these make the room that the checkpoint needs
+    for one in gone:  # on a full disk, removing these makes the space that the checkpoint needs
         with contextlib.suppress(FileNotFoundError):
             files.unlink(one)
     if full and gone:
@@ -199,10 +217,12 @@ def checkpoint_and_remove(files: Files, root: Path, checkpoint: Checkpoint, gone
 
 
 def read_log(files: Files, root: Path, name: str, *, checkpoint: Checkpoint | None, findings: list[Finding], repair: bool) -> LogRecord:
-    """What the log in the folder `name` is, from its own file or else from the checkpoint; with `repair`, the file is written again.
+    """The log in the folder `name`, from `log.json` or else from the checkpoint.
+
+    `repair` recreates `log.json`.
 
     Raises:
-        StorageError: neither knows it; names the file and what to do.
+        StorageError: neither has it; names the file and what to do.
     """
     path = root / "logs" / name / LOG_FILE
     relative = str(path.relative_to(root))
@@ -220,19 +240,19 @@ def read_log(files: Files, root: Path, name: str, *, checkpoint: Checkpoint | No
             write_log(files, root / "logs" / name, checkpoint.logs[name])
         return checkpoint.logs[name]
     message = (
-        f"{path} is missing or damaged and the checkpoint does not know the log: bring the file back from a backup, "
+        f"{path} is missing or damaged, and the checkpoint does not contain the log: restore the file from a backup, "
         f"or move the folder {path.parent} out of the data directory"
     )
     raise StorageError(message)
 
 
 def write_log(files: Files, folder: Path, log: LogRecord) -> None:
-    """Write a log's file, durably."""
+    """Write `log.json` of a log durably."""
     replace_file(files, folder / LOG_FILE, seal(log.as_json()), sync=True)
 
 
 def remove_tree(files: Files, path: Path) -> None:
-    """Remove a folder with what is in it."""
+    """Remove a folder with its content."""
     for name in files.listdir(path):
         if files.is_dir(path / name):
             remove_tree(files, path / name)

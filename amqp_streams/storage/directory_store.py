@@ -1,7 +1,7 @@
-"""[io] The embedded store: all logs of one data directory. Everything here runs on the event loop's thread.
+"""[io] The embedded store: all logs of one data directory. All methods run on the event loop's thread.
 
-A writer thread does the commits and moves records to segments; a keeper thread syncs segments, writes indexes and removes files behind
-their backs; a third one writes states. They do nothing but that (`work.py`), and their results come back through `loop_call`.
+The writer thread commits and moves records to segments. The keeper thread syncs segments, writes indexes and
+removes files. A third thread writes states. `work.py` returns their results through `loop_call`.
 """
 
 import contextlib
@@ -43,12 +43,12 @@ from amqp_streams.storage.retaining import retain
 
 
 class DirectoryStore:
-    """See `ports.Store`. Made by `open`."""
+    """The `ports.Store` of a data directory. Create it with `open`."""
 
     def __init__(self, opened: opening.Opened, sync: Sync, *, loop_call: LoopCall, now_ms: Callable[[], int], threads: bool) -> None:
         self.on_commit: Callable[[CommitDone], None] = _ignore
         self.findings: Final[tuple[Finding, ...]] = tuple(opened.findings)
-        """What opening found, worst and least alike, in the order it was found."""
+        """What opening found, of every severity, in the order in which it was found."""
         self.sync: Final = sync
         self._root: Final = opened.root
         self._files: Final = opened.files
@@ -111,14 +111,14 @@ class DirectoryStore:
         tuning: Tuning | None = None,
         threads: bool = True,
     ) -> "DirectoryStore":
-        """Open a data directory, recovering it if need be; make it if it is not there.
+        """Open a data directory and recover it if necessary; create it if it does not exist.
 
-        `loop_call(function, *arguments)` runs a function on the event loop's thread and may be called from any (`call_soon_threadsafe`).
-        `files` and `threads=False` (everything at once, in the caller's thread) are for simulations.
+        `loop_call(function, *arguments)` runs a function on the event loop's thread, and any thread calls it.
+        Simulations pass `files`, and `threads=False` to run every task at once in the caller's thread.
 
         Raises:
             DirectoryLockedError: another process has it open.
-            StorageError: it cannot be opened without losing something, or the disk failed; names the file and what to do.
+            StorageError: opening would lose data, or the disk failed; names the file and what to do.
         """
         opened = opening.open_directory(files or RealFiles(), Path(path), tuning or Tuning())
         try:
@@ -162,10 +162,10 @@ class DirectoryStore:
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> StoredLog:
         """See `Store.create`."""
         if log_name(name) in self._logs:
-            message = f"log {name} exists"
+            message = f"log {name} already exists"
             raise ValueError(message)
         if name in self._deleted:
-            self._wait_for_threads()  # what they still have to do with its namesake's files must not meet the new ones
+            self._wait_for_threads()  # first end their work on files of a deleted log of this name
             self._deleted.discard(name)
         log = LogRecord(name, int.from_bytes(os.urandom(8), "little"), incarnation, settings)
         folder = self._root / "trash" / f"new-{log.uid:016x}"
@@ -187,7 +187,7 @@ class DirectoryStore:
         """See `Store.update`."""
         stored, old = self._logs[name], self._records[name]
         if settings.partitions != len(stored.partitions):
-            message = f"log {name} has {len(stored.partitions)} partitions forever"
+            message = f"log {name} has {len(stored.partitions)} partitions, and their number cannot be changed"
             raise ValueError(message)
         log = LogRecord(name, old.uid, old.incarnation, settings)
         try:
@@ -205,9 +205,9 @@ class DirectoryStore:
         """See `Store.delete`."""
         log, partitions = self._records[name], self._partitions(name)
         trash = self._root / "trash" / f"{log.uid:016x}"
-        self._wait_for_threads()  # the keeper may be writing a checkpoint that still has it
+        self._wait_for_threads()  # the keeper may be writing a checkpoint that still contains the log
         try:
-            with contextlib.suppress(OSError):  # a full disk is not a reason not to delete; it is written again below
+            with contextlib.suppress(OSError):  # also on a full disk; the file is written again below
                 self._write_checkpoint(clean=False, without=name)
             self._files.rename(self._folder(name), trash)
             self._files.fsync_dir(self._root / "logs")
@@ -276,7 +276,7 @@ class DirectoryStore:
                 moved.append((partition, before))
                 gone += removals
         if moved:
-            # The checkpoint knows the new starts before the files go: what is missing below them is not missed.
+            # First the checkpoint with the new starts, then the files: a crash in between loses nothing.
             self._submit_checkpoint(gone)
         return moved
 
@@ -289,7 +289,7 @@ class DirectoryStore:
         while self._committer.dirty or self._committer.in_flight:
             self._committer.commit()
             if not self._outstanding.count:
-                break  # nothing is under way that could make room: what is pending is lost, and was not accepted
+                break  # no task can free space: the pending records are lost, and were not accepted
             self._results.wait()
         self.states.finish()
         self.on_commit = _ignore
@@ -344,7 +344,7 @@ class DirectoryStore:
         return thread("writer"), thread("keeper", every=None), thread("states")
 
     def _lazy_sync_failed(self, file: OpenFile, error: OSError) -> None:
-        """With `sync = interval`: what was accepted lately may be lost, and its partitions stop."""
+        """With `sync = interval`: recently accepted records may be lost, so their partitions stop."""
         self.states.sync_failed(file)
         for slot in self._journal.slots:
             if slot.file is file:
@@ -375,7 +375,7 @@ class DirectoryStore:
         return Checkpoint(clean, self._directory_id, logs, bounds, states=self.states.bytes)
 
     def _submit_checkpoint(self, gone: Sequence[Path] = ()) -> None:
-        """Write a checkpoint behind the loop's back, and then remove what it does not have any more."""
+        """Write a checkpoint in the background, then remove the files that it no longer mentions."""
         checkpoint = self._checkpoint(clean=False)
         step = Call(partial(catalog.checkpoint_and_remove, self._files, self._root, checkpoint, gone))
         self._outstanding.submit(self._keeper, [Work([step])], _forget)
@@ -393,8 +393,8 @@ def _wall_clock_ms() -> int:
 
 
 def _ignore(done: CommitDone) -> None:
-    """Nobody listens yet."""
+    """Used until the owner sets `on_commit`."""
 
 
 def _forget(task: Task) -> None:
-    """A file that could not be removed is found, and removed, when the store is opened next."""
+    """If a file could not be removed, the next opening finds and removes it."""

@@ -1,23 +1,23 @@
-"""What a look at a data directory found: values for logs, for `verify`, for tests. Pure."""
+"""What opening or verifying a data directory found: values for the log, for `verify` and for tests. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """Whether somebody has to care."""
+    """How serious a finding is."""
 
     NOTE = "note"
-    """As expected after a crash; nothing accepted is lost."""
+    """Expected after a crash; no accepted record is lost."""
     WARNING = "warning"
-    """Something was missing or foreign, and could be made good without loss."""
+    """A file was missing or unknown; nothing is lost."""
     DAMAGE = "damage"
     """Accepted records are lost or unreadable, or may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found. `file` is relative to the data directory; `position` is in bytes, where that makes sense."""
+    """One finding. `file` is relative to the data directory; `position` is in bytes, if it applies."""
 
     severity: Severity
     file: str

@@ -1,4 +1,4 @@
-"""[io] A look at a data directory without a server: `verify` checks everything, `dump` shows records. Law: nothing is ever written."""
+"""[io] Reading a data directory without a node: `verify` checks it, `dump` shows records. Never writes."""
 
 import contextlib
 import fcntl
@@ -26,12 +26,12 @@ from amqp_streams.storage.plans.retention import AHEAD_MS
 from amqp_streams.storage.ports import Chunk
 
 Progress = Callable[[int, int], None]
-"""Called now and then with the bytes of segments checked so far, and the bytes of all."""
+"""Called from time to time with the bytes of segments checked so far, and the bytes of all segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedRecord:
-    """One stored record. `message` is as `Chunk.messages` has it: header section first (`header_bytes` long), no delivery annotations."""
+    """One stored record. `message` is laid out as in `Chunk.messages`: first `header_bytes` of header."""
 
     partition: int
     number: int
@@ -43,9 +43,9 @@ class DumpedRecord:
 
 @dataclass(slots=True)
 class Verified:
-    """Counts of what was checked. `records` has those, too, that only the journal holds until the next start.
+    """Counts of what was checked. `records` includes those that only the journal holds until the next start.
 
-    `producers`: those that number their events, each counted in each partition that knows it.
+    `producers`: idempotent producers, counted once in each partition that has them.
     """
 
     logs: int = 0
@@ -61,7 +61,7 @@ class Verified:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Catalog:
     directory_id: int
     checkpoint: Checkpoint | None
     logs: tuple[LogRecord, ...]
@@ -69,13 +69,14 @@ class _Found:
 
 
 def verify(path: Path, *, force: bool = False, progress: Progress | None = None, counts: Verified | None = None) -> Iterator[Finding]:
-    """Check every CRC, the order of numbers and times, indexes, journal and checkpoint; yields what is not as it should be.
+    """Check every CRC, the order of numbers and times, indexes, journal and checkpoint; yields each problem.
 
-    `counts`, if given, is filled along the way. After a crash of the server, what only the journal has is not damage.
+    `counts`, if given, is filled. Records that only the journal has after a crash are not damage.
 
     Raises:
-        DirectoryLockedError: a server has the directory open, and `force` is not set (with it, what is being written may look torn).
-        StorageError: it is not a data directory, or cannot be read.
+        DirectoryLockedError: a node has the directory open and `force` is not set. With `force`, records that
+            the node is writing may look torn.
+        StorageError: the path is not a data directory, or cannot be read.
     """
     counts = counts if counts is not None else Verified()
     tally = {Severity.NOTE: "notes", Severity.WARNING: "warnings", Severity.DAMAGE: "damages"}
@@ -96,15 +97,15 @@ def dump(
     count: int | None = None,
     force: bool = False,
 ) -> Iterator[DumpedRecord]:
-    """Records of a log, partition by partition, at most `count` in all; those only in the journal, too.
+    """The records of a log, partition by partition, at most `count` in all, those in the journal included.
 
-    From number `start` on, and with `after_ms` only those with a greater timestamp.
+    Begins at number `start`; with `after_ms`, only records with a greater timestamp.
 
     Raises:
-        CorruptionError: records in the way are damaged; go on from its `after`.
+        CorruptionError: the next records are damaged; continue at its `after`.
         DirectoryLockedError: see `verify`.
-        KeyError: there is no such log or partition.
-        StorageError: it is not a data directory, or cannot be read.
+        KeyError: the log or the partition does not exist.
+        StorageError: the path is not a data directory, or cannot be read.
     """
     files, left = RealFiles(), count
     with _unlocked(path, force=force):
@@ -123,11 +124,11 @@ def dump(
 
 
 def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
-    """The states kept beside the logs, by key: cursors, epochs. What is damaged is left out.
+    """The stored states by key: cursors, epochs. Damaged ones are omitted.
 
     Raises:
         DirectoryLockedError: see `verify`.
-        StorageError: it is not a data directory, or cannot be read.
+        StorageError: the path is not a data directory, or cannot be read.
     """
     with _unlocked(path, force=force):
         files = RealFiles()
@@ -135,12 +136,12 @@ def dump_states(path: Path, *, force: bool = False) -> dict[str, bytes]:
 
 
 def dump_producers(path: Path, log: str, *, partition: int | None = None, force: bool = False) -> Iterator[tuple[int, Table]]:
-    """How far producers that number their events have come: each partition, and by producer its highest sequence. Damage is passed over.
+    """The table of idempotent producers of each partition. Damaged records are skipped.
 
     Raises:
         DirectoryLockedError: see `verify`.
-        KeyError: there is no such log or partition.
-        StorageError: it is not a data directory, or cannot be read.
+        KeyError: the log or the partition does not exist.
+        StorageError: the path is not a data directory, or cannot be read.
     """
     files = RealFiles()
     with _unlocked(path, force=force):
@@ -156,10 +157,10 @@ def dump_producers(path: Path, log: str, *, partition: int | None = None, force:
 
 
 def log_names(path: Path) -> list[str]:
-    """Names of the logs in a data directory.
+    """The names of the logs in a data directory.
 
     Raises:
-        StorageError: it is not a data directory.
+        StorageError: the path is not a data directory.
     """
     _must_be_ours(path)
     return sorted(entry.name for entry in (path / "logs").iterdir() if entry.is_dir())
@@ -187,10 +188,10 @@ def _verify(files: Files, root: Path, progress: Progress, counts: Verified) -> I
                 progress(counts.bytes, total)
             progress(counts.bytes, total)
     for name in sorted(set(known.logs) - {log.name for log in found.logs}) if known else ():
-        yield Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is gone")
+        yield Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is missing")
 
 
-def _states(files: Files, root: Path, found: _Found, findings: list[Finding]) -> dict[str, bytes]:
+def _states(files: Files, root: Path, found: _Catalog, findings: list[Finding]) -> dict[str, bytes]:
     try:
         data = states.find(files, root, found.checkpoint, findings)
     except OSError as error:
@@ -224,14 +225,17 @@ def _verify_partition(
         counts.bytes += scan.size
         counts.records += sum(stretch.end - stretch.base for stretch in scan.stretches)
         for damage in scan.damage:
-            words = f"{damage.until - damage.position} bytes are not records; {damage.first} to {damage.after - 1} should be there"
+            words = (
+                f"{damage.until - damage.position} bytes are not valid records; "
+                f"records {damage.first} to {damage.after - 1} should be there"
+            )
             yield Finding(Severity.DAMAGE, relative, damage.position, words)
         if scan.until < scan.size:
             torn = base == bases[-1] and scan.until >= (decoded[0].bytes if decoded else 0)
-            words = "bytes at the end are not whole records" + ("; they are cut off at the next start" if torn else "")
+            words = "the bytes at the end are not whole records" + ("; the next start cuts them off" if torn else "")
             yield Finding(Severity.NOTE if torn else Severity.DAMAGE, relative, scan.until, words)
         if scan.stretches and scan.first_timestamp_ms < last_ms:
-            yield Finding(Severity.DAMAGE, relative, 0, "its first record is older than the last one before it")
+            yield Finding(Severity.DAMAGE, relative, 0, "its first record is older than the record before it")
         last_ms = max(last_ms, scan.last_timestamp_ms)
         yield from _verify_index(path, relative, decoded, scan)
         stretches += scan.stretches
@@ -240,30 +244,32 @@ def _verify_partition(
     plan = recovery.plan(stretches, journal, base=expected if not bases else max(expected, min(bases)), end_at_least=bounds[1])
     counts.records += sum(piece.after - piece.first for piece in plan.pieces if isinstance(piece, recovery.Replay))
     if bases and bases[0] > expected:
-        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are gone")
+        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {expected} to {bases[0] - 1} are missing")
     ahead_ms = last_ms - int(time() * 1000)
     if ahead_ms > AHEAD_MS:
         words = (
-            f"its last timestamp is {ahead_ms // 1000} s ahead of the clock: one of them is wrong (docs/operations.md, timestamps_ahead)"
+            f"its last timestamp is {ahead_ms // 1000} s ahead of the clock: the timestamp or the clock is wrong "
+            "(docs/operations.md, timestamps_ahead)"
         )
         yield Finding(Severity.NOTE, str(folder.relative_to(root)), None, words)
     for first, after in plan.lost:
-        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, f"records {first} to {after - 1} are damaged or missing")
+        words = f"records {first} to {after - 1} are damaged or missing"
+        yield Finding(Severity.DAMAGE, str(folder.relative_to(root)), None, words)
 
 
 def _verify_index(path: Path, relative: str, decoded: index_file.Decoded | None, scan: Scan) -> Iterator[Finding]:
     name = relative.removesuffix(".log") + ".idx"
     if decoded is None:
-        if path.with_suffix(".idx").exists():  # the active segment has none at first, and losing one costs a scan
-            yield Finding(Severity.WARNING, name, None, "is damaged; opening the store makes it again")
+        if path.with_suffix(".idx").exists():  # a missing index costs a scan; a new segment has none
+            yield Finding(Severity.WARNING, name, None, "is damaged; opening the store recreates it")
         return
     coverage, index, reached = decoded
     count = len(index.positions)
     same = index.positions == scan.index.positions[:count] and index.bases == scan.index.bases[:count]
-    if coverage.bytes == scan.until:  # what it says of producers is what its segment says, and more of those before it
+    if coverage.bytes == scan.until:  # its producers are those of its segment and of segments before it
         same = same and _sequences(reached) == _sequences(scan.producers)
     if coverage.bytes > scan.size:
-        yield Finding(Severity.DAMAGE, relative, scan.size, f"the segment was cut: its index knows {coverage.bytes} bytes")
+        yield Finding(Severity.DAMAGE, relative, scan.size, f"it was cut: its index covers {coverage.bytes} bytes")
     elif not same and not scan.damage:
         yield Finding(Severity.WARNING, name, None, "does not agree with its segment")
 
@@ -303,7 +309,7 @@ def _segment_chunks(file: OpenFile, base: int, seed: int) -> Iterator[Chunk]:
 # -- both
 
 
-def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Found:
+def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Catalog:
     _must_be_ours(root)
     try:
         checkpoint = catalog.read_checkpoint(files, root, findings)
@@ -315,10 +321,10 @@ def _read_catalog(files: Files, root: Path, findings: list[Finding]) -> _Found:
     except OSError as error:
         message = f"{error.filename or root}: {error.strerror or error}"
         raise StorageError(message) from error
-    return _Found(directory_id, checkpoint, logs, journal.entries)
+    return _Catalog(directory_id, checkpoint, logs, journal.entries)
 
 
-def _wanted(found: _Found, log: str, partition: int | None) -> tuple[LogRecord, Sequence[int]]:
+def _wanted(found: _Catalog, log: str, partition: int | None) -> tuple[LogRecord, Sequence[int]]:
     logged = next((one for one in found.logs if one.name == log), None)
     if logged is None or (partition is not None and not 0 <= partition < logged.settings.partitions):
         raise KeyError(log if logged is None else partition)
@@ -326,7 +332,7 @@ def _wanted(found: _Found, log: str, partition: int | None) -> tuple[LogRecord, 
 
 
 def _scan(files: Files, path: Path, base: int, seed: int, known: Table) -> Scan:
-    """The whole segment, on top of what is known of producers: of what its index covers, the last word is the same."""
+    """Scan the whole segment. If `known` includes its own producers, the latest entry wins."""
     file = OpenFile(files, path)
     return recovery.scan(file.read, file.size(), seed=seed, into=Scan(file.size(), producers=known.copy()), expected=base)
 
@@ -339,12 +345,12 @@ def _index(path: Path, base: int, seed: int) -> index_file.Decoded | None:
 
 
 def _with_journal(table: Table, entries: Sequence[Entry], end: int) -> Table:
-    """The same when the next start has written the journal's records from number `end` on."""
+    """The table after the next start has written the journal's records from number `end` on."""
     for entry in sorted(entries, key=lambda entry: (entry.base, entry.end)):
         if entry.end > end:
             data = entry.file.read(entry.length, entry.position)
             head = record.head_at(data, 0)
-            assert head is not None, "the journal's record was whole a moment ago"
+            assert head is not None, "the journal's record was whole when it was found"
             producers.apply(table, record.entries_at(data, 0, head), head.first_timestamp_ms)
     return table
 
@@ -355,7 +361,7 @@ def _sequences(table: Table) -> dict[str, int]:
 
 def _must_be_ours(root: Path) -> None:
     if not (root / "logs").is_dir() or not (root / "journal").is_dir():
-        message = f"{root} is not a data directory: it has no 'logs' and 'journal' in it"
+        message = f"{root} is not a data directory: it does not contain 'logs' and 'journal'"
         raise StorageError(message)
 
 
@@ -363,13 +369,13 @@ def _bases(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
     bases = sorted(int(path.stem) for path in folder.glob("*.log") if path.stem.isdecimal())
-    # An empty last segment was made for records that were never written.
+    # An empty last segment was created for records that were never written.
     return bases[:-1] if len(bases) > 1 and not segment_path(folder, bases[-1]).stat().st_size else bases
 
 
 @contextlib.contextmanager
 def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
-    """Keep servers away meanwhile, or see that one is there."""
+    """Lock the directory against nodes; with `force`, continue even if a node has it open."""
     try:
         with (root / catalog.LOCK_FILE).open("rb") as lock:
             try:
@@ -377,7 +383,7 @@ def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
             except BlockingIOError:
                 if not force:
                     pid = read_file(RealFiles(), root / catalog.LOCK_FILE).decode(errors="replace").strip() or "unknown"
-                    message = f"{root} is in use by process {pid}: stop it first, or read it anyway with --force"
+                    message = f"{root} is in use by process {pid}: stop that process, or read anyway with --force"
                     raise DirectoryLockedError(message) from None
             yield
     except FileNotFoundError:
@@ -385,4 +391,4 @@ def _unlocked(root: Path, *, force: bool) -> Iterator[None]:
 
 
 def _ignore(done: int, total: int) -> None:
-    """Nobody watches."""
+    """Used if the caller wants no progress."""

@@ -10,7 +10,7 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage import catalog, states
 from amqp_streams.storage.catalog import Checkpoint, LogRecord
 from amqp_streams.storage.commits.flushing import Tuning
-from amqp_streams.storage.commits.journal import FOLDER, Found, Journal, Slot, prepare, read_all
+from amqp_streams.storage.commits.journal import FOLDER, Journal, JournalContents, Slot, prepare, read_all
 from amqp_streams.storage.disk.files import Files, OpenFile
 from amqp_streams.storage.findings import Finding, Severity
 from amqp_streams.storage.formats import journal_record
@@ -20,7 +20,7 @@ from amqp_streams.storage.restore import PartitionRestorer, Restored
 
 @dataclass(slots=True, eq=False)
 class Opened:
-    """A data directory that is locked, recovered and ready."""
+    """A locked and recovered data directory."""
 
     files: Files
     root: Path
@@ -36,10 +36,10 @@ class Opened:
 
 
 def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
-    """Lock and recover.
+    """Lock and recover a data directory.
 
     Raises:
-        DirectoryLockedError: another process has it open.
+        DirectoryLockedError: another process holds the lock.
         StorageError: names the file and what to do.
     """
     try:
@@ -60,7 +60,10 @@ def open_directory(files: Files, root: Path, tuning: Tuning) -> Opened:
 
 
 def raise_format(files: Files, root: Path, known: catalog.Format, number: int) -> catalog.Format:
-    """Mark the directory as one that programs which do not know this format must not open. Raises StorageError: the disk failed."""
+    """Raise the directory's format, so that older versions refuse to open it.
+
+    Raises StorageError: the disk failed.
+    """
     if known.number >= number:
         return known
     raised = catalog.Format(known.directory_id, number)
@@ -72,7 +75,7 @@ def raise_format(files: Files, root: Path, known: catalog.Format, number: int) -
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
-    """What to tell of an error of the operating system."""
+    """The StorageError for an error of the operating system."""
     return StorageError(f"{error.filename or path}: {error.strerror or error}")
 
 
@@ -89,14 +92,16 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     files.fsync_dir(root)
     for name in files.listdir(root / "trash"):
         catalog.remove_tree(files, root / "trash" / name)
-    _report_strangers(files, root, findings)
+    _report_unknown_files(files, root, findings)
     seed = journal_record.seed_of(directory_id)
-    found = read_all(files, root, seed, findings if checkpoint else [])  # without one, its files may just have been being made
+    # Without a checkpoint, an earlier start may have ended while it created the journal: its files may be
+    # unfinished.
+    found = read_all(files, root, seed, findings if checkpoint else [])
     _report_journal(files, root, checkpoint, tuning, findings)
     logs: list[tuple[LogRecord, list[Restored]]] = []
     for name in files.listdir(root / "logs"):
         if not files.is_dir(root / "logs" / name):
-            findings.append(Finding(Severity.WARNING, f"logs/{name}", None, "does not belong here; left alone"))
+            findings.append(Finding(Severity.WARNING, f"logs/{name}", None, "is not a folder of the store; ignored"))
             continue
         log = catalog.read_log(files, root, name, checkpoint=checkpoint, findings=findings, repair=True)
         logs.append((log, _restore_log(files, root, log, checkpoint=checkpoint, found=found, findings=findings)))
@@ -105,14 +110,15 @@ def _open_locked(files: Files, root: Path, lock: int, tuning: Tuning) -> Opened:
     slots = [Slot(file, file.size(), generation=found.generations.get(file.path.name, 0)) for file in journal_files]
     journal = Journal(slots, generation=max(found.generations.values(), default=0), seed=seed)
     for name in found.generations.keys() - {slot.file.path.name for slot in slots}:
-        files.unlink(root / FOLDER / name)  # added when a failure pinned others; what it held is in segments now
+        # Added while a failure pinned other files; segments have its records now.
+        files.unlink(root / FOLDER / name)
     reading = Reading(files, cache_bytes=tuning.cache_bytes, open_files=tuning.open_files)
     kept = states.open_states(files, root, directory_id, checkpoint, findings)
     return Opened(files, root, lock, directory_id, tuning, reading, journal, logs, kept, format_, findings)
 
 
 def _restore_log(
-    files: Files, root: Path, log: LogRecord, *, checkpoint: Checkpoint | None, found: Found, findings: list[Finding]
+    files: Files, root: Path, log: LogRecord, *, checkpoint: Checkpoint | None, found: JournalContents, findings: list[Finding]
 ) -> list[Restored]:
     known: Sequence[tuple[int, int]] = ()
     if checkpoint and log.name in checkpoint.logs and checkpoint.logs[log.name].uid == log.uid:
@@ -132,7 +138,7 @@ def _restore_log(
     return restored
 
 
-def _report_strangers(files: Files, root: Path, findings: list[Finding]) -> None:
+def _report_unknown_files(files: Files, root: Path, findings: list[Finding]) -> None:
     ours = {catalog.FORMAT_FILE, catalog.LOCK_FILE, catalog.CHECKPOINT_FILE, FOLDER, "logs", "trash", "lost+found"}
     ours |= {states.FILE, states.DAMAGED_FILE}
     for name in files.listdir(root):
@@ -140,7 +146,7 @@ def _report_strangers(files: Files, root: Path, findings: list[Finding]) -> None
             with contextlib.suppress(FileNotFoundError):
                 files.unlink(root / name)
         elif name not in ours:
-            findings.append(Finding(Severity.WARNING, name, None, "does not belong here; left alone"))
+            findings.append(Finding(Severity.WARNING, name, None, "is not a file of the store; ignored"))
 
 
 def _report_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tuning: Tuning, findings: list[Finding]) -> None:
@@ -150,15 +156,16 @@ def _report_journal(files: Files, root: Path, checkpoint: Checkpoint | None, tun
     missing = [name for name in (f"{number}.journal" for number in range(tuning.journal_files)) if name not in names]
     for name in missing:
         severity = Severity.WARNING if checkpoint.clean else Severity.DAMAGE
-        words = "is missing" + ("; made again" if checkpoint.clean else ", and with it records that no segment had yet, if there were any")
+        loss = ", and the records that were only in it, if any, are lost"
+        words = "is missing" + ("; recreated" if checkpoint.clean else loss)
         findings.append(Finding(severity, f"{FOLDER}/{name}", None, words))
     for name in names:
         size = OpenFile(files, root / FOLDER / name).size()
         if size < tuning.journal_bytes:
-            words = f"is {size} bytes long and not {tuning.journal_bytes}: it was cut, or made with another setting"
+            words = f"is {size} bytes long instead of {tuning.journal_bytes}: it was cut, or created with another size"
             findings.append(Finding(Severity.WARNING, f"{FOLDER}/{name}", size, words))
 
 
 def _report_missing_logs(names: set[str], checkpoint: Checkpoint | None, findings: list[Finding]) -> None:
     gone = sorted(set(checkpoint.logs) - names) if checkpoint else []
-    findings += [Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is gone") for name in gone]
+    findings += [Finding(Severity.DAMAGE, f"logs/{name}", None, "the log's folder is missing") for name in gone]

@@ -1,7 +1,8 @@
-"""The seam between the node and whatever keeps its events.
+"""The interface between the node and the storage of its events.
 
-One law: **durable before visible**. `Partition.end` (the high-water mark) moves only when the commit that holds the records is as
-safe as the sync mode promises; only records below it are ever read. All methods are called from one thread (the event loop's).
+One law: **durable before visible**. `Partition.end` (the high-water mark) moves only when the commit that
+holds the records is as safe as the sync mode promises; only records below it are ever read. All methods are
+called from one thread (the event loop's).
 """
 
 from array import array
@@ -13,20 +14,20 @@ from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 
 STATE_KEY_BYTES_MAX: Final = 2048
-"""Of one key of `States`, in UTF-8."""
+"""The longest key of `States`, in UTF-8."""
 STATE_VALUE_BYTES_MAX: Final = 1 << 20
 STATE_KEYS_MAX: Final = 1 << 18
-"""Keys of one data directory: all of them are in memory."""
+"""The most keys of a data directory: all of them are in memory."""
 RETAINED_A_CALL: Final = 1000
-"""Partitions that one call of `Store.apply_retention` examines: about 5 ms of work."""
+"""The most partitions that one call of `Store.apply_retention` examines: about 5 ms of work."""
 Formats: TypeAlias = "array[int] | None"
-"""The message-formats of a run of records or messages (AMQP 2.7.5), one each; None: they are all 0."""
+"""The message-formats of a run of records or messages (AMQP 2.7.5), one for each; None: all of them are 0."""
 PRODUCER_ID_BYTES_MAX: Final = 256
-"""Of the id of a producer that numbers its events, in UTF-8; at least one."""
+"""The longest id of an idempotent producer, in UTF-8; the shortest has one byte."""
 
 
 class Reached(NamedTuple):
-    """How far a producer that numbers its events has come in a partition: its highest durable sequence, and when that was stored, ms."""
+    """An idempotent producer in a partition: its highest durable sequence, and when it was stored, in ms."""
 
     sequence: int
     at_ms: int
@@ -34,9 +35,9 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Numbers:
-    """The sequences that `producer` gave to records appended together: one for each, ascending, unsigned 64 bits.
+    """The sequences of records that `producer` appends together: one for each, ascending, u64.
 
-    `forgotten`: producers of which nothing is known any more when these records are durable.
+    `forgotten`: producers that are removed from the table when these records are durable.
     """
 
     producer: str
@@ -46,7 +47,10 @@ class Numbers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mark:
-    """Part of a chunk's records has numbers: record `base` + i has `sequences[i]`. None: from `base` on the producer is forgotten."""
+    """Sequences of a part of a chunk: record `base` + i has `sequences[i]`.
+
+    None: the producer is forgotten at `base`.
+    """
 
     base: int
     producer: str
@@ -57,10 +61,11 @@ class Mark:
 class Chunk:
     """A contiguous run of records of one partition, as read or as appended.
 
-    `base` is the offset number of the first record; record i has number base + i. `messages[i]` is what the producer sent less its
-    delivery annotations: header section (its first `header_sizes[i]` bytes, mostly 0) and then everything from the message
-    annotations on. `timestamps[i]` is the append time in ms since the epoch, never decreasing within a partition. `marks`, on the way to
-    the disk only: records whose producers number them.
+    `base` is the offset number of the first record; record i has number base + i. `messages[i]` is the
+    producer's message without its delivery annotations: the header section (its first `header_sizes[i]`
+    bytes, mostly 0), then everything from the message annotations on. `timestamps[i]` is the append time in
+    ms since the epoch; it never decreases within a partition. `marks` are the sequences of idempotent
+    producers; only chunks to be written have them.
     """
 
     base: int
@@ -76,7 +81,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """A moment's figures of one partition, for `$info`, metrics and people."""
+    """The current figures of one partition, for `$info`, metrics and people."""
 
     start: int
     end: int
@@ -88,7 +93,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True)
 class CommitDone:
-    """One commit came back. `failures` holds, for each partition whose records it could not make safe, why."""
+    """A commit that ended. `failures`: by partition, why its records could not be made durable."""
 
     sequence: int
     events: int
@@ -98,7 +103,7 @@ class CommitDone:
 
 
 class Use(NamedTuple):
-    """How much of a bound is used."""
+    """How much of a bound is in use."""
 
     used: int
     limit: int
@@ -106,11 +111,11 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """A moment's figures of a whole store.
+    """The current figures of a whole store.
 
-    `full`: why no events are taken (the disk is full), None: they are. `commit_ms`: how long the commit in flight has taken so far, 0
-    without one. `ahead_ms`: the logs whose last timestamp is ahead of the clock by more than a minute, and by how much. `uses`: its
-    bounds, by name.
+    `full`: why appends are refused (the disk is full); None: they are accepted. `commit_ms`: how long the
+    commit in flight has taken so far, 0 without one. `ahead_ms`: by log, how far its last timestamp is ahead
+    of the clock, if by more than a minute. `uses`: the store's bounds, by name.
     """
 
     full: str | None = None
@@ -132,15 +137,18 @@ class Partition(Protocol):
 
     @property
     def start(self) -> int:
-        """Number of the earliest retained record; equals `end` when there is none."""
+        """The number of the earliest retained record; equal to `end` if the partition has no records."""
 
     @property
     def end(self) -> int:
-        """One past the latest durable record: the high-water mark."""
+        """One past the number of the latest durable record: the high-water mark."""
 
     @property
     def producers(self) -> Mapping[str, Reached]:
-        """Producers that number their events, by id: durable with the events themselves. Whoever stored something last is last."""
+        """Idempotent producers by id, as durable as their events.
+
+        The producer with the latest record is last.
+        """
 
     def append(
         self,
@@ -150,56 +158,68 @@ class Partition(Protocol):
         numbers: Numbers | None = None,
         formats: Formats = None,
     ) -> int:
-        """Take records into the next commit; returns the number of the first.
+        """Add records to the next commit; returns the number of the first.
 
-        `messages` belongs to the store from now on: it is not copied, and must not change any more. At least one.
-        A clock that went back does not count: timestamps never decrease. `numbers`, once `Store.allow_numbers` was called: one for each
-        record, higher than those before; they are in `producers` when the records are durable, and never without them. `formats`, once
-        `Store.allow_formats` was called, are not all 0.
+        The store takes ownership of `messages`: they are not copied and must not change. At least one. If the
+        clock steps back, the timestamp of the record before is used. `numbers` has one sequence for each
+        record, higher than those before, and needs `Store.allow_numbers`; `producers` shows them when the
+        records are durable, not earlier. `formats` must not all be 0, and need `Store.allow_formats`.
 
         Raises:
-            DiskFullError: there is no space; try again when there is.
+            DiskFullError: the disk has no space; retry later.
             StorageError: this partition stopped after a failed write or sync.
         """
 
     def read(self, at: int, bytes_max: int) -> Chunk | None:
-        """Records from number `at` on, at least one, about `bytes_max` bytes; None when `at` is `end` or beyond.
+        """Records from number `at` on, at least one, about `bytes_max` bytes.
 
-        `at` below `start` reads from `start` (the caller compares). Pure in effect: any number of readers, any order.
+        None if `at` is `end` or greater.
+
+        If `at` is below `start`, reads from `start` (the caller compares). Any number of readers may read in
+        any order.
 
         Raises:
-            CorruptionError: the stored bytes there are damaged; names file and position.
+            CorruptionError: the stored bytes are damaged; names file and position.
             StorageError: the disk failed.
         """
 
     def seek_timestamp(self, after_ms: int) -> int:
-        """Number of the first record whose timestamp is greater than `after_ms`; `end` if there is none. O(log n)."""
+        """The number of the first record whose timestamp is greater than `after_ms`, or else `end`.
+
+        O(log n).
+        """
 
     def facts(self) -> PartitionFacts:
-        """Figures of this moment. Cheap: touches no file."""
+        """The current figures. Cheap: reads no file."""
 
 
 class States(Protocol):
-    """Small values beside the logs, by key: cursors, epochs. Few and rarely written, so they are all in memory."""
+    """Small values that are stored in addition to the logs, by key: cursors, epochs.
+
+    All of them are in memory.
+    """
 
     on_written: Callable[[int, StorageError | None], None]
-    """Called on the event loop's thread with the number of a write that ended, and why it failed if it did. Set by the owner."""
+    """Called on the event loop's thread with the number of a write that ended, and its error if it failed."""
 
     def get(self, key: str) -> bytes | None:
-        """The value last written, durable or on its way; None if there is none."""
+        """The value written last, durable or not yet; None if the key does not exist."""
 
     def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
-        """Keys that begin with `prefix` and their values, by key."""
+        """The keys that begin with `prefix`, and their values, sorted by key."""
 
     def write(self, changes: Mapping[str, bytes | None]) -> int:
-        """Write these values together, all or none after a crash; None removes. Seen by `get` at once.
+        """Write these values together: after a crash, all of them or none.
 
-        Returns the number of the write, rising by one: `on_written` is called with it when it is as safe as the sync mode promises, never
-        from within this call. A write that failed stays seen here and goes with the next one.
+        None removes a key. `get` sees them at once.
+
+        Returns the number of the write, which increases by one. `on_written` is called with it, never from
+        within this call, when the write is as safe as the sync mode promises. A failed write is repeated with
+        the next one.
 
         Raises:
-            ValueError: a key has no or more than STATE_KEY_BYTES_MAX bytes, a value more than STATE_VALUE_BYTES_MAX, or there would be more
-                than STATE_KEYS_MAX keys. Nothing is changed.
+            ValueError: a key is empty or longer than STATE_KEY_BYTES_MAX bytes, a value is longer than
+                STATE_VALUE_BYTES_MAX, or the number of keys exceeds STATE_KEYS_MAX. Nothing is changed.
         """
 
 
@@ -208,63 +228,80 @@ class Store(Protocol):
 
     @property
     def states(self) -> States:
-        """What is kept beside the logs. Deleting a log leaves its states to their owner."""
+        """The stored states. Deleting a log does not change them: the node removes those of the log."""
 
     on_commit: Callable[[CommitDone], None]
-    """Called on the event loop's thread when a commit ended, after the high-water marks moved. Set by the owner."""
+    """Called on the event loop's thread when a commit ended, after the high-water marks moved.
+
+    Set by the owner.
+    """
 
     @property
     def logs(self) -> Mapping[str, "StoredLog"]:
         """The logs by name."""
 
     def create(self, name: str, settings: LogSettings, *, incarnation: str) -> "StoredLog":
-        """Make a log; durable when this returns. `incarnation` is a random id that tells it from a namesake deleted earlier.
+        """Create a log; durable on return.
+
+        The random `incarnation` distinguishes it from a deleted log of that name.
 
         Raises:
-            ValueError: it exists.
+            ValueError: the log already exists.
             StorageError: the disk failed.
         """
 
     def update(self, name: str, settings: LogSettings) -> "StoredLog":
-        """Give a log other settings for retention and segments; durable when this returns. The partitions stay the same objects.
+        """Change a log's settings of retention and segments; durable on return.
+
+        Its partitions stay the same objects.
 
         Raises:
-            KeyError: there is no such log.
+            KeyError: the log does not exist.
             ValueError: the number of partitions differs.
             StorageError: the disk failed.
         """
 
     def delete(self, name: str) -> None:
-        """Remove a log and its events; durable when this returns. Pending appends to it fail. Raises KeyError if unknown."""
+        """Delete a log and its events; durable on return.
+
+        Pending appends to it fail. Raises KeyError if unknown.
+        """
 
     def allow_numbers(self) -> None:
-        """Call before appends with `Numbers`: marks the data directory as one that older programs must not open. Durable when it returns.
+        """Required before appends with `Numbers`: older versions can then not open the directory.
+
+        Durable on return.
 
         Raises StorageError: the disk failed.
         """
 
     def allow_formats(self) -> None:
-        """Call before appends with `formats`. Otherwise as `allow_numbers`."""
+        """Required before appends with `formats`. Otherwise like `allow_numbers`."""
 
     @property
     def sequence(self) -> int:
-        """Number of the commit that the next append goes into: one higher than that of a commit in flight."""
+        """The number of the commit that takes the next append: one more than that of a commit in flight."""
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes appended and not yet committed, in flight included."""
+        """Bytes appended and not yet committed, those in flight included."""
 
     def commit(self) -> None:
-        """Start a commit of everything appended, unless one is in flight (then the next starts by itself when that ends)."""
+        """Start a commit of all pending records.
+
+        If a commit is in flight, the next one starts when it ends.
+        """
 
     def apply_retention(self, now_ms: int) -> list[tuple["Partition", int]]:
-        """Drop whole segments that are past their log's retention; the partitions whose `start` moved, and the old start.
+        """Drop whole segments that are past retention.
 
-        Looks at `RETAINED_A_CALL` partitions at most, and at the next ones when it is called again.
+        Returns the partitions whose `start` moved, with the old start.
+
+        Examines at most `RETAINED_A_CALL` partitions; the next call continues after them.
         """
 
     def facts(self) -> StoreFacts:
-        """Figures of this moment. Cheap: walks no partitions, touches no file."""
+        """The current figures. Cheap: does not iterate over partitions and reads no file."""
 
     def close(self) -> None:
         """Commit what is pending, sync everything, release the lock. No `on_commit` after this returns."""
@@ -272,7 +309,7 @@ class Store(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredLog:
-    """A log and its partitions, in order: partition i is addressed as the symbol str(i)."""
+    """A log and its partitions in order: the AMQP address of partition i has the symbol str(i)."""
 
     name: str
     settings: LogSettings

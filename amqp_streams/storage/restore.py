@@ -1,6 +1,6 @@
-"""[io] Bringing a partition back when the store opens: does what `recovery.plan` says.
+"""[io] Recovers a partition when the store opens, by the plan of `recovery.plan`.
 
-Law: a second crash at any point of this is harmless: the journal is used again only when everything here is synced.
+Law: a second crash at any point is harmless: the journal is reused only after everything here is synced.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _NAME_DIGITS: Final = 16
 
 @dataclass(slots=True, eq=False)
 class Restored:
-    """A partition as it is now on disk: its segments, the numbers it begins and goes on with, and how far producers have come."""
+    """A recovered partition: its segments, the numbers of its first and next record, its producers."""
 
     row: list[Segment]
     start: int
@@ -58,10 +58,10 @@ class PartitionRestorer:
         self._entries: Final = entries
         self._findings: Final = findings
         self._producers: Table = {}
-        """As far as segments have been looked at."""
+        """The table of producers up to the segment read last."""
 
     def restore(self) -> Restored:
-        """Do it.
+        """Recover the partition.
 
         Raises:
             OSError: the disk failed.
@@ -69,38 +69,39 @@ class PartitionRestorer:
         bases = self._bases()
         start, end = self._bounds
         if bases and bases[0] > start:
-            self._report(bases[0], None, f"records {start} to {bases[0] - 1} are gone: the files that held them are missing")
+            words = f"records {start} to {bases[0] - 1} are lost: their files are missing"
+            self._report(bases[0], None, words)
         row = [self._closed(base, following) for base, following in pairwise(bases)]
         first = bases[-1] if bases else max(start, min((entry.base for entry in self._entries), default=end))
         if not bases and first > start:
-            self._report(first, None, f"records {start} to {first - 1} are gone: the files that held them are missing")
+            self._report(first, None, f"records {start} to {first - 1} are lost: their files are missing")
         active, end = self._active(first, bool(bases), end)
         return Restored([*row, active], start, end, self._producers)
 
     def _bases(self) -> list[int]:
-        """Numbers of the segments here, from the earliest that retention has left."""
+        """The numbers of the segments here, from the earliest that retention has left."""
         bases: list[int] = []
         if not self._files.is_dir(self._folder):
             self._files.mkdir(self._folder)
             self._files.fsync_dir(self._folder.parent)
-            self._found(Severity.WARNING, self._folder, None, "the partition's folder was missing; made again")
+            self._add_finding(Severity.WARNING, self._folder, None, "the partition's folder was missing; recreated")
         names = self._files.listdir(self._folder)
         for name in names:
             stem, _, suffix = name.partition(".")
             if suffix.endswith("tmp"):
                 self._files.unlink(self._folder / name)
             elif len(stem) != _NAME_DIGITS or not stem.isdecimal() or suffix not in {"log", "idx"}:
-                self._found(Severity.WARNING, self._folder / name, None, "does not belong here; left alone")
+                self._add_finding(Severity.WARNING, self._folder / name, None, "is not a file of the store; ignored")
             elif suffix == "log":
                 bases.append(int(stem))
             elif stem + ".log" not in names:
                 self._files.unlink(self._folder / name)
         old = [base for base, following in pairwise(bases) if following <= self._bounds[0]]
-        for base in old:  # retention was about to remove them
+        for base in old:  # the checkpoint has the new start: retention was about to remove these
             self._files.unlink(segment_path(self._folder, base))
         bases = bases[len(old) :]
         while len(bases) > 1 and not OpenFile(self._files, segment_path(self._folder, bases[-1])).size():
-            # Made for records that were never written: the one before is still the active one.
+            # Created for records that were never written: the segment before it is still active.
             path = segment_path(self._folder, bases.pop())
             self._files.unlink(path)
             if path.with_suffix(".idx").name in names:
@@ -120,7 +121,7 @@ class PartitionRestorer:
         else:
             segment = self._scan_closed(path, base, had_index=found is not None)
         if segment.end != following:
-            words = f"records {segment.end} to {following - 1} are gone: a file that held them is missing or was cut"
+            words = f"records {segment.end} to {following - 1} are lost: their file is missing or was cut"
             self._report(segment.base, segment.bytes, words)
         return segment
 
@@ -130,9 +131,9 @@ class PartitionRestorer:
         scan = recovery.scan(file.read, file.size(), seed=self._seed, into=into, expected=base)
         self._report_damage(path, scan)
         if scan.until < scan.size:
-            self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are not records")
+            self._report(base, scan.until, f"{scan.size - scan.until} bytes at its end are not valid records")
         if not had_index:
-            self._found(Severity.NOTE, path.with_suffix(".idx"), None, "was missing, old or damaged; made again")
+            self._add_finding(Severity.NOTE, path.with_suffix(".idx"), None, "was missing, outdated or damaged; recreated")
         segment = self._segment(path, base, scan)
         segment.bytes = scan.size if scan.stretches else 0
         self._write_index(segment)
@@ -156,14 +157,16 @@ class PartitionRestorer:
         else:
             if until < scan.size:
                 words = (
-                    f"{scan.size - until} bytes behind the last whole batch were cut off; they were not accepted, or the journal has them"
+                    f"{scan.size - until} bytes after the last whole batch were cut off: "
+                    "their records were not accepted, or the journal has them"
                 )
-                self._found(Severity.NOTE, path, until, words)
+                self._add_finding(Severity.NOTE, path, until, words)
                 file.truncate(until)
             self._append(file, until, [piece for piece in plan.pieces if isinstance(piece, Replay)])
-        self._report_damage(path, scan, healed=plan.lost)
+        self._report_damage(path, scan, unrecovered=plan.lost)
         for first, after in plan.lost:
-            self._report(base, until, f"records {first} to {after - 1} are damaged or missing; reading them is refused")
+            words = f"records {first} to {after - 1} are damaged or missing; reading them fails"
+            self._report(base, until, words)
         if not plan.rewrite and until == scan.size and exists and len(kept) == len(plan.pieces):
             segment = self._segment(path, base, scan)
             segment.exists = True
@@ -171,7 +174,8 @@ class PartitionRestorer:
             file = OpenFile(self._files, path, write=True)
             file.sync()
             self._files.fsync_dir(self._folder)
-            # What is read a second time is known already, and the last word is the same.
+            # This scan reads some batches a second time. That does no harm: the latest entry of a producer
+            # wins.
             again = Scan(file.size(), producers=self._producers)
             segment = self._segment(path, base, recovery.scan(file.read, file.size(), seed=self._seed, into=again, expected=base))
             segment.exists = True
@@ -183,7 +187,7 @@ class PartitionRestorer:
         return segment, plan.end
 
     def _scan_active(self, file: OpenFile, base: int, found: Decoded | None) -> Scan:
-        """Begin behind what the index covers: that was synced when it was written."""
+        """Scan only what the index does not cover: the rest was synced before the index was written."""
         size = file.size()
         scan = Scan(size, producers=self._producers)
         if found is None or not 0 < found.coverage.bytes <= size:
@@ -202,10 +206,10 @@ class PartitionRestorer:
                 position += len(buffers[0]) + len(buffers[1])
         if pieces:
             words = f"records {pieces[0].first} to {pieces[-1].after - 1} were written from the journal"
-            self._found(Severity.NOTE, file.path, None, words)
+            self._add_finding(Severity.NOTE, file.path, None, words)
 
     def _rewrite(self, path: Path, old: OpenFile, pieces: Sequence[Keep | Replay]) -> None:
-        """Make the segment anew beside the old one, then put it in its place."""
+        """Write the segment as a new file, then replace the old file."""
         temporary = path.with_name(path.name + ".tmp")
         new, position = OpenFile(self._files, temporary, create=True), 0
         for piece in pieces:
@@ -218,7 +222,7 @@ class PartitionRestorer:
         new.sync()
         self._files.rename(temporary, path)
         self._files.fsync_dir(self._folder)
-        self._found(Severity.NOTE, path, None, "was written anew: records in its middle were only in the journal")
+        self._add_finding(Severity.NOTE, path, None, "was rewritten: records in its middle were only in the journal")
 
     def _replayed(self, piece: Replay) -> list[Chunk]:
         chunks: list[Chunk] = []
@@ -228,16 +232,16 @@ class PartitionRestorer:
                 data = entry.file.read(entry.length, entry.position)
                 head = record.head_at(data, 0)
                 batch = record.decode(data, 0, head, self._seed) if head else None
-                assert batch is not None, "the journal's record was whole a moment ago"
-                assert head is not None, "nor was it then"
+                assert batch is not None, "the journal's record was whole when it was found"
+                assert head is not None, "a decoded batch has a head"
                 chunk = cut(batch.all(), at, 1 << 62)
                 count = min(entry.end, piece.after) - at
-                # What it says of producers stays whole: records of theirs that are not written here are in the segment already.
+                # Keep the whole table of producers: the segment already has the batch's other records.
                 marks = producers.marks_again(at, record.entries_at(data, 0, head))
                 chunk = part(chunk, 0, count, marks)
                 chunks.append(chunk)
                 at += len(chunk)
-        assert at == piece.after, "the plan asked only for what the journal has"
+        assert at == piece.after, "the plan takes only what the journal has"
         return chunks
 
     def _segment(self, path: Path, base: int, scan: Scan) -> Segment:
@@ -257,16 +261,19 @@ class PartitionRestorer:
             segment.covered = segment.bytes
             segment.saved = True
 
-    def _report_damage(self, path: Path, scan: Scan, healed: Sequence[tuple[int, int]] | None = None) -> None:
+    def _report_damage(self, path: Path, scan: Scan, unrecovered: Sequence[tuple[int, int]] | None = None) -> None:
         for damage in scan.damage:
-            lost = healed is None or any(first < damage.after and after > damage.first for first, after in healed)
-            words = f"{damage.until - damage.position} bytes are not records; {damage.first} to {damage.after - 1} should be there"
+            lost = unrecovered is None or any(first < damage.after and after > damage.first for first, after in unrecovered)
+            words = (
+                f"{damage.until - damage.position} bytes are not valid records; "
+                f"records {damage.first} to {damage.after - 1} should be there"
+            )
             if not lost:
-                words += ", and were found in the journal"
-            self._found(Severity.DAMAGE if lost else Severity.NOTE, path, damage.position, words)
+                words += ", and were recovered from the journal"
+            self._add_finding(Severity.DAMAGE if lost else Severity.NOTE, path, damage.position, words)
 
     def _report(self, base: int, position: int | None, words: str) -> None:
-        self._found(Severity.DAMAGE, segment_path(self._folder, base), position, words)
+        self._add_finding(Severity.DAMAGE, segment_path(self._folder, base), position, words)
 
-    def _found(self, severity: Severity, path: Path, position: int | None, words: str) -> None:
+    def _add_finding(self, severity: Severity, path: Path, position: int | None, words: str) -> None:
         self._findings.append(Finding(severity, str(path.relative_to(self._root)), position, words))

@@ -1,4 +1,4 @@
-"""[io] Retention carried out in one partition: what is old enough is written to a segment, closed, and let go of, in this order."""
+"""[io] Retention of one partition: write old records to a segment, close it, drop it, in this order."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from amqp_streams.storage.plans.retention import AHEAD_MS, expired
 
 
 def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]:
-    """Let go of what is past retention; returns the files that are to be removed."""
+    """Drop what is past retention; returns the files to remove."""
     segments, settings = partition.segments, partition.settings
     if partition.failure or partition.busy:
         return []
@@ -33,7 +33,7 @@ def retain(partition: PartitionLog, flusher: Flusher, now_ms: int) -> list[Path]
 
 
 def _flush_aged(partition: PartitionLog, flusher: Flusher, now_ms: int) -> None:
-    """Write records that have been in memory for the age of a segment, or whose timestamps lie in the future."""
+    """Write records that were in memory as long as a segment may be open, or have future timestamps."""
     oldest = next(iter(partition.unflushed()), None)
     if oldest and not -AHEAD_MS <= now_ms - oldest.timestamps[0] < partition.settings.segment_ms:
         flusher.flush(partition)

@@ -1,8 +1,9 @@
-"""[io] Small values beside the logs, by key: in memory all of them, and in the file `states` every write, one record each.
+"""[io] Small values by key, such as cursors: all in memory, and each write is a record in the file `states`.
 
-Laws: one write is in flight at a time, and what came meanwhile is one record, all or none; a file that a write or a sync failed on is never
-written again: the next write puts a new one with everything in its place. Layout: `state_record.py`. Only the thread of `executor`
-touches the file after opening, so that cursors never keep commits waiting, nor commits cursors.
+Laws: one write is in flight at a time; writes that arrive meanwhile become one record, all or none. After a
+failed write or sync the file is never written again: the next write replaces it with a new file of all
+values. After opening, only the thread of `executor` writes the file, so that cursors and commits do not delay
+each other. Layout: `state_record.py`.
 """
 
 import contextlib
@@ -24,12 +25,12 @@ from amqp_streams.storage.formats.state_record import Changes
 
 FILE: Final = "states"
 DAMAGED_FILE: Final = "states.damaged"
-"""A copy of the last file that was found damaged."""
+"""A copy of the last damaged file."""
 
 
 @dataclass(slots=True, eq=False)
 class OpenedStates:
-    """What the file had. `file` is None where it has to be written anew before anything can be added."""
+    """The content of the file. `file` is None if the first write must replace the file."""
 
     values: dict[str, bytes]
     file: OpenFile | None
@@ -37,10 +38,10 @@ class OpenedStates:
 
 
 def open_states(files: Files, root: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]) -> OpenedStates:
-    """Read the file, and mend it if need be; make it if it is not there.
+    """Read the file and repair it if necessary; create it if it does not exist.
 
     Raises:
-        StorageError: it is another directory's.
+        StorageError: the file belongs to another data directory.
         OSError: the disk failed.
     """
     path, ours = root / FILE, list[Finding]()
@@ -52,10 +53,11 @@ def open_states(files: Files, root: Path, directory_id: int, checkpoint: Checkpo
     read = look(data, path, directory_id, checkpoint, ours)
     findings += ours
     if any(finding.severity is Severity.DAMAGE for finding in ours):
-        with contextlib.suppress(OSError):  # a full disk is not a reason not to open
+        # The copy is a convenience: a full disk must not prevent the opening.
+        with contextlib.suppress(OSError):
             replace_file(files, root / DAMAGED_FILE, data, sync=True)
     if read.head_damaged or read.holes:
-        with contextlib.suppress(OSError):  # nor is it here: the next write mends it
+        with contextlib.suppress(OSError):  # on a full disk, the next write repairs the file
             whole = state_record.encode_file(read.values, directory_id)
             replace_file(files, path, whole, sync=True)
             return OpenedStates(read.values, OpenFile(files, path, write=True), len(whole))
@@ -63,56 +65,59 @@ def open_states(files: Files, root: Path, directory_id: int, checkpoint: Checkpo
     file = OpenFile(files, path, write=True)
     if read.end < read.size:
         file.truncate(read.end)
-    file.sync()  # what a process that was killed had written and not synced is believed from now on
+    file.sync()  # what a killed process wrote without a sync counts from now on
     return OpenedStates(read.values, file, read.end)
 
 
 def find(files: Files, root: Path, checkpoint: Checkpoint | None, findings: list[Finding]) -> bytes | None:
-    """The bytes of the file; None if there is none."""
+    """The bytes of the file; None if it does not exist."""
     try:
         return read_file(files, root / FILE)
     except FileNotFoundError:
         if checkpoint and checkpoint.states:
-            findings.append(Finding(Severity.DAMAGE, FILE, None, "is missing, and with it every cursor and epoch of consumer groups"))
+            words = "is missing: all cursors and epochs of consumer groups are lost"
+            findings.append(Finding(Severity.DAMAGE, FILE, None, words))
         return None
 
 
 def look(data: bytes, path: Path, directory_id: int, checkpoint: Checkpoint | None, findings: list[Finding]) -> state_record.Read:
-    """What the bytes hold, and what is wrong with them.
+    """The content of the bytes; adds a finding for each problem.
 
     Raises:
-        StorageError: they are another directory's.
+        StorageError: they belong to another data directory.
     """
     read = state_record.read(data, directory_id)
     if read.directory_id is not None and read.directory_id != directory_id:
-        message = f"{path} belongs to another data directory: bring back its own from a backup, or remove it and lose cursors and epochs"
+        message = (
+            f"{path} belongs to another data directory: restore the right file from a backup, "
+            "or remove this one, which loses cursors and epochs"
+        )
         raise StorageError(message)
     closed_at = checkpoint.states if checkpoint and checkpoint.clean else 0
     if read.head_damaged:
         severity = Severity.WARNING if read.values else Severity.DAMAGE
-        words = "its head is damaged" + ("; opening the store makes it again" if read.values else ", and nothing behind it can be read")
+        words = "its head is damaged" + ("; opening the store recreates it" if read.values else ", and no record is readable")
         findings.append(Finding(severity, FILE, 0, words))
     for hole in read.holes:
         count = hole.after - hole.position
         if hole.torn and not closed_at:
-            findings.append(Finding(Severity.NOTE, FILE, hole.position, f"{count} bytes were never synced, and are not whole records"))
+            words = f"{count} bytes were never synced and are not whole records"
+            findings.append(Finding(Severity.NOTE, FILE, hole.position, words))
         else:
-            words = f"{count} bytes are not whole records: cursors or epochs written there are older now, or gone"
+            words = f"{count} bytes are not whole records: cursors or epochs in them are outdated or lost"
             findings.append(Finding(Severity.DAMAGE, FILE, hole.position, words))
     if read.end < closed_at:
-        words = (
-            f"there are whole records up to here, and were up to byte {closed_at}: cursors or epochs written there are older now, or gone"
-        )
+        words = f"whole records end here, and ended at byte {closed_at} before: later cursors or epochs are outdated or lost"
         findings.append(Finding(Severity.DAMAGE, FILE, read.end, words))
     elif read.end < read.size:
-        words = f"{read.size - read.end} bytes at the end are not a whole record; they are cut off at the next start"
+        words = f"{read.size - read.end} bytes at the end are not a whole record; the next start cuts them off"
         findings.append(Finding(Severity.NOTE, FILE, read.end, words))
     return read
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Writes on their way together, numbers `first` to `last`."""
+    """Writes in flight together, numbers `first` to `last`."""
 
     first: int
     last: int
@@ -147,7 +152,7 @@ class DirectoryStates:
         self._live_bytes = sum([state_record.live_bytes(key, value) for key, value in opened.values.items()])
         self._file = opened.file
         self.bytes = opened.bytes
-        """Of the file."""
+        """Size of the file."""
         self._synced = opened.bytes
         self._number = 0
         self._pending: _Batch | None = None
@@ -155,7 +160,7 @@ class DirectoryStates:
 
     @property
     def safe(self) -> bool:
-        """Whether every write so far has ended well, or one after it."""
+        """Whether every write so far, or a later one, succeeded."""
         return self._file is not None and self._pending is None and not self._in_flight
 
     def get(self, key: str) -> bytes | None:
@@ -164,7 +169,7 @@ class DirectoryStates:
 
     @property
     def count(self) -> int:
-        """How many keys there are."""
+        """The number of keys."""
         return len(self._values)
 
     def items(self, prefix: str) -> Sequence[tuple[str, bytes]]:
@@ -190,18 +195,18 @@ class DirectoryStates:
         return self._number
 
     def finish(self) -> None:
-        """Write once more what a failure left behind, if one did. What is pending is under way already."""
+        """Repeat a failed write, if the last one failed. A pending write is in flight already."""
         if self._file is None and self._pending is None and not self._in_flight:
             self._pending = _Batch(self._number + 1, self._number, {})
             self._start()
 
     def close(self) -> None:
-        """Let go of the file. Nothing may be under way."""
+        """Close the file. No write may be in flight."""
         if self._file:
             self._file.close()
 
     def sync_failed(self, file: OpenFile) -> None:
-        """A sync behind a write's back failed: what was written lately may be lost, and goes with the next write."""
+        """A later sync of the file failed: recent writes may be lost, so the next write replaces the file."""
         if file is self._file:
             self._file = None
 
@@ -212,8 +217,8 @@ class DirectoryStates:
         self._in_flight = True
         if self._file is None or self.bytes > max(self._compact_bytes, 2 * self._live_bytes):
             made: list[tuple[OpenFile, int]] = []
-            steps = [Call(partial(self._write_anew, dict(self._values), made))]
-            self._outstanding.submit(self._executor, [Work(steps)], partial(self._written_anew, batch, made))
+            steps = [Call(partial(self._rewrite, dict(self._values), made))]
+            self._outstanding.submit(self._executor, [Work(steps)], partial(self._rewritten, batch, made))
         else:
             added: list[int] = []
             steps = [Call(partial(self._add, self._file, self.bytes, self._synced, batch.changes, added))]
@@ -229,7 +234,7 @@ class DirectoryStates:
             file.sync()
         added.append(len(data))
 
-    def _write_anew(self, values: dict[str, bytes], made: list[tuple[OpenFile, int]]) -> None:
+    def _rewrite(self, values: dict[str, bytes], made: list[tuple[OpenFile, int]]) -> None:
         data = state_record.encode_file(values, self._directory_id)
         try:
             replace_file(self._files, self._path, data, sync=True)
@@ -250,7 +255,7 @@ class DirectoryStates:
             self._file = None
         self._ended(batch, task.works[0].error)
 
-    def _written_anew(self, batch: _Batch, made: list[tuple[OpenFile, int]], task: Task) -> None:
+    def _rewritten(self, batch: _Batch, made: list[tuple[OpenFile, int]], task: Task) -> None:
         self._file = None
         if made:
             self._file, self.bytes = made[0]
@@ -266,4 +271,4 @@ class DirectoryStates:
 
 
 def ignore(number: int, failure: StorageError | None) -> None:
-    """Nobody listens."""
+    """Used until the owner sets `on_written`."""

@@ -1,1 +1,1 @@
-"""[io] Group commit: the journal, and the way from the journal to the segments."""
+"""[io] Group commit: the journal, and moving records from the journal to the segments."""

@@ -1,8 +1,8 @@
-"""[io] Group commit: everything appended since the last one goes out together.
+"""[io] Group commit: one write and one sync for everything appended since the last commit.
 
-Laws: one commit is in flight at a time; its records become visible, or fail, when it comes back, and only then. A commit that touches
-few partitions with much goes straight to their segments; any other goes to the journal as one record: one write, one sync, however many
-partitions. Why: docs/decisions/0001.
+Laws: at most one commit is in flight; its records become visible, or fail, only when it ends. A commit with
+much data for few partitions is written directly to their segments. Any other commit is one journal record:
+one write and one sync for any number of partitions. Why: docs/decisions/0001.
 """
 
 from collections.abc import Callable
@@ -39,19 +39,22 @@ class _Commit:
     sequence: int
     began: float
     parts: list[_Part] = field(default_factory=list)
-    """Those of the journal's record, then those written directly, one work each."""
+    """First the partitions of the journal record, then those written directly, one work each."""
     slot: Slot | None = None
     journaled: int = 0
     record_bytes: int = 0
     failures: dict[Partition, StorageError] = field(default_factory=dict)
     lost: dict[PartitionLog, StorageError] = field(default_factory=dict)
-    """Those failures whose records were on their way already."""
+    """Partitions with a failure whose next records were already pending."""
     events: int = 0
     bytes: int = 0
 
 
 class Committer:
-    """Takes what partitions have pending and makes it durable. `done` hears of each commit that ended."""
+    """Takes the pending records of partitions and makes them durable.
+
+    `done` is called with each commit that ended.
+    """
 
     def __init__(
         self,
@@ -80,11 +83,11 @@ class Committer:
 
     @property
     def commit_ms(self) -> int:
-        """How long the commit in flight has taken so far; 0 without one."""
+        """How long the commit in flight has taken so far; 0 if no commit is in flight."""
         return int((perf_counter() - self._began) * 1000) if self.in_flight else 0
 
     def appended(self, partition: PartitionLog, size: int) -> None:
-        """A partition has something more pending."""
+        """Called after each append to a partition, with the appended bytes."""
         self.pending_bytes += size
         self.dirty[partition] = None
 
@@ -94,7 +97,7 @@ class Committer:
         self.start()
 
     def start(self) -> None:
-        """Start the next commit, if one is wanted, none is in flight, and there is room for it."""
+        """Start the next commit if one is needed, none is in flight, and the journal has space for it."""
         if not self.wanted or self.in_flight:
             return
         if not self.dirty:
@@ -107,16 +110,16 @@ class Committer:
             if not self._flusher.space.full:
                 self._flusher.hurry()
                 self._flusher.grow_journal()
-                return  # a full journal file waits for its segments
+                return  # the next journal file is full and waits for its segments
             for partition in journaled:
                 partition.refusal = self._flusher.space.error()
             journaled = []
         if any(partition.busy for partition in direct):
-            return  # its write ends soon, and starts this again
+            return  # the write to its segments ends soon, and calls start again
         self._submit(journaled, direct)
 
     def _choose_direct(self, able: list[PartitionLog]) -> set[PartitionLog]:
-        """The partitions whose records go straight to their segments."""
+        """The partitions whose records are written directly to their segments."""
         tuning = self._tuning
         total = sum([_pending_bytes(partition) for partition in able])
         large = {partition for partition in able if _pending_bytes(partition) >= tuning.direct_large_bytes}
@@ -170,7 +173,7 @@ class Committer:
             chunk = partition.take()
             try:
                 head, body = record.encode(chunk, partition.segments.seed)
-            except Exception as error:  # noqa: BLE001  # a fault of ours costs these records, not all commits of the node
+            except Exception as error:  # noqa: BLE001  # our own bug costs these records, not every commit of the node
                 self._give_up(commit, partition, error)
                 continue
             buffers += (head, body)
@@ -194,7 +197,7 @@ class Committer:
         except OSError as error:
             self._fail(commit, partition, error, undone=True)
             return None
-        except Exception as error:  # noqa: BLE001  # a fault of ours costs these records, not all commits of the node
+        except Exception as error:  # noqa: BLE001  # our own bug costs these records, not every commit of the node
             self._give_up(commit, partition, error)
             return None
         partition.busy = True
@@ -225,7 +228,7 @@ class Committer:
     def _journal_ended(self, commit: _Commit, slot: Slot, work: Work) -> None:
         parts = commit.parts[: commit.journaled]
         for part in parts:
-            if part.partition.failure:  # stopped or deleted meanwhile
+            if part.partition.failure:  # stopped or deleted in the meantime
                 commit.failures[part.partition] = commit.lost[part.partition] = part.partition.failure
             elif work.error is None:
                 part.partition.accept(part.chunk, part.size, on_segment=False)
@@ -254,7 +257,10 @@ class Committer:
             partition.accept(part.chunk, part.size, on_segment=True)
 
     def _give_up(self, commit: _Commit, partition: PartitionLog, error: Exception) -> None:
-        """These records cannot be written, and none of them was: fail their appends, and let the partition go on."""
+        """None of these records was written, and they cannot be: fail their appends.
+
+        The partition continues.
+        """
         words = f"log {partition.log} partition {partition.index}: events cannot be stored ({type(error).__name__}: {error})"
         commit.failures[partition] = commit.lost[partition] = StorageError(words)
 

@@ -1,7 +1,8 @@
-"""[io] Moving records from memory and journal into segments, behind the commits' back.
+"""[io] Moving records from memory and the journal into segments, in the background of commits.
 
-Laws: what only the journal has stays in memory until a segment has it; a journal file is free when every record in it is synced in a
-segment; a failed sync is never repeated: the partition stops, and its journal files stay as they are until the store is opened again.
+Laws: a record that only the journal has stays in memory until a segment has it. A journal file is free when
+each of its records is synced in a segment. A failed sync is never repeated (the kernel may have dropped the
+pages): the partition stops, and its journal files stay unchanged until the store is opened again.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,48 +24,48 @@ from amqp_streams.storage.ports import Use
 
 _JOURNAL_FILES_MAX: Final = 8
 _DUE_SHARE: Final = 16
-"""With so many partitions due, one more is written after each commit."""
+"""With this many partitions due, each commit writes one more of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Sizes that decide between speed and memory. The defaults were measured: docs/decisions/0001."""
+    """Sizes that trade memory for speed. The defaults were measured: docs/decisions/0001."""
 
     journal_files: int = 2
     journal_bytes: int = 64 << 20
-    """Each journal file: how much is taken between two checkpoints."""
+    """Size of each journal file."""
     direct_partitions_max: int = 2
     direct_bytes_min: int = 48 << 10
-    """A commit of few partitions and at least this size goes straight to the segments."""
+    """A commit of few partitions that is at least this large is written directly to the segments."""
     direct_large_bytes: int = 512 << 10
-    """A partition's part of a commit of at least this size always does."""
+    """A partition's part of a commit of at least this size is always written directly to its segment."""
     flush_bytes: int = 256 << 10
-    """A partition's records are moved to its segment when there are this many."""
+    """A partition's records are moved to its segment when they have this many bytes."""
     recent_bytes: int = 16 << 20
-    """Records in memory, of all partitions: those no segment has yet, and the latest for readers at the end."""
+    """Records in memory: those not yet in a segment, and the latest ones for readers at the end."""
     recent_overhead_bytes: int = 512
-    """What a run of records costs beside its messages."""
+    """Memory of a run of records in addition to its messages."""
     sync_bytes: int = 4 << 20
-    """A segment is synced in the background when this much was moved to it."""
+    """A segment is synced in the background after this many bytes were moved to it."""
     index_bytes: int = 8 << 20
-    """A segment's index is written each time it has grown by this: bounds what is scanned after a crash."""
+    """A segment's index is written after each growth by this: bounds the scan after a crash."""
     cache_bytes: int = 12 << 20
     """Decoded batches and indexes kept for readers."""
     open_files: int = 512
     reserve_bytes: int = 16 << 20
-    """Space that must be left on the disk for an append to be taken."""
+    """An append is refused when less than this is free on the disk."""
     states_bytes: int = 4 << 20
-    """A file of states of this size is written anew when less than half of it counts."""
+    """A states file larger than this is rewritten when less than half of it is current."""
 
 
 class Outstanding:
-    """Hands tasks to executors and counts those that have not come back."""
+    """Submits tasks to executors and counts those that have not ended."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def submit(self, executor: Executor, works: Sequence[Work], ended: Callable[[Task], None]) -> None:
-        """Hand over; `ended` is called on the loop's thread."""
+        """Submit a task; `ended` is called on the loop's thread."""
         self.count += 1
         executor.submit(Task(works, partial(self._ended, ended)))
 
@@ -74,7 +75,10 @@ class Outstanding:
 
 
 class Flusher:
-    """Everything that is written outside of commits. `freed` is called when a journal file or a busy partition became free."""
+    """Every write outside of commits.
+
+    `freed` is called when a journal file or a busy partition becomes free.
+    """
 
     def __init__(
         self,
@@ -107,13 +111,16 @@ class Flusher:
     # -- memory
 
     def keep(self, partition: PartitionLog, base: int, size: int) -> None:
-        """The run from `base` on, of `size` bytes, became visible and is in the partition's memory now."""
+        """The run of `size` bytes from `base` on became visible and is in the partition's memory."""
         self.recent.add(partition, base, size + self._tuning.recent_overhead_bytes)
         if partition.unflushed_bytes >= self._tuning.flush_bytes:
             self._due[partition] = None
 
     def pace(self) -> None:
-        """A commit ended: write some of what is due. Partitions filled evenly are due all at once; commits must not wait for all."""
+        """A commit ended: write some of what is due.
+
+        Evenly filled partitions are all due at the same time, and a commit must not wait for all of them.
+        """
         for partition in list(self._due)[: 1 + len(self._due) // _DUE_SHARE]:
             del self._due[partition]
             self.flush(partition)
@@ -126,11 +133,11 @@ class Flusher:
             self.flush(partition)
 
     def forget(self, partition: PartitionLog, start: int) -> None:
-        """Everything below `start` was removed from the partition: so are its runs in memory."""
+        """Everything below `start` was removed from the partition; its runs in memory go as well."""
         self.recent.drop(partition, partition.forget_below(start))
 
     def uses(self) -> dict[str, Use]:
-        """Its bounds, by name."""
+        """How much of each bound is used, by name."""
         held = sum(1 for slot in self._journal.slots if slot.holds)
         return {
             "storage_recent_bytes": Use(self.recent.bytes, self._tuning.recent_bytes),
@@ -138,7 +145,10 @@ class Flusher:
         }
 
     def _evict(self) -> None:
-        """Let go of the oldest runs in memory, beyond the bound; those that no segment has are written first."""
+        """Drop the oldest runs in memory beyond the bound.
+
+        A run that is not in a segment is written first.
+        """
         while self.recent.bytes > self._tuning.recent_bytes and (partition := self.recent.oldest()):
             if not partition.evict_first() and partition.failure is None:
                 self.flush(partition)
@@ -148,7 +158,7 @@ class Flusher:
     # -- writing
 
     def flush(self, partition: PartitionLog) -> None:
-        """Write what no segment has yet, unless a write is under way."""
+        """Write all records that are not yet in a segment, unless a write is in flight."""
         if partition.busy or partition.failure or not (chunks := partition.unflushed()):
             return
         try:
@@ -156,7 +166,7 @@ class Flusher:
         except OSError as error:
             self._not_flushed(partition, error, again=True)
             return
-        except Exception as error:  # noqa: BLE001  # a fault of ours stops this partition, not the commits of all
+        except Exception as error:  # noqa: BLE001  # our own bug stops this partition, not every commit
             self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
             return
         partition.busy = True
@@ -190,7 +200,7 @@ class Flusher:
     # -- syncing
 
     def settle(self, partition: PartitionLog, closed: Sequence[Segment] = ()) -> None:
-        """Look what a partition needs after it was written to: its closed segments' indexes, a sync, or nothing."""
+        """After a write: start the indexes of the partition's closed segments, or a sync, if one is due."""
         if partition.failure:
             return
         self._journal.release(partition, partition.synced_end)
@@ -210,7 +220,7 @@ class Flusher:
             self.sync(partition, with_index=grown >= self._tuning.index_bytes)
 
     def sync(self, partition: PartitionLog, *, with_index: bool) -> None:
-        """Sync what was written to the active segment so far, unless a sync is under way."""
+        """Sync what was written to the active segment so far, unless a sync is in flight."""
         active = partition.segments.active
         if partition.syncing or partition.failure or not (active.bytes or (with_index and active.exists)):
             return
@@ -238,7 +248,10 @@ class Flusher:
         self._freed()
 
     def seal(self, partition: PartitionLog) -> bool:
-        """Close the active segment and make it durable, with its index; False where a new one cannot be made now."""
+        """Close the active segment and sync it with its index.
+
+        False if a new segment cannot be created now.
+        """
         segments = partition.segments
         try:
             file = segments.file(segments.active)
@@ -255,7 +268,10 @@ class Flusher:
         self._sync_ended(partition, end, [closed], task)
 
     def spare_producers(self, partition: PartitionLog, count: int) -> int:
-        """How many of its first `count` segments may go: behind them an index must say how far producers have come."""
+        """How many of its first `count` segments retention may drop.
+
+        A remaining segment must have an index with the producers' sequences; otherwise they would be lost.
+        """
         row = partition.segments.row
         if partition.producers and not any(segment.saved for segment in row[count:]):
             self.sync(partition, with_index=True)
@@ -264,7 +280,7 @@ class Flusher:
         return count
 
     def catch_up(self) -> None:
-        """A journal file is full: bring its partitions' segments up to date, a few after each commit."""
+        """A journal file is full: move its partitions' records to segments, a few after each commit."""
         for partition in self._journal.waiting():
             self.settle(partition)
 
@@ -275,21 +291,21 @@ class Flusher:
         self.space.ran_out(self._now_ms())
 
     def stop(self, partition: PartitionLog, error: OSError) -> None:
-        """The partition takes no more until the store is opened again; what is durable stays readable."""
+        """Stop appends to the partition until the store is opened again. Durable records stay readable."""
         if partition.failure is None:
             words = f"log {partition.log} partition {partition.index} stopped: {error.strerror or error}"
-            partition.failure = StorageError(f"{words}; mend the disk and start again")
+            partition.failure = StorageError(f"{words}; repair the disk and start the node again")
             self.grow_journal()
 
     def break_slot(self, slot: Slot, error: OSError) -> None:
-        """Writing or syncing a journal file failed: it is never written again, and all partitions with records in it stop."""
+        """A journal file failed: never write it again, and stop each partition with records in it."""
         slot.broken = True
         for partition in list(slot.holds):
             self.stop(partition, error)
         self.grow_journal()
 
     def grow_journal(self) -> None:
-        """Add a file to the journal where failures pinned so many that the others could not take turns."""
+        """Add a journal file if failures pin so many files that the remaining ones cannot alternate."""
         free = [slot for slot in self._journal.slots if not slot.broken and not any(held.failure for held in slot.holds)]
         if len(free) >= 2 or self._growing or len(self._journal.slots) >= _JOURNAL_FILES_MAX:
             return
@@ -312,6 +328,9 @@ class Flusher:
 
 
 def _saved(segments: Sequence[Segment], task: Task) -> None:
-    """An index is derived: failing to write one costs a scan, and the next sync tells if the disk is bad."""
+    """An index is derived: a failed index write costs a scan.
+
+    If the disk is bad, the next sync reports it.
+    """
     for segment in segments:
         segment.saved = segment.saved or task.works[0].error is None

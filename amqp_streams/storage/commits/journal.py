@@ -1,6 +1,7 @@
-"""[io] The journal: a few files of fixed size, written over and over in place, so that a sync is one write and changes no metadata.
+"""[io] The journal: a few files of fixed size that are overwritten in place.
 
-Law: a file is begun anew only when every record in it is synced in a segment too. Layout of a record: `journal_record.py`.
+Overwriting changes no metadata, so a sync is one write to the disk.
+Law: a file is reused only when each of its records is also synced in a segment. Layout: `journal_record.py`.
 """
 
 import contextlib
@@ -23,7 +24,10 @@ _BLOCK_BYTES: Final = 4 << 20
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One file. `holds`: for each partition, one past its last record in here, while a segment may not have it."""
+    """One journal file.
+
+    `holds`: by partition, one past its last record in the file that a segment may not have.
+    """
 
     file: OpenFile
     size: int
@@ -35,24 +39,28 @@ class Slot:
 
 
 class Journal:
-    """The files of the journal and whose turn it is."""
+    """The journal files, and which of them is written."""
 
     def __init__(self, slots: list[Slot], *, generation: int, seed: int) -> None:
         assert len(slots) >= 2, "one file is written while the other waits for its segments"
         self.slots: Final = slots
         self._generation = generation
         self.seed: Final = seed
-        # The oldest first: if its first new record is torn, the newest file still shows what was last.
+        # Begin with the oldest: if its first new record is torn, the newest file still shows what was written
+        # last.
         self.current: Slot = min(slots, key=lambda slot: slot.generation)
         self._begin(self.current)
 
     @property
     def record_bytes_max(self) -> int:
-        """The largest record worth journaling: half a file."""
+        """The largest record that is journaled: half a file."""
         return min(slot.size for slot in self.slots) // 2
 
     def room(self, needed: int) -> bool:
-        """Whether a record of `needed` bytes can be written now, changing to the next file if this one is full."""
+        """Whether a record of `needed` bytes fits now.
+
+        Changes to the next file if the current one is full.
+        """
         if not self.current.broken and self.current.position + needed <= self.current.size:
             return True
         fresh = next((slot for slot in self.slots if slot is not self.current and not slot.holds and not slot.broken), None)
@@ -63,37 +71,37 @@ class Journal:
         return True
 
     def place(self, entries: list[tuple[int, int, int]], batches_bytes: int) -> tuple[Slot, bytes, int]:
-        """Header and position of the next record; the position is taken when `written` is called."""
+        """The slot, header and position of the next record. `written` advances the position."""
         slot = self.current
         head = journal_record.encode(slot.generation, slot.sequence, entries, batches_bytes=batches_bytes, seed=self.seed)
         return slot, head, slot.position
 
     def written(self, slot: Slot, bytes_: int) -> None:
-        """The record at the slot's position is done."""
+        """The record at the slot's position was written: advance to the next aligned position."""
         slot.position += -(-bytes_ // ALIGN) * ALIGN
         slot.sequence += 1
 
     def release(self, partition: PartitionLog, synced_end: int) -> None:
-        """The partition's segments hold everything below `synced_end`, synced."""
+        """The partition's segments hold every record below `synced_end`, synced."""
         for slot in self.slots:
             if slot.holds.get(partition, synced_end + 1) <= synced_end and partition.failure is None:
                 del slot.holds[partition]
 
     def drop(self, partition: PartitionLog) -> None:
-        """The partition was deleted."""
+        """The partition was deleted: its records no longer pin journal files."""
         for slot in self.slots:
             slot.holds.pop(partition, None)
 
     def waiting(self) -> list[PartitionLog]:
-        """Partitions whose segments must catch up before a full file can be used again."""
+        """Partitions whose records must reach segments before a full file can be reused."""
         return [partition for slot in self.slots if slot is not self.current for partition in slot.holds]
 
     def needs(self, partition: PartitionLog) -> int:
-        """Up to where they must catch up."""
+        """The number below which the partition's records must reach a segment."""
         return max([slot.holds.get(partition, 0) for slot in self.slots if slot is not self.current])
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for slot in self.slots:
             slot.file.close()
 
@@ -104,7 +112,7 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where in the journal a partition's batch is."""
+    """Where a partition's batch is in the journal."""
 
     file: OpenFile
     position: int
@@ -114,19 +122,21 @@ class Entry:
 
 
 @dataclass(slots=True, eq=False)
-class Found:
-    """What the journal files hold, for recovery."""
+class JournalContents:
+    """The records that recovery found in the journal files."""
 
     generations: dict[str, int] = field(default_factory=dict)
-    """By the file's name, the generation of its last use."""
+    """By file name, the highest generation in the file."""
     entries: dict[tuple[int, int], list[Entry]] = field(default_factory=dict)
 
 
 def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> list[OpenFile]:
-    """Open the journal's files, making those that are missing or too small at full size: what they held is in segments by now.
+    """Open the journal files. Files that are missing or too small are created at full size.
+
+    Recovery runs first: the segments already hold the content of these files.
 
     Raises:
-        DiskFullError: there is no space for them; those that were begun are removed, so that the disk is as it was.
+        DiskFullError: the disk is too full; files that were created here are removed again.
     """
     folder = root / FOLDER
     opened: list[OpenFile] = []
@@ -147,39 +157,41 @@ def prepare(files: Files, root: Path, *, count: int, size: int, seed: int) -> li
             file.close()
         if error.errno not in FULL:
             raise
-        message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: make room, or use another disk"
+        message = f"{folder} needs {count * size >> 20} MiB for the journal, and the disk is full: free space, or use another disk"
         raise DiskFullError(message) from error
     return opened
 
 
 def make(file: OpenFile, size: int, seed: int) -> None:
-    """Fill a new file. It begins with an empty record, so that a file of zeros is a lost one and not a new one."""
+    """Fill a new file with zeros and one empty record: a file of only zeros is therefore a damaged file."""
     fill_with_zeros(file, size)
     file.write([journal_record.encode(0, 0, [], batches_bytes=0, seed=seed)], 0)
     file.sync()
 
 
-def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Found:
-    """Every whole record of every journal file, of the oldest generation first. Anything odd is reported.
+def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> JournalContents:
+    """Every whole record of every journal file, of the oldest generation first.
+
+    Anything unexpected is reported.
 
     Raises:
         OSError: the disk failed.
     """
     folder = root / FOLDER
-    found = Found()
+    found = JournalContents()
     uses: list[tuple[int, str, OpenFile, list[tuple[int, JournalHead]]]] = []
     for name in files.listdir(folder):
         relative = f"{FOLDER}/{name}"
         if not name.endswith(".journal"):
-            findings.append(Finding(Severity.WARNING, relative, None, "does not belong here; left alone"))
+            findings.append(Finding(Severity.WARNING, relative, None, "is not a file of the store; ignored"))
             continue
         file = OpenFile(files, folder / name)
         generation, heads = last_use(file, seed)
         found.generations[name] = generation
         if not heads and _is_blank(file):
-            findings.append(Finding(Severity.DAMAGE, relative, 0, "holds nothing but zeros: what was in it is lost"))
+            findings.append(Finding(Severity.DAMAGE, relative, 0, "contains only zeros: its records are lost"))
         elif not heads:
-            words = "holds no record that can be read: its first one was being written, or the file is damaged"
+            words = "contains no readable record: its first record was being written, or the file is damaged"
             findings.append(Finding(Severity.WARNING, relative, 0, words))
         uses.append((generation, relative, file, heads))
     newest = max(found.generations.values(), default=0)
@@ -191,7 +203,7 @@ def read_all(files: Files, root: Path, seed: int, findings: list[Finding]) -> Fo
 
 
 def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHead]]]:
-    """The highest generation in a journal file, and where its records' proven headers are, in order."""
+    """The highest generation in a journal file, and the verified record headers of it, in order."""
     size = file.size()
     heads: list[tuple[int, JournalHead]] = []
     for start in range(0, size, _BLOCK_BYTES):
@@ -205,9 +217,10 @@ def last_use(file: OpenFile, seed: int) -> tuple[int, list[tuple[int, JournalHea
 def whole_records(
     file: OpenFile, name: str, heads: list[tuple[int, JournalHead]], findings: list[Finding], *, newest: bool
 ) -> Iterator[tuple[int, JournalHead, bytes]]:
-    """The whole records among `heads`: position, header, bytes. A hole with more records behind it is reported.
+    """The whole records among `heads`: position, header, bytes. A hole with later records is reported.
 
-    A hole at the beginning is not certain to be damage unless the file is the newest: it may be the first record of another use, torn.
+    A hole at the beginning is certain damage only in the newest file. In an older file it may be the torn
+    first record of the next use.
     """
     sequence = end = 0
     torn: int | None = None
@@ -217,12 +230,15 @@ def whole_records(
             torn = position
             continue
         if head.sequence != sequence:
-            words = f"records {sequence} to {head.sequence - 1} of generation {head.generation} are gone, but later ones are not and count"
+            words = (
+                f"records {sequence} to {head.sequence - 1} of generation {head.generation} are lost; the later records are intact and used"
+            )
             findings.append(Finding(Severity.DAMAGE if newest or sequence else Severity.WARNING, name, end, words))
         yield position, head, data
         sequence, end, torn = head.sequence + 1, position + head.length, None
     if torn is not None:
-        findings.append(Finding(Severity.NOTE, name, torn, "the last record is torn: it was being written and not accepted yet"))
+        words = "the last record is torn: it was being written and was not yet accepted"
+        findings.append(Finding(Severity.NOTE, name, torn, words))
 
 
 def _head_at(file: OpenFile, position: int, seed: int) -> JournalHead | None:

@@ -1,4 +1,4 @@
-"""[io] Every operation on files that the store does, through one small object, so that tests can make each of them fail."""
+"""[io] Every file operation of the store, behind one small interface: tests can make each operation fail."""
 
 import fcntl
 import os
@@ -7,39 +7,42 @@ from errno import EAGAIN, EWOULDBLOCK
 from pathlib import Path
 from typing import Final, Protocol
 
-_BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux
+_BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux: more buffers in one pwritev fail
 _ZEROS: Final = bytes(1 << 20)
 
 
 class Files(Protocol):
-    """What the store asks of the operating system. Descriptors are numbers; errors are `OSError`."""
+    """The operations that the store needs from the operating system.
+
+    Descriptors are numbers; errors are `OSError`.
+    """
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> int:
-        """Open, or with `create` make; FileNotFoundError if it is not there."""
+        """Open a file, or create it with `create`; FileNotFoundError if it does not exist."""
 
     def close(self, fd: int) -> None:
-        """Let go of a descriptor."""
+        """Close a descriptor."""
 
     def pwritev(self, fd: int, buffers: Sequence[bytes | memoryview], position: int) -> int:
-        """Write; the count of bytes may be less than asked."""
+        """Write the buffers; returns the bytes written, which may be fewer than requested."""
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
         """Read up to `count` bytes."""
 
     def fdatasync(self, fd: int) -> None:
-        """Return when the file's data, and its size, are on the disk."""
+        """Return when the file's data and its size are on the disk."""
 
     def truncate(self, fd: int, size: int) -> None:
-        """Cut the file."""
+        """Cut the file to `size` bytes."""
 
     def size(self, fd: int) -> int:
-        """Bytes in the file."""
+        """Size of the file in bytes."""
 
     def fsync_dir(self, path: Path) -> None:
         """Return when the names in the folder are on the disk."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give another name, replacing what has it."""
+        """Rename a file, replacing the target."""
 
     def unlink(self, path: Path) -> None:
         """Remove a file."""
@@ -48,23 +51,23 @@ class Files(Protocol):
         """Remove an empty folder."""
 
     def mkdir(self, path: Path) -> None:
-        """Make a folder, or leave it if it is there."""
+        """Create a folder if it does not exist."""
 
     def listdir(self, path: Path) -> list[str]:
         """Names in a folder, sorted."""
 
     def is_dir(self, path: Path) -> bool:
-        """Whether it is a folder."""
+        """Whether the path is a folder."""
 
     def free_bytes(self, path: Path) -> int:
-        """Space that this process may still use."""
+        """Bytes that this process may still allocate."""
 
     def lock(self, path: Path) -> int | None:
-        """Open and lock a file for this process alone; None if another one has it."""
+        """Open and lock a file exclusively; None if another process holds the lock."""
 
 
 class RealFiles:
-    """The files of this machine."""
+    """The file operations of the operating system."""
 
     def open(self, path: Path, *, create: bool = False, write: bool = False) -> int:
         """See `Files.open`."""
@@ -146,7 +149,7 @@ class RealFiles:
 
 
 class OpenFile:
-    """A descriptor that closes when its last holder lets go: a segment may be retired while a write or a read is still under way."""
+    """A descriptor that closes with its last reference: a read may still use a removed segment."""
 
     __slots__ = ("_files", "fd", "path")
 
@@ -160,7 +163,7 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
-        """Let go now."""
+        """Close the descriptor now."""
         fd, self.fd = self.fd, -1
         if fd >= 0:
             self._files.close(fd)
@@ -177,11 +180,11 @@ class OpenFile:
         return b"".join(parts)
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Size of the file in bytes."""
         return self._files.size(self.fd)
 
     def write(self, buffers: Sequence[bytes | memoryview], position: int) -> None:
-        """All of the buffers, whatever the system takes at a time."""
+        """Write all buffers, repeating short writes."""
         total = sum(map(len, buffers))
         if len(buffers) <= _BUFFERS_MAX and (written := self._files.pwritev(self.fd, buffers, position)) == total:
             return
@@ -198,12 +201,12 @@ class OpenFile:
         self._files.fdatasync(self.fd)
 
     def truncate(self, size: int) -> None:
-        """Cut the file."""
+        """Cut the file to `size` bytes."""
         self._files.truncate(self.fd, size)
 
 
 def fill_with_zeros(file: OpenFile, size: int) -> None:
-    """Give the file its blocks, so that later writes inside change no metadata (a sync is then one write to the disk)."""
+    """Allocate the file's blocks: later writes then change no metadata, so a sync is one disk write."""
     for position in range(0, size, len(_ZEROS)):
         file.write([_ZEROS[: size - position]], position)
     file.sync()
@@ -216,7 +219,7 @@ def read_file(files: Files, path: Path) -> bytes:
 
 
 def replace_file(files: Files, path: Path, data: bytes, *, sync: bool) -> None:
-    """Put new content in place of a small file: all of it or nothing; with `sync`, on the disk when this returns."""
+    """Replace a small file with new content, atomically; with `sync`, it is on the disk when this returns."""
     temporary = path.with_name(path.name + ".tmp")
     file = OpenFile(files, temporary, create=True)
     file.truncate(0)

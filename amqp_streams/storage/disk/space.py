@@ -1,4 +1,7 @@
-"""[io] Whether there is space for more. Law: asks the system rarely, refuses before the disk is full, and heals by itself."""
+"""[io] Whether the disk has space for more. Law: ask the system rarely, refuse before the disk is full.
+
+The store recovers by itself when space is free again.
+"""
 
 import errno
 from collections.abc import Callable
@@ -11,11 +14,11 @@ from amqp_streams.storage.disk.files import Files
 _ASK_AGAIN_MS: Final = 200
 _ADMIT_BYTES_MAX: Final = 256 << 20
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What the system says when there is no space."""
+"""The errors of the operating system that mean "no space"."""
 
 
 class Space:
-    """One for a data directory. `on_free` is called when there is space again."""
+    """The free space of one data directory. `on_free` is called when space is available again."""
 
     def __init__(self, files: Files, root: Path, *, reserve_bytes: int, on_free: Callable[[], None]) -> None:
         self._files: Final = files
@@ -27,10 +30,10 @@ class Space:
         self.full = False
 
     def admit(self, size: int, now_ms: int) -> None:
-        """Let `size` more bytes in.
+        """Account for `size` more bytes.
 
         Raises:
-            DiskFullError: there is less space than the reserve.
+            DiskFullError: less space is free than the reserve.
         """
         self._left -= size
         if self._left >= 0 and not self.full:
@@ -41,7 +44,7 @@ class Space:
             raise self.error()
 
     def ask(self, now_ms: int) -> None:
-        """Look at the disk now."""
+        """Ask the operating system for the free space now."""
         self._asked_ms = now_ms
         free = self._files.free_bytes(self._root) - self._reserve_bytes
         was_full, self.full = self.full, free < 0
@@ -54,5 +57,5 @@ class Space:
         self.full, self._asked_ms = True, now_ms
 
     def error(self) -> DiskFullError:
-        """What to tell a producer."""
-        return DiskFullError(f"the disk that holds {self._root} is full: events are taken again when there is space")
+        """The error for producers."""
+        return DiskFullError(f"the disk that holds {self._root} is full: the node accepts events again when space is free")

@@ -1,6 +1,6 @@
-"""[io] What the loop's thread hands to a thread that only writes and syncs, and how the results come back.
+"""[io] Tasks for the threads that only write and sync, and the way their results return to the loop's thread.
 
-Laws: works run in the order they were handed over; a failed step ends its work, and is never tried again here.
+Laws: works run in the order of submission; a failed step ends its work and is never retried here.
 """
 
 import contextlib
@@ -20,17 +20,22 @@ LoopCall = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write all of the buffers. `size_before`: cut the file back to it if this or a later step of the work fails (None: leave it)."""
+    """Write all buffers.
+
+    `size_before`: the size to cut the file to if this or a later step fails (None: do not cut).
+
+    A torn write would otherwise stay in front of the next one.
+    """
 
     file: OpenFile
     buffers: Sequence[bytes]
     position: int
     size_before: int | None = None
     created: bool = False
-    """The file was made for this write: a failure removes it."""
+    """The file was created for this write: a failure removes it."""
 
     def run(self, files: Files) -> None:  # noqa: ARG002  # every step takes the files
-        """Do it."""
+        """Write."""
         self.file.write(self.buffers, self.position)
 
 
@@ -41,7 +46,7 @@ class SyncFile:
     file: OpenFile
 
     def run(self, files: Files) -> None:  # noqa: ARG002  # every step takes the files
-        """Do it."""
+        """Sync."""
         self.file.sync()
 
 
@@ -52,42 +57,42 @@ class SyncFolder:
     path: Path
 
     def run(self, files: Files) -> None:
-        """Do it."""
+        """Sync."""
         files.fsync_dir(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Put new content in place of a small file, durably."""
+    """Replace a small file with new content, durably."""
 
     path: Path
     data: bytes
 
     def run(self, files: Files) -> None:
-        """Do it."""
+        """Replace."""
         replace_file(files, self.path, self.data, sync=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove a file, which may be gone already."""
+    """Remove a file that may already be removed."""
 
     path: Path
 
     def run(self, files: Files) -> None:
-        """Do it."""
+        """Remove."""
         with contextlib.suppress(FileNotFoundError):
             files.unlink(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Anything else."""
+    """Run a function."""
 
     function: Callable[[], None]
 
     def run(self, files: Files) -> None:  # noqa: ARG002  # every step takes the files
-        """Do it."""
+        """Call the function."""
         self.function()
 
 
@@ -96,9 +101,10 @@ Step = Write | SyncFile | SyncFolder | Replace | Remove | Call
 
 @dataclass(slots=True, eq=False)
 class Work:
-    """Steps that stand or fall together. `lazy`: files that the interval timer is to sync later.
+    """Steps of which a failed one prevents the later ones. `lazy`: files that the interval timer syncs later.
 
-    After it ran: `error`, `failed` (the step), and `undone`, whether a failed write left the files as they were.
+    After the run: `error`, `failed` (the step), and `undone`: whether a failed write left the files
+    unchanged.
     """
 
     steps: Sequence[Step]
@@ -108,16 +114,17 @@ class Work:
     undone: bool = False
 
     def run(self, files: Files) -> None:
-        """Do the steps up to the first that fails."""
+        """Run the steps up to the first that fails."""
         for step in self.steps:
             try:
                 step.run(files)
             except OSError as error:
-                # Without the traceback: its frames hold this work and its files, and a removed file that is open takes its space on.
+                # Drop the traceback: its frames hold this work and its files, and a removed open file keeps
+                # its disk space.
                 self.error, self.failed = error.with_traceback(None), step
                 self.undone = isinstance(step, Write) and self._undo(files)
                 return
-            except Exception as error:  # noqa: BLE001  # a fault of ours must stop partitions, not the thread that all wait for
+            except Exception as error:  # noqa: BLE001  # our own bug must stop partitions, not the thread that all wait for
                 self.error, self.failed = OSError(EIO, f"{type(error).__name__}: {error}"), step
                 return
 
@@ -135,7 +142,7 @@ class Work:
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """Works handed over together; `ended` is called with the task on the loop's thread."""
+    """Works that are submitted together; `ended` is called with the task on the loop's thread."""
 
     works: Sequence[Work]
     ended: Callable[["Task"], None]
@@ -144,30 +151,33 @@ class Task:
 
 
 class Executor(Protocol):
-    """Runs tasks."""
+    """Runs tasks in order."""
 
     def submit(self, task: Task) -> None:
-        """Run the task after those submitted before; its results go to the queue the executor was made with."""
+        """Run the task after those submitted before it; the result goes to the executor's `Results`."""
 
     def stop(self) -> None:
-        """End after what was submitted."""
+        """End after the submitted tasks."""
 
 
 class Results:
-    """Ended tasks on their way back to the loop's thread. Each is handled once, by whoever comes first: the loop or a waiting `close`."""
+    """Ended tasks that the loop's thread has not handled.
+
+    Each is handled once, by the loop or by a waiting `close`.
+    """
 
     def __init__(self, loop_call: LoopCall) -> None:
         self._loop_call: Final = loop_call
         self._queue: Final[queue.SimpleQueue[Task]] = queue.SimpleQueue()
 
     def put(self, task: Task) -> None:
-        """From any thread. A loop that is closed already is not an error: `close` takes the rest."""
+        """Called from any thread. A closed loop is not an error: `close` handles the remaining tasks."""
         self._queue.put(task)
         with contextlib.suppress(RuntimeError):
             self._loop_call(self.handle)
 
     def handle(self) -> None:
-        """On the loop's thread: everything that ended so far."""
+        """On the loop's thread: handle every task that has ended."""
         while True:
             try:
                 task = self._queue.get_nowait()
@@ -176,15 +186,15 @@ class Results:
             task.ended(task)
 
     def wait(self) -> None:
-        """On the loop's thread: wait for one task, and handle it."""
+        """On the loop's thread: wait for one task and handle it."""
         task = self._queue.get()
         task.ended(task)
 
 
 class ThreadExecutor:
-    """A thread of its own. With `sync_every_s` it syncs the lazy files of its works at that pace.
+    """A thread that runs tasks. With `sync_every_s` it syncs the lazy files of its works at that interval.
 
-    `on_lazy_failure` hears of what failed there, in that thread.
+    `on_lazy_failure` is called in that thread for each lazy sync that failed.
     """
 
     def __init__(
@@ -248,7 +258,7 @@ class ThreadExecutor:
 
 
 class InlineExecutor:
-    """Runs each task at once, in the caller's thread: for simulations that must go the same way every time. Syncs nothing lazily."""
+    """Runs each task at once in the caller's thread, for deterministic simulations. Does no lazy sync."""
 
     def __init__(self, files: Files, results: Results) -> None:
         self._files: Final = files
@@ -264,7 +274,7 @@ class InlineExecutor:
 
 
 def run(task: Task, files: Files) -> None:
-    """Do the works, one by one; one that fails does not keep the next from running."""
+    """Run the works in order; a failed work does not prevent the next."""
     began = perf_counter()
     for work in task.works:
         work.run(files)

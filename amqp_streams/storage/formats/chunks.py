@@ -1,4 +1,4 @@
-"""Runs of records in memory: cutting and joining them. No copy of a message is ever made here."""
+"""Runs of records in memory: cutting and joining them. Messages are never copied here."""
 
 from array import array
 from bisect import bisect_right
@@ -12,8 +12,8 @@ _STEP: Final = 64
 
 
 def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
-    """The part of `chunk` from record number `at` on that is at most `bytes_max` bytes, but at least one record."""
-    assert chunk.base <= at < chunk.base + len(chunk), "the record wanted is in the chunk"
+    """The part of `chunk` from record `at` on: at most `bytes_max` bytes, and at least one record."""
+    assert chunk.base <= at < chunk.base + len(chunk), "the wanted record is in the chunk"
     first = at - chunk.base
     count = count_within(chunk.messages, bytes_max, first)
     if count == len(chunk):
@@ -22,13 +22,13 @@ def cut(chunk: Chunk, at: int, bytes_max: int) -> Chunk:
 
 
 def part(chunk: Chunk, first: int, last: int, marks: Sequence[Mark] = ()) -> Chunk:
-    """The records from index `first` to before `last`. `marks`: what there is to write of their producers."""
+    """The records from index `first` to before `last`, with these `marks`."""
     stamps, headers, messages = chunk.timestamps[first:last], chunk.header_sizes[first:last], chunk.messages[first:last]
     return Chunk(chunk.base + first, stamps, headers, messages, marks, formats_at(chunk.formats, slice(first, last)))
 
 
 def formats_at(formats: Formats, wanted: slice | Sequence[int]) -> Formats:
-    """The message-formats of some records: at these indices."""
+    """The message-formats at these indices."""
     if formats is None:
         return None
     some = formats[wanted] if isinstance(wanted, slice) else array("I", map(formats.__getitem__, wanted))
@@ -36,9 +36,9 @@ def formats_at(formats: Formats, wanted: slice | Sequence[int]) -> Formats:
 
 
 def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> int:
-    """How many of the messages, from number `first` on, have at most `bytes_max` bytes together; at least one.
+    """How many messages from index `first` on have together at most `bytes_max` bytes; at least one.
 
-    Looks at no more of them than about twice what is counted: a run may be read in many small pieces.
+    Examines at most about twice as many messages as it counts: a run may be read in many small pieces.
     """
     total, count, step = 0, 0, _STEP
     while first + count < len(messages):
@@ -50,7 +50,7 @@ def count_within(messages: Sequence[bytes], bytes_max: int, first: int = 0) -> i
 
 
 def join(chunks: Sequence[Chunk]) -> Chunk:
-    """One chunk of several that follow each other without a gap."""
+    """One chunk of consecutive chunks without a gap between them."""
     if len(chunks) == 1:
         return chunks[0]
     timestamps = array("q")
@@ -63,7 +63,7 @@ def join(chunks: Sequence[Chunk]) -> Chunk:
 
 
 def join_formats(runs: Sequence[tuple[int, Formats]]) -> Formats:
-    """The message-formats of runs that follow each other: of each the count of its records, and their formats."""
+    """The message-formats of consecutive runs; each run is the count of its records and their formats."""
     if all(formats is None for _, formats in runs):
         return None
     joined = array("I")

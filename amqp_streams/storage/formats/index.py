@@ -1,9 +1,11 @@
-"""The sparse index of a segment, by offset and by time. Pure. Law: derived; losing it costs a scan, never data.
+"""The sparse index of a segment, by offset and by time.
 
-It says, too, how far producers that number their events had come where it ends, in this segment and all before it: that is read back from
-the segments, too, as far as retention has left them.
+Pure. Law: derived; losing it costs a scan, never data.
 
-One file `<base>.idx` beside each segment, replaced as a whole; all numbers little-endian::
+It also holds the highest sequence of each idempotent producer up to its end, in this segment and all earlier
+ones. This part is derived as well, from the segments that retention has left.
+
+One file `<base>.idx` next to each segment, replaced as a whole; all numbers little-endian::
 
     0   4  magic "AEI1", or "AEI2" with producers (in data directories of format 2)
     4   4  u32  CRC-32 (zlib) of everything from byte 8 on, begun with the partition's seed
@@ -11,7 +13,7 @@ One file `<base>.idx` beside each segment, replaced as a whole; all numbers litt
     16  8  u64  one past the last record covered
     24  8  i64  timestamp of the first record, ms
     32  8  i64  timestamp of the last record covered, ms
-    40  8  u64  bytes of the segment that are covered: synced, checked, and never to be scanned again
+    40  8  u64  bytes of the segment that are covered: synced, checked, and not scanned again
     48  4  u32  count of entries
     52  4  u32  bytes of the table of producers; 0 without
     56     u64 x count  offset number of the first record of a batch
@@ -33,7 +35,7 @@ from amqp_streams.storage.formats import producers
 MAGIC: Final = b"AEI1"
 MAGIC_NUMBERED: Final = b"AEI2"
 SPACING_BYTES: Final = 16 << 10
-"""Batches that begin nearer than this to the last entry get none: bounds the index to 0.15 % of the segment."""
+"""The least distance of two entries in the segment: bounds the index to 0.15 % of the segment."""
 HEAD_BYTES: Final = 56
 
 _HEAD: Final = Struct("<4sIQQqqQII")
@@ -41,25 +43,25 @@ _HEAD: Final = Struct("<4sIQQqqQII")
 
 @dataclass(slots=True, eq=False)
 class Index:
-    """Where to begin looking for a record. The entries rise in all three columns."""
+    """Where to begin the search for a record. All three columns are in ascending order."""
 
     bases: "array[int]" = field(default_factory=lambda: array("Q"))
     stamps: "array[int]" = field(default_factory=lambda: array("q"))
     positions: "array[int]" = field(default_factory=lambda: array("Q"))
 
     def add(self, base: int, first_timestamp_ms: int, position: int) -> None:
-        """Note a batch, unless it lies near the last one noted."""
+        """Add an entry for a batch, unless the last entry is less than `SPACING_BYTES` before it."""
         if not self.positions or position - self.positions[-1] >= SPACING_BYTES:
             self.bases.append(base)
             self.stamps.append(first_timestamp_ms)
             self.positions.append(position)
 
     def extent_of(self, number: int, segment_bytes: int) -> tuple[int, int]:
-        """The stretch (position, until) of the segment that holds the record, if the segment does."""
+        """The stretch (position, until) of the segment that holds the record, if the segment has it."""
         return self._extent(bisect_right(self.bases, number) - 1, segment_bytes)
 
     def extent_before(self, after_ms: int, segment_bytes: int) -> tuple[int, int]:
-        """The stretch that holds the first record later than `after_ms`, or ends right before it."""
+        """The stretch that holds the first record later than `after_ms`, or that ends directly before it."""
         return self._extent(bisect_right(self.stamps, after_ms) - 1, segment_bytes)
 
     def _extent(self, entry: int, segment_bytes: int) -> tuple[int, int]:
@@ -71,7 +73,7 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What an index file says of its segment as a whole."""
+    """The part of its segment that an index file covers."""
 
     base: int
     end: int
@@ -81,7 +83,7 @@ class Coverage:
 
 
 class Decoded(NamedTuple):
-    """What an index file says."""
+    """The content of an index file."""
 
     coverage: Coverage
     sparse: Index
@@ -89,7 +91,7 @@ class Decoded(NamedTuple):
 
 
 def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table | None = None) -> bytes:
-    """The whole file."""
+    """The content of an index file."""
     table = producers.encode_table(reached) if reached else b""
     magic = MAGIC_NUMBERED if table else MAGIC
     columns = [index.bases[:], index.stamps[:], index.positions[:]]
@@ -112,7 +114,7 @@ def encode(coverage: Coverage, index: Index, seed: int, reached: producers.Table
 
 
 def decode(data: bytes, base: int, seed: int) -> Decoded | None:
-    """Coverage, entries and producers, or None if the file is not an index of the segment that begins with `base`."""
+    """The content, or None if the data is not an intact index of the segment that begins with `base`."""
     if len(data) < HEAD_BYTES:
         return None
     magic, crc, found_base, end, first_ms, last_ms, bytes_, count, table_bytes = _HEAD.unpack_from(data)

@@ -1,16 +1,16 @@
-"""One record of the journal: everything one commit holds for partitions whose segments are written later. Pure.
+"""One record of the journal: all data of one commit for partitions whose segments are written later. Pure.
 
-Law: stale bytes of the file's last use are never replayed: a record counts only with the generation of its file's first one and the
-next sequence number. Records begin at multiples of 4096 bytes, so that writing one never touches a block that holds another.
-All numbers little-endian::
+Law: stale bytes of the file's previous use are never replayed. A record counts only if it has the generation
+of the file's first record and the next sequence number. Records begin at multiples of 4096 bytes, so that a
+write never touches a disk block of another record. All numbers little-endian::
 
     0   4  magic "AEJ1"
-    4   4  u32  CRC-32 (zlib) of bytes 8 to the end of the table, begun with the data directory's seed, so that a message that looks
-                like a record is never taken for one
-    8   8  u64  generation: rises by one each time a journal file is begun anew
+    4   4  u32  CRC-32 (zlib) of bytes 8 to the end of the table, begun with the data directory's seed, so that
+                a message that looks like a record is never read as one
+    8   8  u64  generation: one more each time a journal file is reused
     16  8  u64  sequence: 0, 1, 2, … within the generation
     24  8  u64  length of the whole record in bytes, this header included
-    32  4  u32  count of entries; 0 only in the record that a new file begins with, of generation 0
+    32  4  u32  count of entries; 0 only in the first record of a new file, which has generation 0
     36  4  u32  0
     40     per entry: u64 uid of the log, u32 partition, u32 length of its batch
            the batches, back to back, as in segments (each with its own CRC)
@@ -36,7 +36,7 @@ _ENTRY: Final = Struct("<QII")
 
 @dataclass(frozen=True, slots=True)
 class JournalHead:
-    """A record's header, proven by its CRC (the batches prove themselves)."""
+    """A record's header, verified by its CRC. The batches have CRCs of their own."""
 
     generation: int
     sequence: int
@@ -51,7 +51,7 @@ class JournalHead:
 
 
 def seed_of(directory_id: int) -> int:
-    """What the CRCs of a data directory's journal begin with."""
+    """The initial value of the CRCs of a data directory's journal."""
     return crc32(directory_id.to_bytes(8, "little"))
 
 
@@ -64,12 +64,12 @@ def encode(generation: int, sequence: int, entries: Sequence[tuple[int, int, int
 
 
 def bytes_needed(entries: int, batches_bytes: int) -> int:
-    """Room a record takes in the file, alignment included."""
+    """Bytes that a record occupies in the file, alignment included."""
     return -(-(HEAD_BYTES + ENTRY_BYTES * entries + batches_bytes) // ALIGN) * ALIGN
 
 
 def head_size(data: bytes) -> int | None:
-    """How many bytes header and table have, judging by an unproven header; None if there is none."""
+    """Bytes of header and table according to an unverified header; None if no header begins here."""
     if len(data) < HEAD_BYTES or data[:4] != MAGIC:
         return None
     count = _HEAD.unpack_from(data)[5]
@@ -77,7 +77,7 @@ def head_size(data: bytes) -> int | None:
 
 
 def decode(data: bytes, seed: int) -> JournalHead | None:
-    """Header and table, or None if the bytes are not those that were written."""
+    """Header and table, or None if the CRC does not match."""
     size = head_size(data)
     if size is None or len(data) < size:
         return None
@@ -86,12 +86,12 @@ def decode(data: bytes, seed: int) -> JournalHead | None:
         return None
     entries = tuple(_ENTRY.iter_unpack(memoryview(data)[HEAD_BYTES:size]))
     assert len(entries) == count, "the table is whole"
-    assert size + sum(entry[2] for entry in entries) == length, "the lengths add up, as the CRC swears"
+    assert size + sum(entry[2] for entry in entries) == length, "the CRC matched, so the lengths add up"
     return JournalHead(generation, sequence, length, entries)
 
 
 def batches_are_whole(data: bytes, head: JournalHead) -> bool:
-    """Whether every batch of the record `data` is there and is what was written."""
+    """Whether each batch of the record `data` is complete and matches its CRC."""
     position = head.batches_at
     for uid, partition, length in head.entries:
         batch = record.head_at(data, position)

@@ -1,9 +1,11 @@
-"""How far producers that number their events have come in a partition: what batches, the journal and indexes say of it. Pure.
+"""The highest sequences of idempotent producers in a partition, as batches, journal and indexes store them.
 
-Laws: what a batch says of a producer is true of the batch's own records, so that events and their numbers are there together or not at
-all; whoever reads batches in the order of their records ends with the same table, wherever in a repeated stretch it begins.
+Pure. Laws: a batch's table describes the producers of the batch's own records, so that events and their
+sequences are stored together or not at all. Reading batches in record order gives the same table from any
+start in a repeated stretch.
 
-A batch's table, behind its other tables; an index's table, which is all that is known where the index ends. Little-endian, back to back::
+A batch's table follows its other tables. An index's table holds everything known at the end of the index.
+Little-endian, back to back::
 
     batch   8  u64  the producer's highest sequence in the batch       index   8  u64  its highest sequence
             2  u16  bytes of its id                                            8  i64  when that was stored, ms since the epoch
@@ -19,7 +21,7 @@ from typing import Final
 from amqp_streams.storage.ports import PRODUCER_ID_BYTES_MAX, Mark, Numbers, Reached
 
 TABLE_BYTES_MAX: Final = 64 << 20
-"""Of one table: twice the most producers that a partition may have (`limits.producers`), with the longest ids."""
+"""Of one table: twice the producers that a partition may have (`limits.producers`), with the longest ids."""
 
 _ENTRY: Final = Struct("<QHH")
 _ROW: Final = Struct("<QqH")
@@ -27,28 +29,28 @@ _FORGOTTEN: Final = 1
 _FORGOTTEN_MAX: Final = 64
 
 Entries = Mapping[str, int | None]
-"""By producer, in the order of its last record: the highest sequence, or None: it is forgotten."""
+"""By producer, in the order of its last record: the highest sequence, or None if it is forgotten."""
 Table = dict[str, Reached]
-"""By producer; who stored something last is last."""
+"""By producer; the producer with the latest record is last."""
 
 
 def marks_of(base: int, numbers: Numbers) -> list[Mark]:
-    """What an append of records from `base` on brings."""
+    """The marks of an append whose first record is `base`."""
     return [*(Mark(base, gone, None) for gone in numbers.forgotten), Mark(base, numbers.producer, numbers.sequences)]
 
 
 def marks_again(base: int, entries: Entries) -> list[Mark]:
-    """The same for records that are written once more, from what a batch said."""
+    """The marks for records that are written again, from a batch's table."""
     return [Mark(base, producer, None if sequence is None else array("Q", [sequence])) for producer, sequence in entries.items()]
 
 
 def bytes_needed(numbers: Numbers) -> int:
-    """Room in a batch's table, at most."""
+    """The most bytes that these numbers take in a batch's table."""
     return sum([_ENTRY.size + len(producer.encode()) for producer in (numbers.producer, *numbers.forgotten)])
 
 
 def within(marks: Iterable[Mark], first: int, after: int) -> list[Mark]:
-    """The part of the marks that is about records first..after."""
+    """The part of the marks for records first..after."""
     kept: list[Mark] = []
     for mark in marks:
         if mark.sequences is None:
@@ -60,7 +62,7 @@ def within(marks: Iterable[Mark], first: int, after: int) -> list[Mark]:
 
 
 def entries_of(marks: Iterable[Mark]) -> dict[str, int | None]:
-    """What the marks come to."""
+    """The table entries that these marks give."""
     entries: dict[str, int | None] = {}
     for mark in marks:
         entries.pop(mark.producer, None)
@@ -69,7 +71,10 @@ def entries_of(marks: Iterable[Mark]) -> dict[str, int | None]:
 
 
 def apply(table: Table, entries: Entries, at_ms: int) -> None:
-    """Note what a batch brought. The last word counts, not the highest number: a producer that was forgotten may begin anew."""
+    """Add a batch's table.
+
+    The latest entry wins, not the highest sequence: a forgotten producer may begin again.
+    """
     for producer, sequence in entries.items():
         table.pop(producer, None)
         if sequence is not None:
@@ -79,9 +84,10 @@ def apply(table: Table, entries: Entries, at_ms: int) -> None:
 def victims(
     table: Mapping[str, Reached], *, idle: Callable[[str], bool], coming: int, limit: int, expired_before_ms: int
 ) -> Sequence[str] | None:
-    """Who is forgotten when `coming` producers that the table has not got are there; None: all are in use, and there is no room.
+    """The producers to forget so that `coming` new ones fit; None: all are in use, and no space can be made.
 
-    Those that are `idle` and stored nothing since `expired_before_ms`, some of them; and if that is not enough the one idle for longest.
+    Takes some `idle` producers without a record since `expired_before_ms`; if these are too few, the one that
+    has been idle for the longest time.
     """
     gone: list[str] = []
     for producer, reached in table.items():
@@ -94,7 +100,7 @@ def victims(
 
 
 def encode_entries(entries: Entries) -> bytes:
-    """A batch's table."""
+    """Encode a batch's table."""
     parts: list[bytes] = []
     for producer, sequence in entries.items():
         name = producer.encode()
@@ -104,19 +110,19 @@ def encode_entries(entries: Entries) -> bytes:
 
 
 def decode_entries(data: bytes) -> dict[str, int | None]:
-    """A batch's table, proven by the batch's CRC."""
+    """Decode a batch's table, whose CRC the caller has checked."""
     entries: dict[str, int | None] = {}
     at = 0
     while at < len(data):
         sequence, size, flags = _ENTRY.unpack_from(data, at)
         at += _ENTRY.size + size
         entries[data[at - size : at].decode()] = None if flags & _FORGOTTEN else sequence
-    assert at == len(data), "the lengths add up, as the CRC swears"
+    assert at == len(data), "the CRC matched, so the lengths add up"
     return entries
 
 
 def encode_table(table: Table) -> bytes:
-    """An index's table."""
+    """Encode an index's table."""
     parts: list[bytes] = []
     for producer, reached in table.items():
         name = producer.encode()
@@ -125,12 +131,12 @@ def encode_table(table: Table) -> bytes:
 
 
 def decode_table(data: bytes) -> Table:
-    """An index's table, proven by the index's CRC."""
+    """Decode an index's table, whose CRC the caller has checked."""
     table: Table = {}
     at = 0
     while at < len(data):
         sequence, at_ms, size = _ROW.unpack_from(data, at)
         at += _ROW.size + size
         table[data[at - size : at].decode()] = Reached(sequence, at_ms)
-    assert at == len(data), "the lengths add up, as the CRC swears"
+    assert at == len(data), "the CRC matched, so the lengths add up"
     return table

@@ -1,13 +1,13 @@
-"""The record batch: how a run of records is written, in segments and in the journal alike. Pure.
+"""The record batch: the layout of a run of records, in segments and in the journal. Pure.
 
-Law: what was encoded is what is decoded, or the CRC says that it is not. All numbers little-endian::
+Law: decoding returns exactly what was encoded, or the CRC does not match. All numbers little-endian::
 
     0   4  magic "AEB1"
     4   4  u32  length of the whole batch in bytes, this header included
-    8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's seed, so that bytes of
-                another partition, or a message that looks like a batch, are never taken for records of this one
-    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered (in data directories of
-                format 2 and 3), 16 message-formats that are not all 0 (in those of format 3); others 0
+    8   4  u32  CRC-32 (zlib) of everything from byte 12 to the end of the batch, begun with the partition's seed:
+                bytes of another partition, or a message that looks like a batch, are not read as its records
+    12  4  u32  flags: 1 one timestamp for all, 2 no header sections, 4 all messages of one length, 8 numbered (in
+                data directories of format 2 and 3), 16 message-formats that are not all 0 (format 3); others 0
     16  8  u64  offset number of the first record
     24  8  i64  timestamp of the first record, ms since the epoch
     32  4  u32  count of records, at least 1
@@ -16,7 +16,7 @@ Law: what was encoded is what is decoded, or the CRC says that it is not. All nu
            u32 x count  length of each message                             (one u32 with flag 4)
            u8  x count  length of the header section that it starts with    (absent with flag 2)
            u32 x count  message-format of each message (AMQP 2.7.5)         (absent without flag 16)
-           what it says of producers: `producers.py`; all that is left      (absent without flag 8)
+           the table of producers (`producers.py`), to the start of the body  (absent without flag 8)
            the messages, back to back
 """
 
@@ -37,14 +37,17 @@ from amqp_streams.storage.ports import Chunk, Formats
 MAGIC: Final = b"AEB1"
 HEAD_BYTES: Final = 40
 BATCH_BYTES_MAX: Final = 1 << 20
-"""Aim for a batch's body: what a reader must take in one piece. A single larger message is a batch of its own."""
+"""The target size of a batch's body, which a reader reads in one piece.
+
+A larger message is a batch of its own.
+"""
 MESSAGE_BYTES_MAX: Final = 256 << 20
 RECORDS_MAX: Final = 1 << 20
-"""Records in a batch: bounds the tables."""
+"""The most records of a batch: bounds the tables."""
 SPAN_MS_MAX: Final = (1 << 32) - 1
-"""Between the first and the last timestamp of a batch: about 49.7 days."""
+"""The longest time between two timestamps of a batch: about 49.7 days, the most that a u32 holds."""
 ORDINARY_RECORD_BYTES_MAX: Final = 9
-"""What the tables have of one record whose message-format is 0."""
+"""Bytes of the tables for a record whose message-format is 0."""
 RECORD_BYTES_MAX: Final = ORDINARY_RECORD_BYTES_MAX + 4
 LENGTH_MAX: Final = BATCH_BYTES_MAX + MESSAGE_BYTES_MAX + RECORD_BYTES_MAX * RECORDS_MAX + HEAD_BYTES + producers.TABLE_BYTES_MAX
 
@@ -64,7 +67,7 @@ _SWAP: Final = sys.byteorder == "big"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A batch's fixed part: plausible, but proven only by `is_whole`."""
+    """A batch's fixed part. Its values are plausible; only `is_whole` verifies them."""
 
     length: int
     crc: int
@@ -82,15 +85,18 @@ class Head:
 
 
 def seed_of(uid: int, partition: int) -> int:
-    """What the CRCs of a partition begin with. `uid` is the random number of its log."""
+    """The initial value of a partition's CRCs. `uid` is the random number of its log."""
     return crc32(uid.to_bytes(8, "little") + partition.to_bytes(4, "little"))
 
 
 def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
-    """The two buffers (head with tables, body) that are one batch. Costs C loops only, nothing per message in Python."""
+    """Encode a batch as two buffers: head with tables, and body.
+
+    All loops run in C, none in Python per message.
+    """
     messages, stamps, headers, count = chunk.messages, chunk.timestamps, chunk.header_sizes, len(chunk.messages)
     assert len(headers) == len(stamps) == count, "each record has a timestamp and a header size"
-    assert 0 < count <= RECORDS_MAX, "a batch has records, and not too many"
+    assert 0 < count <= RECORDS_MAX, "a batch has at least one record and at most its limit"
     first_ms = stamps[0]
     assert 0 <= stamps[-1] - first_ms <= SPAN_MS_MAX, "timestamps never decrease, and a batch spans less than 50 days"
     lengths = array("I", map(len, messages))
@@ -117,12 +123,12 @@ def encode(chunk: Chunk, seed: int) -> tuple[bytes, bytes]:
         tables.append(producers.encode_entries(producers.entries_of(chunk.marks)))
     rest = _REST.pack(flags, chunk.base, first_ms, count, len(body)) + b"".join(tables)
     length = _START.size + len(rest) + len(body)
-    assert length <= LENGTH_MAX, "a batch is at most its limit"
+    assert length <= LENGTH_MAX, "a batch is not larger than its limit"
     return _START.pack(MAGIC, length, crc32(body, crc32(rest, seed))) + rest, body
 
 
 def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
-    """Cut a run of `size` bytes into pieces that may each be encoded: about a megabyte, and less than 50 days."""
+    """Cut a run of `size` bytes into pieces for one batch each: about a megabyte, and less than 50 days."""
     if size <= BATCH_BYTES_MAX and chunk.timestamps[-1] - chunk.timestamps[0] <= SPAN_MS_MAX and len(chunk) <= RECORDS_MAX:
         yield chunk
         return
@@ -140,7 +146,7 @@ def batches(chunk: Chunk, size: int) -> Iterator[Chunk]:
 
 
 def head_at(buffer: bytes, position: int) -> Head | None:
-    """The head found at `position`, or None where no batch can begin: the numbers must agree with each other."""
+    """The head at `position`, or None if no batch can begin there: its numbers must be consistent."""
     if len(buffer) - position < HEAD_BYTES:
         return None
     magic, length, crc, flags, base, first_ms, count, body_bytes = _HEAD.unpack_from(buffer, position)
@@ -158,7 +164,7 @@ def head_at(buffer: bytes, position: int) -> Head | None:
 
 
 def is_whole(buffer: bytes, position: int, head: Head, seed: int) -> bool:
-    """Whether all bytes of the batch are there and are those that were written."""
+    """Whether the batch is complete and matches its CRC."""
     return len(buffer) - position >= head.length and crc32(memoryview(buffer)[position + 12 : position + head.length], seed) == head.crc
 
 
@@ -170,7 +176,7 @@ def last_timestamp_ms(buffer: bytes, position: int, head: Head) -> int:
 
 
 def entries_at(buffer: bytes, position: int, head: Head) -> producers.Entries:
-    """What a whole batch says of producers."""
+    """The table of producers of a whole batch."""
     if not head.producers_bytes:
         return {}
     at = position + HEAD_BYTES + _tables_bytes(head.flags, head.count)
@@ -179,7 +185,10 @@ def entries_at(buffer: bytes, position: int, head: Head) -> producers.Entries:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """A decoded batch that lends out its records. Holds the buffer it was read from, copies messages only as they are asked for."""
+    """A decoded batch.
+
+    Keeps the buffer that it was read from, and copies messages only when they are requested.
+    """
 
     head: Head
     buffer: bytes
@@ -191,9 +200,9 @@ class Batch:
     formats: Formats = None
 
     def cut(self, at: int, bytes_max: int) -> Chunk:
-        """Records from number `at` on, at least one, at most about `bytes_max` bytes."""
+        """Records from number `at` on: at least one, at most about `bytes_max` bytes."""
         first, count = at - self.head.base, self.head.count
-        assert 0 <= first < count, "the record wanted is in the batch"
+        assert 0 <= first < count, "the wanted record is in the batch"
         if self.one_length is not None:
             last = min(count, first + max(1, bytes_max // max(1, self.one_length)))
             messages = self._equal_messages(first, last)
@@ -217,7 +226,7 @@ class Batch:
 
 
 def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
-    """The batch at `position`, or None if its bytes are not those that were written."""
+    """The batch at `position`, or None if the CRC does not match."""
     if not is_whole(buffer, position, head, seed):
         return None
     at, count = position + HEAD_BYTES, head.count
@@ -238,7 +247,7 @@ def decode(buffer: bytes, position: int, head: Head, seed: int) -> Batch | None:
     at += (4 * count if head.flags & _FORMATS else 0) + head.producers_bytes
     ends = [] if one_length is not None else list(accumulate(lengths, initial=at))
     assert (at + one_length * count if one_length is not None else ends[-1]) == position + head.length, (
-        "the lengths add up, as the CRC swears"
+        "the CRC matched, so the lengths add up"
     )
     return Batch(head, buffer, stamps, headers, at, one_length, ends, formats)
 

@@ -1,7 +1,7 @@
-"""The record of one write of states: how it stands in the file `states`. Pure.
+"""The record of one write of states in the file `states`. Pure.
 
-Law: what was encoded is what is decoded, or a CRC says that it is not; a record is taken as a whole or not at all. All numbers
-little-endian. The file::
+Law: decoding returns exactly what was encoded, or a CRC does not match; a record counts as a whole or not at
+all. All numbers little-endian. The file::
 
     0   4  magic "AES1"
     4   8  u64  the data directory's id
@@ -12,9 +12,9 @@ A record::
 
     0   4  magic "AER1"
     4   4  u32  length of the changes in bytes
-    8   8  u64  bytes of this file that were on the disk when it was written: damage there is no torn tail, whatever follows it
+    8   8  u64  bytes of this file that were synced at this write: damage below is not a torn tail
     16  4  u32  CRC-32 of the changes, begun with the seed
-    20  4  u32  CRC-32 of bytes 0 to 19, begun with the seed, so that no value that looks like a record is ever taken for one
+    20  4  u32  CRC-32 of bytes 0 to 19, begun with the seed: a value that looks like a record is not read as one
     24     the changes, back to back, each:
            u16  length of the key
            u32  length of the value, or 0xFFFFFFFF: the key is removed
@@ -40,14 +40,14 @@ _CRC: Final = Struct("<I")
 _CHANGE: Final = Struct("<HI")
 _REMOVED: Final = 0xFFFFFFFF
 _SNAPSHOT_BYTES: Final = 16 << 10
-"""About so much goes into one record when all values are written: what one damaged place can take with it."""
+"""The approximate record size when all values are written: the most that a damaged byte destroys."""
 
 Changes = Mapping[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A stretch of the file that is not a whole record. `torn`: it was never on the disk, as far as anything behind it knows."""
+    """A stretch of the file that is not a whole record. `torn`: no later record says that it was synced."""
 
     position: int
     after: int
@@ -56,7 +56,10 @@ class Hole:
 
 @dataclass(slots=True, eq=False)
 class Read:
-    """What a file holds. `directory_id` is None if its head is damaged. What is behind `end`, its last whole record, is a torn tail."""
+    """The content of a file.
+
+    `directory_id` is None if the head is damaged. Bytes after `end` are a torn tail.
+    """
 
     directory_id: int | None
     values: dict[str, bytes]
@@ -66,44 +69,44 @@ class Read:
 
     @property
     def head_damaged(self) -> bool:
-        """Whether the file's head says nothing."""
+        """Whether the file's head is unreadable."""
         return self.directory_id is None
 
 
 def seed_of(directory_id: int) -> int:
-    """What the CRCs of a data directory's states begin with."""
+    """The initial value of the CRCs of a data directory's states."""
     return crc32(b"states" + directory_id.to_bytes(8, "little"))
 
 
 def checked(changes: Changes, values: Mapping[str, bytes]) -> Changes:
-    """The changes, if they are within bounds.
+    """Return the changes if they are within bounds.
 
     Raises:
-        ValueError: a key or a value is too long, or there would be too many keys.
+        ValueError: a key or a value is too long, or the number of keys exceeds the limit.
     """
     more = 0
     for key, value in changes.items():
         if not 1 <= len(key.encode()) <= STATE_KEY_BYTES_MAX:
-            message = f"a key has 1 to {STATE_KEY_BYTES_MAX} bytes, not {len(key.encode())}"
+            message = f"a key must have 1 to {STATE_KEY_BYTES_MAX} bytes (got {len(key.encode())})"
             raise ValueError(message)
         if value is not None and len(value) > STATE_VALUE_BYTES_MAX:
-            message = f"the value of {key[:80]!r} has {len(value)} bytes, more than {STATE_VALUE_BYTES_MAX}"
+            message = f"the value of {key[:80]!r} must have at most {STATE_VALUE_BYTES_MAX} bytes (got {len(value)})"
             raise ValueError(message)
         more += value is not None and key not in values
     if more and len(values) + more > STATE_KEYS_MAX:
-        message = f"there would be more than {STATE_KEYS_MAX} keys"
+        message = f"the data directory may have at most {STATE_KEYS_MAX} keys"
         raise ValueError(message)
     return changes
 
 
 def encode_head(directory_id: int) -> bytes:
-    """What a file begins with."""
+    """The head of a file."""
     head = _FILE_HEAD.pack(FILE_MAGIC, directory_id)
     return head + _CRC.pack(crc32(head))
 
 
 def encode(changes: Changes, *, synced: int, seed: int) -> bytes:
-    """One record. `synced` as in the layout."""
+    """Encode one record. `synced`: see the layout."""
     parts: list[bytes] = []
     for key, value in changes.items():
         name = key.encode()
@@ -114,7 +117,10 @@ def encode(changes: Changes, *, synced: int, seed: int) -> bytes:
 
 
 def encode_file(values: Mapping[str, bytes], directory_id: int) -> bytes:
-    """A whole file with these values: all together they count or, put in place by a rename, none."""
+    """A whole file with these values.
+
+    The caller puts it in place by a rename, so that all of them count or none.
+    """
     parts, some, size, seed = [encode_head(directory_id)], dict[str, bytes | None](), 0, seed_of(directory_id)
     for key, value in values.items():
         some[key] = value
@@ -128,12 +134,12 @@ def encode_file(values: Mapping[str, bytes], directory_id: int) -> bytes:
 
 
 def live_bytes(key: str, value: bytes) -> int:
-    """What a value takes in a file that holds nothing else, about."""
+    """Approximate bytes of a value in a file that holds only current values."""
     return len(key) + len(value) + _CHANGE.size
 
 
 def read(data: bytes, directory_id: int) -> Read:
-    """Everything in a file that can be read, whatever happened to it."""
+    """Every readable record of a file, even if the file is damaged."""
     seed = seed_of(directory_id)
     head = data[:FILE_HEAD_BYTES]
     whole = len(head) == FILE_HEAD_BYTES and head[:4] == FILE_MAGIC and crc32(head[:12]) == _CRC.unpack_from(head, 12)[0]
@@ -155,7 +161,10 @@ def _harden(holes: list[Hole], synced: int) -> None:
 
 
 def _records(data: bytes, position: int, seed: int) -> Iterator[tuple[int, int, int]]:
-    """Place, end, and `synced` of each whole record from `position` on; what is none is searched through for the next."""
+    """Position, end and `synced` of each whole record from `position` on.
+
+    Skips bytes that are not a record.
+    """
     while (position := data.find(MAGIC, position)) >= 0:
         after = synced = 0
         if position + HEAD_BYTES <= len(data):
@@ -185,4 +194,4 @@ def _apply(values: dict[str, bytes], data: bytes, position: int, after: int) -> 
         else:
             values[key] = data[position : position + value_bytes]
             position += value_bytes
-    assert position == after, "a record whose CRC is right was written by encode"
+    assert position == after, "the CRC matched, so `encode` wrote this record"

@@ -1,1 +1,1 @@
-"""[io] One partition: its segments, what is pending, and what readers get."""
+"""[io] One partition: its segments, its pending records, and reading."""

@@ -1,9 +1,10 @@
-"""[io] One partition of the embedded log: what is pending, what is visible, what is on disk.
+"""[io] One partition of the embedded log: its pending, visible and stored records.
 
-Laws: durable before visible: `end` moves only in `accept`, which the store calls when the commit that holds the records is done.
-Numbers rise along: start <= synced_end <= flushed_end <= end <= the next append's.
+Law: durable before visible. `end` moves only in `accept`, which the store calls when the commit of the
+records has ended. Always: start <= synced_end <= flushed_end <= end <= the number of the next append.
 
-Records live in `tail` (memory) from their commit until they are in a segment, and a while longer for readers at the end.
+Records stay in `tail` (memory) from their commit until they are in a segment, and longer for readers at the
+end.
 """
 
 from array import array
@@ -20,13 +21,13 @@ from amqp_streams.storage.partitions.segments import Segment, Segments, Staged
 from amqp_streams.storage.ports import Chunk, Formats, Mark, Numbers, PartitionFacts
 
 Admit = Callable[["PartitionLog", int, int], None]
-"""Called by each append with its bytes and the time; raises DiskFullError where there is no space."""
+"""Called by each append with its bytes and the time; raises DiskFullError if the disk has no space."""
 
 _TAIL_PARTS_MAX: Final = 64
 
 
 class PartitionLog:
-    """One ordered sequence of records. Owned by the loop's thread."""
+    """One ordered sequence of records. Only the loop's thread uses it."""
 
     def __init__(self, log: LogRecord, index: int, segments: Segments, admit: Admit, *, start: int, end: int) -> None:
         self.log: Final = log.name
@@ -41,7 +42,7 @@ class PartitionLog:
         self.failure: StorageError | None = None
         self.refusal: StorageError | None = None
         self.busy = False
-        """A write to its segments is under way: there is never more than one."""
+        """A write to its segments is in flight; at most one is."""
         self.syncing = False
         self.pending_bytes = 0
         self.pending_count = 0
@@ -51,11 +52,11 @@ class PartitionLog:
         self._tail_sizes: list[int] = []
         self.pending_producers_bytes = 0
         self.producers: Table = segments.producers.copy()
-        """As far as `end`."""
+        """The table of producers up to `end`."""
         self._marks: list[Mark] = []
         self._pending: list[tuple[int, Sequence[bytes], bytes, Formats]] = []
         self._formatted = False
-        """Some of the pending messages have a message-format that is not 0."""
+        """A pending message has a message-format that is not 0."""
         self._next = end
         self.last_ms = segments.active.last_timestamp_ms or max((part.last_timestamp_ms for part in segments.row), default=0)
         self._visible_ms = self.last_ms
@@ -65,13 +66,13 @@ class PartitionLog:
 
     @property
     def fits_one_batch(self) -> bool:
-        """Whether all that is pending can be encoded as one batch: the clock may have jumped by months between two appends."""
+        """Whether all pending records fit in one batch: the clock may have jumped by months meanwhile."""
         pending = self._pending
         return self.pending_count <= record.RECORDS_MAX and (not pending or pending[-1][0] - pending[0][0] <= record.SPAN_MS_MAX)
 
     @property
     def pending_tables_bytes(self) -> int:
-        """What a batch of all that is pending says of its records one by one, at most."""
+        """The most bytes of the tables of a batch with all pending records."""
         return self.pending_count * (record.RECORD_BYTES_MAX if self._formatted else record.ORDINARY_RECORD_BYTES_MAX)
 
     def append(
@@ -86,7 +87,8 @@ class PartitionLog:
         count = len(messages)
         assert count == len(header_sizes) > 0, "each message has one header size"
         if error := self.failure or self.refusal:
-            raise error.with_traceback(None)  # the frames of each earlier raise would stay, and the messages in them
+            # A kept error collects the frames of each raise, with their messages.
+            raise error.with_traceback(None)
         size = sum(map(len, messages))
         self._admit(self, size, now_ms)
         base = self._next
@@ -105,7 +107,7 @@ class PartitionLog:
         return base
 
     def take(self) -> Chunk:
-        """All that is pending, as one run; nothing is pending afterwards."""
+        """Remove all pending records and return them as one run."""
         pending, self._pending = self._pending, []
         formatted, self._formatted = self._formatted, False
         base, marks = self._next - self.pending_count, tuple(self._marks)
@@ -122,7 +124,10 @@ class PartitionLog:
         return Chunk(base, stamps, b"".join([headers for _, _, headers, _ in pending]), all_messages, marks, joined)
 
     def give_up_pending(self) -> int:
-        """Drop what is pending, after a failed commit: its numbers will be given out again. Returns how many records that were."""
+        """Drop the pending records after a failed commit; returns their count.
+
+        Their numbers are assigned again.
+        """
         count = self.pending_count
         self._pending.clear()
         self._marks.clear()
@@ -134,9 +139,12 @@ class PartitionLog:
         return count
 
     def lose(self, error: StorageError) -> bool:
-        """A commit with records of this partition failed. Returns whether records are pending behind it: they must fail, too.
+        """A commit with records of this partition failed.
 
-        Until those have failed in a commit of their own, nothing new is taken, for the numbers behind a lost record cannot stay.
+        Returns whether later records are pending: they must fail too.
+
+        Appends are refused until these have failed in a commit of their own: their numbers follow those of
+        lost records.
         """
         if self.pending_count:
             self.refusal = error
@@ -145,7 +153,7 @@ class PartitionLog:
         return False
 
     def accept(self, chunk: Chunk, size: int, *, on_segment: bool) -> None:
-        """Make a committed run visible."""
+        """Make the records of a commit visible."""
         assert chunk.base == self.end, "commits end in the order of their appends"
         self.tail.append(chunk)
         self._tail_sizes.append(size)
@@ -161,11 +169,11 @@ class PartitionLog:
     # -- writing to segments
 
     def unflushed(self) -> list[Chunk]:
-        """Visible records that no segment has yet."""
+        """Visible records that are not yet in a segment."""
         return self.tail[bisect_left(self.tail, self.flushed_end, key=_base) :]
 
     def flushed(self, staged: Staged, *, synced: bool) -> list[Segment]:
-        """A staged write is done; returns the segments that it closed."""
+        """A staged write has ended; returns the segments that it closed."""
         closed = self.segments.apply(staged)
         self.flushed_end = staged.end
         self.unsynced_bytes += sum(placed.length for placed in staged.placed)
@@ -178,14 +186,14 @@ class PartitionLog:
         return closed
 
     def evict_first(self) -> bool:
-        """Drop the oldest run from memory, if a segment has it."""
+        """Drop the oldest run from memory if a segment has it; returns whether it was dropped."""
         if self.tail and self.tail[0].base < self.flushed_end:
             del self.tail[0], self._tail_sizes[0]
             return True
         return False
 
     def forget_below(self, start: int) -> list[int]:
-        """Everything below `start` was removed; returns where the runs began that were in memory."""
+        """Everything below `start` was removed; returns the bases of the runs that were in memory."""
         count = bisect_left(self.tail, start, key=_base)
         bases = [chunk.base for chunk in self.tail[:count]]
         del self.tail[:count], self._tail_sizes[:count]

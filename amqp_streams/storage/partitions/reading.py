@@ -1,4 +1,4 @@
-"""[io] Bytes of segments on their way to readers: open files and decoded batches, both kept while they are likely to be asked for again."""
+"""[io] Reading segments: caches of open files and of decoded batches and indexes, both bounded."""
 
 from collections import OrderedDict
 from pathlib import Path
@@ -13,12 +13,12 @@ from amqp_streams.storage.ports import Use
 
 _ENTRY_BYTES: Final = 256
 _Key = tuple[Path, int, int, int]
-"""Path, seed (a deleted log's namesake has the same paths), position, until."""
+"""Path, seed (a deleted log of the same name had the same paths), position, until."""
 Stretch = tuple[list[Batch], list[recovery.Damage]]
 
 
 class Reading:
-    """One for all partitions of a store: bounds the open files and the memory that reading takes."""
+    """The read caches of a store, shared by all its partitions."""
 
     def __init__(self, files: Files, *, cache_bytes: int, open_files: int) -> None:
         self.files: Final = files
@@ -29,14 +29,14 @@ class Reading:
         self._cached = 0
 
     def uses(self) -> dict[str, Use]:
-        """Its bounds, by name."""
+        """How much of each bound is used, by name."""
         return {
             "storage_cache_bytes": Use(self._cached, self._cache_bytes),
             "storage_open_files": Use(len(self._open), self._open_files),
         }
 
     def file(self, path: Path, *, create: bool = False) -> OpenFile:
-        """The file, open for reading and writing. Whoever keeps it keeps it open."""
+        """The file, open for reading and writing. It stays open while the caller keeps the object."""
         file = self._open.get(path)
         if file is None:
             file = self._open[path] = OpenFile(self.files, path, create=create, write=True)
@@ -47,13 +47,13 @@ class Reading:
         return file
 
     def forget(self, path: Path) -> None:
-        """The file is going away."""
+        """The file will be removed: drop it from both caches."""
         self._open.pop(path, None)
         for key in [key for key in self._cache if key[0] == path]:
             self._cached -= self._cache.pop(key)[0]
 
     def close(self) -> None:
-        """Let go of all files and memory."""
+        """Close all files and empty the caches."""
         for file in self._open.values():
             file.close()
         self._open.clear()
@@ -61,7 +61,7 @@ class Reading:
         self._cached = 0
 
     def batches(self, path: Path, seed: int, position: int, until: int) -> Stretch:
-        """Everything in the stretch position..until of a segment, checked and decoded.
+        """All batches of a segment in position..until, checked and decoded, and the damage among them.
 
         Raises:
             OSError: the disk failed.
@@ -78,7 +78,7 @@ class Reading:
         return found
 
     def index(self, path: Path, base: int, seed: int) -> Index:
-        """The index of a closed segment, from its file or else from the segment itself.
+        """The index of a closed segment, from its index file or by scanning the segment.
 
         Raises:
             OSError: the disk failed.

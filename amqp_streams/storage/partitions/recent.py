@@ -1,6 +1,7 @@
-"""Which runs of records are in memory, of all partitions together: the oldest first, each with what it costs.
+"""The runs of records in memory, of all partitions together: the oldest first, each with its size.
 
-Law: an entry is here as long as its run is in its partition's memory, unless the partition has stopped; `bytes` is the sum of the entries.
+Law: a run has an entry as long as it is in its partition's memory, unless the partition has stopped.
+`bytes` is the sum of the entries.
 """
 
 from collections import OrderedDict
@@ -10,7 +11,7 @@ from amqp_streams.storage.partitions.partition_log import PartitionLog
 
 
 class Recent:
-    """The entries. A run is named by its partition and the number of its first record."""
+    """The entries. A partition and the number of the first record identify a run."""
 
     __slots__ = ("_entries", "bytes")
 
@@ -22,7 +23,7 @@ class Recent:
         return len(self._entries)
 
     def add(self, partition: PartitionLog, base: int, size: int) -> None:
-        """A run came into memory."""
+        """A run was added to memory."""
         self._entries[partition, base] = size
         self.bytes += size
 
@@ -31,11 +32,11 @@ class Recent:
         return next(iter(self._entries))[0] if self._entries else None
 
     def drop_oldest(self) -> None:
-        """Its partition let go of the oldest run."""
+        """The partition with the oldest run dropped it."""
         _, size = self._entries.popitem(last=False)
         self.bytes -= size
 
     def drop(self, partition: PartitionLog, bases: Iterable[int]) -> None:
-        """The partition let go of these runs."""
+        """The partition dropped these runs."""
         for base in bases:
             self.bytes -= self._entries.pop((partition, base), 0)

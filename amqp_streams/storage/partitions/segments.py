@@ -1,7 +1,7 @@
-"""[io] The segments of one partition: where records are on disk, and what writing more of them takes.
+"""[io] The segments of one partition: reading records from disk, and preparing writes.
 
-Laws: bytes of a partition are written in the order of its records; a segment is synced whole before its successor gets its first byte.
-So after a crash only the last segment can be torn.
+Laws: bytes of a partition are written in record order; a segment is synced before its successor gets its
+first byte. After a crash, therefore, only the last segment can be torn.
 """
 
 from bisect import bisect_right
@@ -29,9 +29,11 @@ _CHUNK_PARTS_MAX: Final = 64
 
 @dataclass(slots=True, eq=False)
 class Segment:
-    """One file of record batches. `bytes` and `end` are what is surely written; `covered` is what its index file covers.
+    """One file of record batches.
 
-    `saved`: it has an index file, which says how far producers had come. `producers`, once it is closed: what that file is to say.
+    `bytes` and `end`: what was certainly written; `covered`: what its index covers.
+
+    `saved`: its index file exists. `producers`: in a closed segment, the table for its index file.
     """
 
     path: Path
@@ -46,15 +48,15 @@ class Segment:
     saved: bool = False
     producers: Table | None = None
     noticed_ms: int | None = None
-    """When it was noticed that its timestamps lie in the future; None: they do not."""
+    """When timestamps in the future were first noticed in it; None: it has none."""
 
     @property
     def index_path(self) -> Path:
-        """Its index file."""
+        """The path of its index file."""
         return self.path.with_suffix(".idx")
 
     def coverage(self) -> Coverage:
-        """What its index file is to say."""
+        """What its index file will cover."""
         return Coverage(self.base, self.end, self.first_timestamp_ms, self.last_timestamp_ms, self.bytes)
 
 
@@ -72,24 +74,24 @@ class _Placed:
 
 @dataclass(slots=True, eq=False)
 class Staged:
-    """A write that was prepared: the steps that do it, and what holds when they are done."""
+    """A prepared write: its steps, and the state after them."""
 
     steps: list[Step] = field(default_factory=list)
     placed: list[_Placed] = field(default_factory=list)
     opened: list[Segment] = field(default_factory=list)
     created: list[Path] = field(default_factory=list)
     closed: list[Segment] = field(default_factory=list)
-    """After it was applied: the segments that it closed."""
+    """Filled by `apply`: the segments that the write closed."""
     end: int = 0
 
 
 def segment_path(folder: Path, base: int) -> Path:
-    """Name of the segment whose first record is `base`."""
+    """The path of the segment whose first record is `base`."""
     return folder / f"{base:016d}.log"
 
 
 class Segments:
-    """All segments of a partition, the last one active. At least one, though its file may not exist yet."""
+    """All segments of a partition; the last one is active. At least one, whose file may not exist yet."""
 
     def __init__(self, folder: Path, seed: int, reading: Reading, row: list[Segment], reached: Table | None = None) -> None:
         assert row, "a partition has an active segment"
@@ -97,29 +99,29 @@ class Segments:
         self.seed: Final = seed
         self.row: Final = row
         self.producers: Final[Table] = reached or {}
-        """How far producers have come in what is written here."""
+        """The table of producers of everything written to these segments."""
         self._reading: Final = reading
         self.bytes = sum(segment.bytes for segment in row)
         self._closed_file: OpenFile | None = None
-        """What `close_active` closed, until it is synced: the next segment gets its first byte only then."""
+        """The segment that `close_active` closed, until it is synced: only then is the next one written."""
 
     @property
     def active(self) -> Segment:
-        """The one that is written to."""
+        """The segment that is written to."""
         return self.row[-1]
 
     @property
     def first_timestamp_ms(self) -> int | None:
-        """Of the first record on disk."""
+        """The timestamp of the first record on disk."""
         return next((segment.first_timestamp_ms for segment in self.row if segment.bytes), None)
 
     # -- writing
 
     def stage(self, chunks: Sequence[Chunk], size: int, settings: LogSettings, *, sync: bool) -> Staged:
-        """Prepare writing the records of `chunks` (together `size` bytes), merged; with `sync`, until they are on the disk.
+        """Prepare to write the records of `chunks` (together `size` bytes); `sync` adds a sync.
 
         Raises:
-            OSError: a new segment could not be created.
+            OSError: a new segment cannot be created.
         """
         staged = Staged(end=chunks[-1].base + len(chunks[-1]))
         segment, position = self.active, self.active.bytes
@@ -143,7 +145,7 @@ class Segments:
                 if not segment.exists:
                     self._reading.file(segment.path, create=True)
                     staged.created.append(segment.path)
-                staged.steps.append(SyncFolder(self.folder))  # the name, too, must be there after a loss of power
+                staged.steps.append(SyncFolder(self.folder))  # the file's name must survive a power loss too
             buffers = record.encode(piece, self.seed)
             length = len(buffers[0]) + len(buffers[1])
             staged.steps.append(Write(self._reading.file(segment.path), buffers, position, began, created=not segment.exists))
@@ -156,12 +158,13 @@ class Segments:
         return staged
 
     def apply(self, staged: Staged) -> list[Segment]:
-        """The write was done; returns the segments that it closed."""
+        """The write has ended; returns the segments that it closed."""
         closed: list[Segment] = []
         current = self.active
         self._closed_file = None
         for segment in staged.opened:
-            self.active.noticed_ms = None  # that was about its first record; its age as a closed one is that of its last
+            # Noticed for its first record; a closed segment ages by its last record.
+            self.active.noticed_ms = None
             closed.append(self.active)
             self.row.append(segment)
         for placed in staged.placed:
@@ -186,29 +189,31 @@ class Segments:
         """The segment's file.
 
         Raises:
-            OSError: it could not be opened.
+            OSError: it cannot be opened.
         """
         return self._reading.file(segment.path)
 
     def forget(self, staged: Staged) -> None:
-        """The write failed, and the files made for it are gone."""
+        """The write failed, and the files that were created for it are removed."""
         for path in staged.created:
             self._reading.forget(path)
 
     def index_step(self, segment: Segment) -> Step:
-        """Write the index of what the segment holds now; to be run when that is synced."""
+        """A step that writes the segment's index; run it after the segment is synced."""
         segment.covered = segment.bytes
         reached = self.producers if segment is self.active else segment.producers
         step = Replace(segment.index_path, index_file.encode(segment.coverage(), self._index(segment), self.seed, reached))
         if segment is not self.active:
-            segment.index = segment.producers = None  # read again if a reader wants it
+            segment.index = segment.producers = None  # a reader that needs the index reads its file
         return step
 
     def close_active(self, end: int) -> Segment:
-        """Begin a new segment at `end` and return the one that was active. The new file is made at once: its name keeps the number.
+        """Begin a new segment at `end`, and return the one that was active.
+
+        Creates the file, whose name keeps the number.
 
         Raises:
-            OSError: it could not be created.
+            OSError: it cannot be created.
         """
         closed_file = self.file(self.active)
         closed, opened = self.active, Segment(segment_path(self.folder, end), end, end, exists=True)
@@ -219,7 +224,7 @@ class Segments:
         return closed
 
     def closed(self, now_ms: int) -> Iterator[ClosedSegment]:
-        """What retention may take, from the oldest on."""
+        """The closed segments from the oldest on, as retention sees them."""
         closed = self.row[:-1]
         notice(closed, now_ms)
         for part in closed:
@@ -235,7 +240,7 @@ class Segments:
         return now_ms - first_ms >= segment_ms
 
     def drop(self, count: int) -> list[Segment]:
-        """Forget the first `count` segments; their files are the caller's to remove."""
+        """Remove the first `count` segments from the list; the caller removes their files."""
         dropped = self.row[:count]
         del self.row[:count]
         for segment in dropped:
@@ -245,17 +250,17 @@ class Segments:
         return dropped
 
     def release(self, path: Path) -> None:
-        """This closed segment is synced, or is to be removed: close its file, because a removed file that is open takes its space on."""
+        """Close the file of a segment that is synced or removed: a removed open file keeps its disk space."""
         if self._closed_file and self._closed_file.path == path:
             self._closed_file = None
 
     # -- reading
 
     def read(self, at: int, bytes_max: int, after: int) -> Chunk:
-        """Records from `at` on. `after` is the next readable number behind all segments.
+        """Records from `at` on. `after` is the number of the first readable record after all segments.
 
         Raises:
-            CorruptionError: no segment has the record, though it was there once.
+            CorruptionError: the record was stored, but no segment has it.
             StorageError: the disk failed.
         """
         place = max(0, bisect_right(self.row, at, key=_base) - 1)
@@ -272,7 +277,9 @@ class Segments:
         return self._more(chunk, batches, found + 1, bytes_max)
 
     def seek_timestamp(self, after_ms: int) -> int | None:
-        """Number of the first record later than `after_ms`; None if the segments have none. At damage, the first number it hides.
+        """The number of the first record later than `after_ms`, or of the first damaged record.
+
+        None if neither exists.
 
         Raises:
             StorageError: the disk failed.
@@ -314,7 +321,7 @@ class Segments:
             raise _failed(segment, error) from error
 
     def _more(self, chunk: Chunk, batches: Sequence[record.Batch], place: int, bytes_max: int) -> Chunk:
-        """Add the batches that follow, while there is room: slow partitions have small ones."""
+        """Append the next batches up to `bytes_max`: slowly filled partitions have many small ones."""
         room = bytes_max - sum(map(len, chunk.messages))
         parts, end = [chunk], chunk.base + len(chunk)
         for batch in batches[place : place + _CHUNK_PARTS_MAX]:

@@ -1,7 +1,10 @@
-"""What a segment and the journal still hold after a crash, and what to do about it. Pure: reads through a function, changes nothing.
+"""What a segment and the journal hold after a crash, and the plan to recover it.
 
-Laws: a torn tail loses only records that were never accepted; damage with whole batches behind it is corruption: reported, fenced by
-the jump in the numbers, and never bridged silently; doing it all again after a second crash gives the same.
+Pure: reads only, by a function.
+
+Laws: a torn tail loses only records that were not accepted. Damage with whole batches after it is corruption:
+it is reported, and the gap in the numbers fences it from reading. After a second crash, the same plan
+results.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +31,10 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes in the middle that are not a batch; records first..after are not there (equal: only nonsense bytes)."""
+    """Bytes in the middle that are not a batch.
+
+    Records first..after are missing (equal: only stray bytes).
+    """
 
     position: int
     until: int
@@ -38,7 +44,10 @@ class Damage:
 
 @dataclass(slots=True, eq=False)
 class Scan:
-    """What a segment holds. Bytes behind the last stretch are a torn tail. `producers`: how far they have come, from what was known on."""
+    """The content of a segment.
+
+    Bytes after the last stretch are a torn tail. `producers` includes those known before.
+    """
 
     size: int
     stretches: list[Stretch] = field(default_factory=list)
@@ -50,13 +59,13 @@ class Scan:
 
     @property
     def until(self) -> int:
-        """Where the last whole batch ends."""
+        """The end of the last whole batch."""
         return self.stretches[-1].until if self.stretches else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Bytes of the segment that stay."""
+    """Bytes of the segment to keep."""
 
     position: int
     until: int
@@ -64,7 +73,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Records first..after, to be written from the journal."""
+    """Records first..after to write from the journal."""
 
     first: int
     after: int
@@ -72,9 +81,12 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the active segment is to become: the pieces in order. `rewrite`: not by cutting and appending, but as a new file.
+    """The new content of the active segment, in order.
 
-    `lost` are ranges (first, after) of records that were there and are nowhere now. `end` is the number of the next record.
+    `rewrite`: as a new file, not by cutting and appending.
+
+    `lost` are ranges (first, after) of stored records that are in no file now. `end` is the next record's
+    number.
     """
 
     pieces: tuple[Keep | Replay, ...]
@@ -84,9 +96,9 @@ class Plan:
 
 
 def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan, expected: int, position: int = 0) -> Scan:
-    """Walk a segment's batches from `position` on, where record `expected` begins, adding to `into` what is found before it.
+    """Scan a segment's batches from `position` on, where record `expected` begins, and add them to `into`.
 
-    `read(count, position)` gives the segment's bytes.
+    `read(count, position)` returns the segment's bytes.
     """
     walk = _walk(read, size, seed=seed, position=position, expected=expected, last_ms=into.last_timestamp_ms)
     for found, head, last_ms, entries in walk:
@@ -109,7 +121,10 @@ def scan(read: Callable[[int, int], bytes], size: int, *, seed: int, into: Scan,
 
 
 def batches_in(buffer: bytes, *, seed: int, base_position: int) -> tuple[list[Batch], list[Damage]]:
-    """Decode a stretch of a segment that begins on a batch; what is not a batch comes as damage (first and after unknown: 0)."""
+    """Decode a stretch of a segment that begins with a batch.
+
+    Other bytes are damage (first and after unknown: 0).
+    """
     batches: list[Batch] = []
     damage: list[Damage] = []
     position = 0
@@ -127,11 +142,11 @@ def batches_in(buffer: bytes, *, seed: int, base_position: int) -> tuple[list[Ba
 
 
 def plan(stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, base: int, end_at_least: int) -> Plan:
-    """Join what the segment holds with the record ranges (first, after) the journal holds.
+    """Combine the segment's records with the record ranges (first, after) of the journal.
 
-    `base` is the number that the segment's first record should have; `end_at_least` the number known to have been reached earlier.
-    Records present in both are taken from the segment. When the journal holds everything from the first gap on, the segment is cut
-    there, since bytes behind a gap are then a write that was never synced.
+    `base` is the number of the segment's first record; `end_at_least` is the number known to have been
+    reached. Records in both are taken from the segment. If the journal holds everything from the first gap
+    on, the segment is cut there: bytes after such a gap come from a write that was never synced.
     """
     covered = _merged(journal)
     pieces: list[Keep | Replay] = []
@@ -139,12 +154,12 @@ def plan(stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, ba
     expected, cut = base, False
     for stretch in stretches:
         if stretch.base > expected:
-            healed = _cover(covered, expected, stretch.base)
-            if healed and _cover(covered, expected, stretches[-1].end) == [Replay(expected, stretches[-1].end)]:
+            recovered = _cover(covered, expected, stretch.base)
+            if recovered and _cover(covered, expected, stretches[-1].end) == [Replay(expected, stretches[-1].end)]:
                 cut = True
                 break
-            pieces += healed
-            lost += _missing(healed, expected, stretch.base)
+            pieces += recovered
+            lost += _missing(recovered, expected, stretch.base)
         pieces.append(Keep(stretch.position, stretch.until))
         expected = stretch.end
     reached = max([expected, end_at_least, *(after for _, after in covered)])
@@ -159,7 +174,10 @@ def plan(stretches: Sequence[Stretch], journal: Sequence[tuple[int, int]], *, ba
 def _walk(
     read: Callable[[int, int], bytes], size: int, *, seed: int, position: int, expected: int, last_ms: int
 ) -> Iterator[tuple[int, record.Head, int, producers.Entries]]:
-    """Whole batches in the order of their numbers: position, head, last timestamp, producers. Nonsense between them is stepped over."""
+    """Position, head, last timestamp and producers of each whole batch, in number order.
+
+    Skips stray bytes.
+    """
     block, start = b"", position
     while position < size:
         if position + HEAD_BYTES > start + len(block):
@@ -173,7 +191,7 @@ def _walk(
             position, expected = position + head.length, head.end
             continue
         found = block.find(MAGIC, position - start + 1)
-        # The magic may lie across the end of the block: its first three bytes are looked at again with the next one.
+        # The magic may span two blocks: the last three bytes of this one are searched again with the next.
         position = start + found if found >= 0 else max(position + 1, start + len(block) - 3)
         if position + len(MAGIC) > size:
             return
@@ -199,12 +217,12 @@ def _merged(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _cover(covered: Sequence[tuple[int, int]], first: int, after: int) -> list[Replay]:
-    """The parts of first..after that are covered."""
+    """The parts of first..after that the ranges cover."""
     return [Replay(max(first, low), min(after, high)) for low, high in covered if low < after and high > first]
 
 
 def _missing(pieces: Sequence[Replay], first: int, after: int) -> list[tuple[int, int]]:
-    """The parts of first..after that are in no piece."""
+    """The parts of first..after that no piece covers."""
     missing: list[tuple[int, int]] = []
     for piece in pieces:
         if piece.first > first:

@@ -1,18 +1,21 @@
-"""Which segments are past their log's retention: a decision, no action. Law: only whole closed segments, only from the oldest on."""
+"""Which segments are past their log's retention: a pure decision.
+
+Law: only closed segments, from the oldest on.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 AHEAD_MS: Final = 60_000
-"""A timestamp further ahead of the clock than this was written by a wrong clock: no age can be judged by it."""
+"""A timestamp this far ahead of the clock came from a wrong clock: it does not show the age."""
 HOLD_MS: Final = 3_600_000
-"""How long a jump of the clock must last before retention believes it."""
+"""How long a jump of the clock must last before retention uses the new time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedSegment:
-    """What retention has to know of a segment that gets no more records. `end` is exclusive."""
+    """A segment that gets no more records, as retention sees it. `end` is exclusive."""
 
     base: int
     end: int
@@ -23,11 +26,13 @@ class ClosedSegment:
 def expired(
     closed: Iterable[ClosedSegment], *, total_bytes: int, now_ms: int, retention_ms: int | None, retention_bytes: int | None
 ) -> int:
-    """How many of the `closed` segments, counted from the oldest, may go. `total_bytes`: of all segments, the active one included.
+    """How many of the `closed` segments to drop, from the oldest on.
 
-    By age: its latest record is older than `retention_ms`. By size: what is left without it still holds `retention_bytes`.
-    The first segment that must stay ends the count, so that the retained records are always one contiguous run; later ones are not
-    looked at.
+    `total_bytes` includes the active segment.
+
+    By age: the latest record is older than `retention_ms`. By size: the other segments still hold
+    `retention_bytes`. Counting ends at the first segment to keep, so that the retained records are always one
+    contiguous run.
     """
     count = 0
     for segment in closed:
@@ -41,9 +46,9 @@ def expired(
 
 
 def aging_from(timestamp_ms: int, noticed_ms: int | None, now_ms: int) -> tuple[int, int | None]:
-    """From when on a record's age counts, and when it was noticed that its timestamp lies in the future (None: it does not).
+    """The time from which a record's age counts, and when its future timestamp was noticed, if it has one.
 
-    One that lies in the future counts from the moment at which that was noticed first.
+    The age of a record with a future timestamp counts from the moment at which that was noticed.
     """
     if timestamp_ms <= now_ms + AHEAD_MS:
         return timestamp_ms, None
@@ -52,17 +57,17 @@ def aging_from(timestamp_ms: int, noticed_ms: int | None, now_ms: int) -> tuple[
 
 
 class Aging(Protocol):
-    """A segment that gets no more records. `noticed_ms`: when it was noticed that its last timestamp lies in the future."""
+    """A segment that gets no more records. `noticed_ms`: when a last timestamp in the future was noticed."""
 
     noticed_ms: int | None
 
     @property
     def last_timestamp_ms(self) -> int:
-        """Of its last record."""
+        """The timestamp of its last record."""
 
 
 def notice(segments: Sequence[Aging], now_ms: int) -> None:
-    """Notice which of these, oldest first, have timestamps in the future: the latest ones, because timestamps never decrease."""
+    """Mark the segments with future timestamps: the last ones, because timestamps never decrease."""
     for segment in reversed(segments):
         if segment.noticed_ms is not None:
             return
@@ -72,9 +77,10 @@ def notice(segments: Sequence[Aging], now_ms: int) -> None:
 
 
 class SteadyClock:
-    """The wall clock as retention sees it: a jump forward counts only after it has lasted `HOLD_MS`.
+    """The wall clock as retention uses it: a jump forward counts only after it has lasted `HOLD_MS`.
 
-    What is removed by a clock that was wrong for a moment does not come back. A step back is believed at once: it removes nothing.
+    A clock that is wrong for a moment would remove events irrecoverably. A step back counts at once: it
+    removes nothing.
     """
 
     def __init__(self) -> None:
@@ -82,10 +88,10 @@ class SteadyClock:
         self._monotonic_ms = 0
         self._jumped_ms: int | None = None
         self.ahead_ms = 0
-        """By how much the wall clock is ahead of what is believed."""
+        """How far the wall clock is ahead of the time in use."""
 
     def now_ms(self, wall_ms: int, monotonic_ms: int) -> int:
-        """The time to judge ages by."""
+        """The time to compute ages with."""
         believed = wall_ms if self._wall_ms is None else self._wall_ms + monotonic_ms - self._monotonic_ms
         self.ahead_ms = max(0, wall_ms - believed)
         if self.ahead_ms <= AHEAD_MS:
@@ -100,5 +106,5 @@ class SteadyClock:
 
 
 def must_roll(*, first_timestamp_ms: int, bytes_: int, now_ms: int, segment_ms: int, segment_bytes: int) -> bool:
-    """Whether the active segment, which holds at least one record, is to be closed before the next one is written."""
+    """Whether the active segment, which has at least one record, must be closed before the next write."""
     return bytes_ >= segment_bytes or now_ms - first_timestamp_ms >= segment_ms

@@ -74,9 +74,9 @@ def test_a_running_server_is_left_alone_unless_told_otherwise(tmp_path: Path) ->
 
 
 def test_something_else_is_no_data_directory(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no data directory"):
+    with pytest.raises(StorageError, match="is not a data directory"):
         list(verify(tmp_path))
-    with pytest.raises(StorageError, match="no data directory"):
+    with pytest.raises(StorageError, match="is not a data directory"):
         log_names(tmp_path)
 
 

@@ -182,7 +182,7 @@ def test_a_format_of_the_future_is_refused_in_words(tmp_path: Path) -> None:
     open_real(tmp_path).store.close()
     text = json.dumps({"format": 4, "id": "00"}, sort_keys=True, separators=(",", ":"))
     (tmp_path / "format.json").write_text(f'{{"crc32":{crc32(text.encode())},"content":{text}}}')
-    with pytest.raises(StorageError, match="says format 4"):
+    with pytest.raises(StorageError, match="has format 4"):
         open_real(tmp_path)
 
 

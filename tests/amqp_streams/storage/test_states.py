@@ -177,7 +177,7 @@ def test_the_file_of_another_directory_keeps_the_store_closed_with_a_remedy() ->
     files = FaultyFiles()
     open_inline(files).store.close()
     files.damage(PATH, lambda data: data.__setitem__(slice(None), state_record.encode_head(7)))
-    with pytest.raises(StorageError, match=r"states belongs to another data directory: bring back its own"):
+    with pytest.raises(StorageError, match=r"states belongs to another data directory: restore the right file"):
         killed(files)
 
 
