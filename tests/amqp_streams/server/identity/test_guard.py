@@ -131,7 +131,7 @@ def test_a_user_of_before_there_was_scram_is_named_once_in_the_log_with_what_to_
         for name in ("ann", "old", "nobody", "old"):
             guard.find_keys(name, ScramAlgorithm.SHA_256)
     assert [(line["event"], line["user"]) for line in lines] == [("user_without_scram", "old")]
-    assert "user add" in lines[0]["do"]
+    assert "user add" in lines[0]["remedy"]
 
 
 def test_tokens_are_checked_as_long_as_they_are_configured(users: UsersFile, keys: KeyFolder) -> None:
