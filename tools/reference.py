@@ -12,10 +12,10 @@ from amqp_streams.cli.commands.serve import serve as node_serve
 from knative_gateway.cli import settings as gateway
 from knative_gateway.cli.serve import serve as gateway_serve
 from service_parts.settings.reference import Contents, Kind, Section, Setting, Shape
+from service_parts.settings.sources import Name, flag_of
 
 FOLDER: Final = Path(__file__).parent.parent / "docs" / "reference"
 COMMAND: Final = "make reference"
-Name = tuple[str, ...]
 
 _VALUES: Final[Mapping[Kind, str]] = {
     Kind.ADDRESS: "`HOST:PORT`",
@@ -49,7 +49,6 @@ class Program:
     contents: Contents
     serve: click.Command
     settable: frozenset[Name]
-    flag_of: Callable[[Name], str]
     variable_of: Callable[[Name], str]
 
 
@@ -62,7 +61,6 @@ PROGRAMS: Final = (
         node.file_contents(),
         node_serve,
         frozenset(node.settable()),
-        node.flag_of,
         node.variable_of,
     ),
     Program(
@@ -73,7 +71,6 @@ PROGRAMS: Final = (
         gateway.file_contents(),
         gateway_serve,
         frozenset(gateway.settable()),
-        gateway.flag_of,
         gateway.variable_of,
     ),
 )
@@ -139,7 +136,7 @@ def row(program: Program, above: Name, setting: Setting) -> list[str]:
     """The cells of one setting."""
     name = (*above, setting.name)
     flags = {option for parameter in program.serve.params for option in parameter.opts}
-    given = [f"`{program.flag_of(name)}`"] if program.flag_of(name) in flags else []
+    given = [f"`{flag_of(name)}`"] if flag_of(name) in flags else []
     given += [f"`{program.variable_of(name)}`"] if name in program.settable else []
     return [
         f"`{setting.name}`",

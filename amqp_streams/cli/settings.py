@@ -4,9 +4,8 @@ One law: **one name**. A setting `tls.certificate` of the file is the flag `--tl
 `AMQP_STREAMS_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read at and what is allowed.
 """
 
-import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,8 +15,21 @@ from amqp_streams.authentication import ExternalRule, OAuthSettings
 from amqp_streams.config import GroupSettings, Limits, Listener, LogSettings, NodeSettings, ProducerSettings, TlsSettings
 from amqp_streams.errors import ConfigError
 from amqp_streams.policy import AccessRule, Quota, Redirect
-from service_parts.settings.reasons import reason
+from service_parts.errors import SettingError
+from service_parts.settings import sources
 from service_parts.settings.reference import Contents, Kind, Setting, Shape, contents
+from service_parts.settings.sources import (
+    Given,
+    Name,
+    explained,
+    flag_of,
+    from_environment,
+    from_file,
+    from_flags,
+    from_folder,
+    nested,
+    refuse_unknown,
+)
 
 PREFIX: Final = "AMQP_STREAMS_"
 
@@ -57,19 +69,8 @@ _PATHS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """A value as somebody wrote it, and where: `--listen`, `AMQP_STREAMS_LISTEN`, `node.toml`."""
-
-    value: object
-    place: str
-
-
 _DIGITS_MAX: Final = 9
 _LISTEN_TLS: Final = "Addresses to listen on with TLS 1.2 or 1.3. If only this is set, there is no plain listener."
-
-Name = tuple[str, ...]
-"""The path of a setting: `("tls", "certificate")`, `("logs", "temps", "partitions")`."""
 
 
 def written_names(model: type[BaseModel]) -> dict[str, str]:
@@ -105,67 +106,9 @@ def file_contents() -> Contents:
     return Contents((*settings.values(), *more), known.sections)
 
 
-def flag_of(name: Name) -> str:
-    """`("tls", "client_ca")` is `--tls-client-ca`."""
-    return "--" + "-".join(name).replace("_", "-")
-
-
 def variable_of(name: Name) -> str:
     """`("tls", "client_ca")` is `AMQP_STREAMS_TLS_CLIENT_CA`."""
-    return PREFIX + "_".join(name).upper()
-
-
-def from_flags(flags: Mapping[Name, object]) -> dict[Name, Given]:
-    """The settings given as flags; None and empty lists are not given."""
-    return {name: Given(value, flag_of(name)) for name, value in flags.items() if value not in (None, ())}
-
-
-def from_environment(environment: Mapping[str, str]) -> dict[Name, Given]:
-    """The settings given as variables; lists are separated by spaces or commas.
-
-    Raises:
-        ConfigError: a variable of a section (`AMQP_STREAMS_LIMITS_…`, `AMQP_STREAMS_TLS_…`) that names no setting.
-    """
-    known = {variable_of(name): name for name in settable()}
-    sections = tuple(variable_of((section, "")) for section in _SECTIONS)
-    unknown = sorted(variable for variable in environment if variable.startswith(sections) and variable not in known)
-    if unknown:
-        allowed = ", ".join(variable for variable in sorted(known) if variable.startswith(sections))
-        message = f"{unknown[0]} in the environment is not a setting; there are {allowed}"
-        raise ConfigError(message)
-    found = {}
-    for variable, name in known.items():
-        text = environment.get(variable, "")
-        if text:
-            found[name] = Given(text.replace(",", " ").split() if name in _LISTS else text, variable)
-    return found
-
-
-def from_file(path: Path) -> dict[Name, Given]:
-    """The settings of a TOML file; relative paths in it start at its folder.
-
-    Raises:
-        ConfigError: it cannot be read or is not valid TOML.
-    """
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-        return {name: Given(_from_folder(path.parent, value) if name in _PATHS else value, str(path)) for name, value in _leaves(tables)}
-    except OSError as error:
-        message = f"cannot read {path}: {error.strerror}"
-        raise ConfigError(message) from error
-    except RecursionError as error:
-        message = f"{path} nests tables or lists too deeply"
-        raise ConfigError(message) from error
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
-        message = f"{path} is not valid TOML: {error}"
-        raise ConfigError(message) from error
-
-
-def _from_folder(folder: Path, value: object) -> object:
-    """Paths as seen from a folder; what is none is refused later."""
-    if isinstance(value, list):
-        return [_from_folder(folder, one) for one in value]
-    return str(folder / value) if isinstance(value, str) else value
+    return sources.variable_of(PREFIX, name)
 
 
 def node_settings(
@@ -176,12 +119,18 @@ def node_settings(
     Raises:
         ConfigError: a line for each setting that cannot be, naming it, where it was read, and what is allowed.
     """
+    known = {variable_of(name): name for name in settable()}
     try:
-        in_file = {} if file is None else from_file(file)
-    except ConfigError as error:
+        in_file = {} if file is None else _from_file(file)
+    except SettingError as error:
         message = f"{file_place}: {error}"
         raise ConfigError(message) from error
-    given = _with_logs(in_file) | _with_logs(from_environment(environment)) | _with_logs(from_flags(flags))
+    try:
+        refuse_unknown(environment, known, tuple(variable_of((section, "")) for section in _SECTIONS))
+    except SettingError as error:
+        raise ConfigError(str(error)) from error
+    in_environment = from_environment(environment, known, _LISTS)
+    given = _with_logs(in_file) | _with_logs(in_environment) | _with_logs(from_flags(flags))
     if ("data_dir",) not in given:
         message = f"data_dir is not set: give --data-dir DIR, {PREFIX}DATA_DIR, or data_dir in the file of --config"
         raise ConfigError(message)
@@ -192,9 +141,15 @@ def node_settings(
             raise ConfigError(message)
     values = _listeners(given)
     try:
-        return NodeSettings.model_validate(_nested(values))
+        return NodeSettings.model_validate(nested(values))
     except ValidationError as error:
-        raise ConfigError("\n".join(_explained(error, given))) from error
+        raise ConfigError("\n".join(explained(error, given, _words))) from error
+
+
+def _from_file(path: Path) -> dict[Name, Given]:
+    """The settings of a TOML file. Relative paths in it start at its folder. Raises SettingError."""
+    settings = from_file(path, _leaves)
+    return {name: Given(from_folder(path.parent, value) if name in _PATHS else value, str(path)) for name, value in settings.items()}
 
 
 def _leaves(table: Mapping[str, object], above: Name = ()) -> Iterator[tuple[Name, object]]:
@@ -245,30 +200,14 @@ def _listeners(given: Mapping[Name, Given]) -> dict[Name, object]:
     return values
 
 
-def _nested(values: Mapping[Name, object]) -> dict[str, object]:
-    nested: dict[str, object] = {}
-    for name, value in values.items():
-        table = nested
-        for key in name[:-1]:
-            inner = table.setdefault(key, {})
-            assert isinstance(inner, dict), "nothing is a value and a table"
-            table = inner
-        table[name[-1]] = value
-    return nested
-
-
-def _explained(error: ValidationError, given: Mapping[Name, Given]) -> Iterator[str]:
-    for problem in error.errors(include_url=False):
-        name = tuple(str(part) for part in problem["loc"] if part != "[key]")
-        told = reason(problem)
-        if problem["type"] == "extra_forbidden":
-            told = f"no such setting; there are {', '.join(_siblings(name))}"
-        elif problem["type"] == "missing":
-            elsewhere = "" if name[0] in _FILE_ONLY else f": {flag_of(name)}, {variable_of(name)} or in the file"
-            told = f"is required{elsewhere}"
-        places = [one.place for other, one in given.items() if other == name[: len(other)] or name == other[: len(name)]]
-        at = f" ({places[0]})" if name and places else ""
-        yield f"{'.'.join(name)}{at}: {told}" if name else told
+def _words(name: Name, problem: str) -> str | None:
+    """What to say of a setting that does not exist, or that is missing."""
+    if problem == "extra_forbidden":
+        return f"no such setting; there are {', '.join(_siblings(name))}"
+    if problem == "missing":
+        elsewhere = "" if name[0] in _FILE_ONLY else f": {flag_of(name)}, {variable_of(name)} or in the file"
+        return f"is required{elsewhere}"
+    return None
 
 
 def _siblings(name: Name) -> list[str]:

@@ -1,25 +1,16 @@
 """`knative-gateway serve`: settings in, a running gateway, its exit status out."""
 
-import json
 import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from knative_gateway.cli.settings import Name, file_contents, flag_of, gateway_settings, variable_of
-from service_parts.command_line.readiness import announcer
+from knative_gateway.cli.settings import PREFIX, file_contents, gateway_settings
+from service_parts.command_line.serving import given_flags, print_schema, service_options, setting_option, started
 from service_parts.settings.choices import LogFormat, LogLevel
-from service_parts.settings.reference import json_schema
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Command]:  # noqa: A002  # click's own word for it
-    """A flag for a setting: its variable is told in the help, its value is checked with all others in `settings`."""
-    return click.option(flag_of(name), "__".join(name), help=f"{help}  [{variable_of(name)}]", **more)
+_setting = setting_option(PREFIX)
 
 
 @click.command(short_help="Run a gateway, and an event log node unless there is one.")
@@ -47,17 +38,7 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("shutdown_delay", metavar="SECONDS", help="On SIGTERM, serve on for so long while /readyz says no.  [default: 0]")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    envvar="KNATIVE_GATEWAY_CONFIG",
-    help="Settings from a file; flags and variables win over it.  [KNATIVE_GATEWAY_CONFIG]",
-)
-@click.option("--check", is_flag=True, help="Check settings and the files that they name, then exit: 0 if a gateway can start with them.")
-@click.option("--schema", is_flag=True, help="Print the JSON schema of the file of --config, for editors, then exit.")
-@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
-@click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
+@service_options(PREFIX, check="Check settings and the files that they name, then exit: 0 if a gateway can start with them.")
 def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
     """Run a gateway until SIGTERM or SIGINT.
 
@@ -82,9 +63,9 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
       knative-gateway serve --schema > gateway.schema.json
     """
     if schema:
-        click.echo(json.dumps(json_schema(file_contents(), "Settings of knative-gateway serve"), indent=2))
+        print_schema(file_contents(), "Settings of knative-gateway serve")
         return 0
-    given: dict[Name, object] = {tuple(key.split("__")): value for key, value in flags.items()}
+    given = given_flags(flags)
     settings = gateway_settings(given, os.environ, config)
     # Imported when it is known to be needed: it loads the whole server.
     if check:
@@ -94,8 +75,6 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
         click.echo("the settings are valid", err=True)
         return 0
     from knative_gateway import server  # noqa: PLC0415
-    from service_parts import logging_setup  # noqa: PLC0415
 
-    logging_setup.configure(settings.log_format, settings.log_level)
-    with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
+    with started(settings.log_format, settings.log_level, ready_file=ready_file, ready_fd=ready_fd) as ready:
         return server.run(settings, ready=ready, reread=partial(gateway_settings, given, os.environ, config))

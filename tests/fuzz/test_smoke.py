@@ -76,7 +76,7 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("frames", frames, "_across", 300),
     ("sasl", sasl, "_outcome", 100),
     ("sasl", scram, "_decoded", 100),
-    ("sasl", tokens, "_claim", 300),
+    ("sasl", tokens, "claim", 300),
     ("sasl", guard, "user_of", 100),
     ("dialogue", dispatch, "attach_request", 10),
     ("dialogue", records, "settle_returned", 100),

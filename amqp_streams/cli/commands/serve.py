@@ -1,29 +1,21 @@
 """`amqp-streams serve`: settings in, a running node, its exit status out."""
 
 import contextlib
-import json
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
-from amqp_streams.cli.settings import Name, file_contents, flag_of, node_settings, variable_of
+from amqp_streams.cli.settings import PREFIX, file_contents, node_settings
 from amqp_streams.cli.terminal.console import say
 from amqp_streams.config import AnonymousAccess
-from service_parts.command_line.readiness import announcer
+from service_parts.command_line.serving import given_flags, print_schema, service_options, setting_option, started
 from service_parts.settings.choices import LogFormat, LogLevel
-from service_parts.settings.reference import json_schema
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
-
-
-def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Command]:  # noqa: A002  # click's own word for it
-    """A flag for a setting: its variable is told in the help, its value is checked with all others in `settings`."""
-    return click.option(flag_of(name), "__".join(name), help=f"{help}  [{variable_of(name)}]", **more)
+_setting = setting_option(PREFIX)
 
 
 @click.command(short_help="Run an event log node.")
@@ -46,17 +38,7 @@ def _setting(*name: str, help: str, **more: Any) -> Callable[[_Command], _Comman
 @_setting("shutdown_delay", metavar="DURATION", help="On SIGTERM, answer 'not ready' this long before closing connections.  [default: 0]")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE.toml",
-    envvar="AMQP_STREAMS_CONFIG",
-    help="Settings from a file; flags and variables win over it.  [AMQP_STREAMS_CONFIG]",
-)
-@click.option("--check", is_flag=True, help="Check settings, certificates, users and keys, then exit: 0 if a node can start with them.")
-@click.option("--schema", is_flag=True, help="Print the JSON schema of the file of --config, for editors, then exit.")
-@click.option("--ready-file", type=click.Path(path_type=Path), metavar="FILE", help="Write the bound addresses here, as JSON, when ready.")
-@click.option("--ready-fd", type=click.IntRange(min=3), metavar="N", help="Write the bound addresses to this open descriptor when ready.")
+@service_options(PREFIX, check="Check settings, certificates, users and keys, then exit: 0 if a node can start with them.")
 def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
     """Run an event log node until SIGTERM or SIGINT.
 
@@ -87,7 +69,7 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
       amqp-streams serve --data-dir data --listen-tls 0.0.0.0:5671 --tls-certificate c.pem --tls-key k.pem --users users
     """
     if schema:
-        click.echo(json.dumps(json_schema(file_contents(), "Settings of amqp-streams serve"), indent=2))
+        print_schema(file_contents(), "Settings of amqp-streams serve")
         return 0
     with _hangups_held():
         return _check(config, flags) if check else _serve(config, ready_file, ready_fd, flags)
@@ -104,7 +86,7 @@ def _hangups_held() -> Iterator[None]:
 
 
 def _check(config: Path | None, flags: Mapping[str, object]) -> int:
-    settings = node_settings(_given(flags), os.environ, config)
+    settings = node_settings(given_flags(flags), os.environ, config)
     from amqp_streams.server.checks import check_files  # noqa: PLC0415  it loads the whole server
 
     check_files(settings)
@@ -112,17 +94,11 @@ def _check(config: Path | None, flags: Mapping[str, object]) -> int:
     return 0
 
 
-def _given(flags: Mapping[str, object]) -> dict[Name, object]:
-    return {tuple(key.split("__")): value for key, value in flags.items()}
-
-
 def _serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, flags: Mapping[str, object]) -> int:
-    reread = partial(node_settings, _given(flags), os.environ, config)
+    reread = partial(node_settings, given_flags(flags), os.environ, config)
     settings = reread()
     # Imported when it is known to be needed: it loads the whole server.
     from amqp_streams import server  # noqa: PLC0415
-    from service_parts import logging_setup  # noqa: PLC0415
 
-    logging_setup.configure(settings.log_format, settings.log_level)
-    with announcer(file=ready_file, descriptor=ready_fd, notify_socket=os.environ.get("NOTIFY_SOCKET")) as ready:
+    with started(settings.log_format, settings.log_level, ready_file=ready_file, ready_fd=ready_fd) as ready:
         return server.run(settings, ready=ready, reread=reread)

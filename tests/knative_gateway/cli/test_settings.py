@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from knative_gateway.cli.settings import flag_of, gateway_settings, settable, variable_of
+from knative_gateway.cli.settings import gateway_settings, settable, variable_of
 from knative_gateway.errors import ConfigError
+from service_parts.settings.sources import flag_of
 
 
 def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
