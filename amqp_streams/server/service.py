@@ -22,16 +22,14 @@ from amqp_streams.node import Node
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.confirming import Confirming
-from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.links.effects import Effects
-from amqp_streams.server.links.link import AnyLink, Pause, Pumped
-from amqp_streams.server.links.producer import ProducerLink
+from amqp_streams.server.links.link import AnyLink, Committing, Pause, Pumped
 from amqp_streams.server.links.turns import Turns
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.listening.channel import ByteChannel
 from amqp_streams.server.observing.audit import Audit
-from amqp_streams.server.observing.picture import picture
 from amqp_streams.server.observing.status import NodeStatus
+from amqp_streams.server.picture import picture
 from amqp_streams.server.regular import Regular
 from amqp_streams.storage.ports import CommitDone, Partition, Store
 from amqp_streams.streams.access import Access, Identity
@@ -84,7 +82,7 @@ class LiveConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    link: ProducerLink
+    link: Committing
     deliveries: list[Pointer]
     receipt: Receipt
 
@@ -131,7 +129,7 @@ class EventService:
         self._commit_scheduled = False
         self._pumps: deque[Pumped] = deque()
         self._pump_scheduled = False
-        self._withheld: set[ProducerLink] = set()
+        self._withheld: set[Committing] = set()
         steps = (
             ("connections", self._tick_connections),
             ("groups", self._tick_node),
@@ -173,7 +171,7 @@ class EventService:
 
     # -- events in
 
-    def await_commit(self, link: ProducerLink, deliveries: list[Pointer], receipt: Receipt) -> None:
+    def await_commit(self, link: Committing, deliveries: list[Pointer], receipt: Receipt) -> None:
         """Tell the link when the commit with its records is back; start one at the end of this turn."""
         waiting = _Waiting(link, deliveries, receipt)
         self._waiting.setdefault(receipt.sequence, []).append(waiting)
@@ -181,7 +179,7 @@ class EventService:
             self._commit_scheduled = True
             self._loop.call_soon(self._begin_commit)
 
-    def overloaded(self, link: ProducerLink) -> bool:
+    def overloaded(self, link: Committing) -> bool:
         """Whether more waits for the disk than the limit allows; the link gets its credit when that is over."""
         if self.store.pending_bytes < self.limits.pending_bytes:
             return False
@@ -212,8 +210,8 @@ class EventService:
         self._count(waiting, done)
         self.on_commit(done)
         for consumer in self.node.committed(done, partitions):
-            link = consumer.carrier
-            if isinstance(link, ConsumerLink):
+            link = self.effects.consumer(consumer)
+            if link is not None:
                 self.pump_later(link)
         if self._pumps:
             self._pump()
@@ -295,8 +293,8 @@ class EventService:
     def reassociate(self) -> None:
         """Which partitions are served here has changed: links follow, or are sent where their partitions are now."""
         for consumer in self.node.reassociate():
-            link = consumer.carrier
-            if isinstance(link, ConsumerLink):
+            link = self.effects.consumer(consumer)
+            if link is not None:
                 self.pump_later(link)
         self.effects.carry_out()
 

@@ -100,8 +100,6 @@ class Consuming:
     place: Place | None = None
     stopped: bool = False
     batching: Batching | None = None
-    carrier: object = None
-    """The shell's link, for the shell: it asks the node for consumers and gets its own links back."""
 
     @property
     def keeps(self) -> bool:
@@ -147,8 +145,6 @@ class Pending:
     """An attach neither granted nor refused yet: it waits for a partition, or until its epoch is on the disk. Spec: 4.5.1, 4.5.2."""
 
     request: AttachRequest
-    carrier: object = None
-    """The shell's, as in `Consuming`."""
 
 
 # -- effects: what the node wants done about links, told after any of its inputs

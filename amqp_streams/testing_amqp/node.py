@@ -14,7 +14,6 @@ from amqp_streams import names
 from amqp_streams.config import Limits, LogSettings, NodeSettings
 from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.identity.guard import Guard, KeyStore, Login, PasswordCheck
-from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.server.listening.channel import DRAINED_WHEN_ABOVE
 from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import CommitDone, StoredLog
@@ -295,5 +294,6 @@ class InMemoryNode:
         owner.append(messages, bytes(len(messages)), self.clock())
         self.store.commit()
         for consumer in self.service.node.committed(CommitDone(0, 0, 0, 0.0, {}), [owner]):
-            assert isinstance(consumer.carrier, ConsumerLink)
-            self.service.pump_later(consumer.carrier)
+            link = self.service.effects.consumer(consumer)
+            assert link is not None
+            self.service.pump_later(link)

@@ -4,17 +4,21 @@ Law: a receiver that sees its delivery settled may rely on what it said of it. A
 link is gone, so whoever settles it first takes it from here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from amqp_streams.errors import StorageError
 from amqp_streams.proton.pointers import Pointer
 
-if TYPE_CHECKING:
-    from amqp_streams.server.links.consumer import ConsumerLink
-
 Written: TypeAlias = Callable[[StorageError | None, int], None]
+
+
+class Confirmed(Hashable, Protocol):
+    """A link whose receiver settles second."""
+
+    def confirm(self, deliveries: Sequence[Pointer]) -> None:
+        """What the receiver said of these is on the disk: settle them."""
 
 
 class Confirming:
@@ -22,18 +26,18 @@ class Confirming:
 
     def __init__(self, again: Callable[[], None]) -> None:
         self._again = again
-        self._held: dict[ConsumerLink, dict[Pointer, int]] = {}
+        self._held: dict[Confirmed, dict[Pointer, int]] = {}
         self._turn = 0
 
-    def hold(self, link: "ConsumerLink", delivery: Pointer) -> None:
+    def hold(self, link: Confirmed, delivery: Pointer) -> None:
         """Its outcome was told to the node; settle it when that is written."""
         self._held.setdefault(link, {})[delivery] = self._turn
 
-    def let_go(self, link: "ConsumerLink", delivery: Pointer) -> None:
+    def let_go(self, link: Confirmed, delivery: Pointer) -> None:
         """Its receiver has settled it after all."""
         self._held.get(link, {}).pop(delivery, None)
 
-    def forget(self, link: "ConsumerLink") -> None:
+    def forget(self, link: Confirmed) -> None:
         """The link is gone, and so are its deliveries."""
         self._held.pop(link, None)
 

@@ -79,7 +79,6 @@ class ConsumerLink(OutgoingLink[Consuming]):
         self, service: Service, owner: Owner, pointer: Pointer, name: str, grant: Consuming, *, container: str, presettled: bool
     ) -> None:
         super().__init__(service, owner, pointer, name, grant)
-        grant.carrier = self
         self.container = container
         self.presettled = presettled
         self.size_max: int = links.peer_size_max(pointer)

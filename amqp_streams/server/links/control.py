@@ -15,7 +15,7 @@ from amqp_streams.errors import PeerError, WireError
 from amqp_streams.node.requests import Steps
 from amqp_streams.proton import links, outcomes, sending
 from amqp_streams.proton.pointers import Pointer
-from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Service
+from amqp_streams.server.links.link import IncomingLink, OutgoingLink, Owner, Replier, Requester, Service
 from amqp_streams.streams import management
 from amqp_streams.streams.attach import Informing, Managing, Replying
 from amqp_streams.streams.management import Answer, Request
@@ -89,7 +89,7 @@ class _Waiting:
 class _Running:
     waiting: _Waiting
     request: Request
-    carrier: "ReplyLink"
+    carrier: Replier
     steps: Steps
 
 
@@ -203,10 +203,10 @@ class ReplyLink(OutgoingLink[Replying]):
         self.queue: deque[bytes] = deque()
         self.sent = 0
         self.scheduled = False
-        self._reserved: set[ManagementLink] = set()
-        self._waiting: dict[ManagementLink, None] = {}
+        self._reserved: set[Requester] = set()
+        self._waiting: dict[Requester, None] = {}
 
-    def reserve(self, by: ManagementLink) -> bool:
+    def reserve(self, by: Requester) -> bool:
         """Keep credit for the answer to one more request; False: there is none, and `by` goes on when there is."""
         self._reserved = {each for each in self._reserved if each.alive and not each.closing}
         stuck = self.clogged()
@@ -218,7 +218,7 @@ class ReplyLink(OutgoingLink[Replying]):
             self.owner.await_room(self)
         return False
 
-    def post(self, by: ManagementLink, message: bytes) -> None:
+    def post(self, by: Requester, message: bytes) -> None:
         """Send an answer on the credit that was kept for it."""
         self._reserved.discard(by)
         if self.alive and not self.closing:

@@ -45,6 +45,11 @@ class Effects:
         if self._links.pop(link.grant, None) is not None:
             self._node.detach(link.grant, self._now_ms(), closed=closed)
 
+    def consumer(self, grant: Consuming) -> ConsumerLink | None:
+        """The link that was granted this; None: it is gone, or will send nothing more."""
+        link = self._links.get(grant)
+        return link if isinstance(link, ConsumerLink) else None
+
     # -- carrying out
 
     def soon(self) -> None:
@@ -91,8 +96,8 @@ class Effects:
                     link.evict(error, by)
                 return link
             case Leave(grant, error, within_ms):
-                link = self._links.get(grant)
-                if isinstance(link, ConsumerLink):
+                link = self.consumer(grant)
+                if link is not None:
                     self.moves[grant.log.name, grant.group or ""] += 1
                     link.leave(error, within_ms)
                 return link

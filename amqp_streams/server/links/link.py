@@ -4,9 +4,9 @@ Law: a link's pointers are used only while `alive`. A commit outlives the read t
 gone is dropped, not settled (`tests/amqp_streams/server/test_commits_in_flight.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from amqp_streams import names
 from amqp_streams.config import Limits
@@ -15,19 +15,15 @@ from amqp_streams.node import Node
 from amqp_streams.proton import links, receiving, sessions
 from amqp_streams.proton.pointers import Pointer
 from amqp_streams.server.limits.quotas import Account
+from amqp_streams.server.links.confirming import Confirming
+from amqp_streams.server.links.turns import Turns, Worker
 from amqp_streams.server.links.unfinished import Unfinished
 from amqp_streams.server.observing.audit import Audit
+from amqp_streams.storage.ports import CommitDone
 from amqp_streams.streams.attach import Grant, Pending
 from amqp_streams.streams.intake import Receipt
 from amqp_streams.wire.formats import FormatFinder
 from amqp_streams.wire.nuls import NulFinder
-
-if TYPE_CHECKING:
-    from amqp_streams.server.links.confirming import Confirming
-    from amqp_streams.server.links.control import ReplyLink
-    from amqp_streams.server.links.effects import Effects
-    from amqp_streams.server.links.producer import ProducerLink
-    from amqp_streams.server.links.turns import Turns
 
 
 class Pause(Enum):
@@ -52,13 +48,16 @@ class Service(Protocol):
     """What links need of the server around them."""
 
     node: Node
-    effects: "Effects"
-    confirming: "Confirming"
+    confirming: Confirming
     audit: Audit
-    turns: "Turns"
+    turns: Turns
     unfinished: Unfinished
     limits: Limits
     container_id: str
+
+    @property
+    def effects(self) -> "LinkEffects":
+        """Which links there are, and what the node wants done about them."""
 
     def now_ms(self) -> int:
         """The wall clock."""
@@ -69,10 +68,10 @@ class Service(Protocol):
     def cursors_moved(self) -> None:
         """Places that outlive their links have moved: write them soon."""
 
-    def await_commit(self, link: "ProducerLink", deliveries: list[Pointer], receipt: Receipt) -> None:
+    def await_commit(self, link: "Committing", deliveries: list[Pointer], receipt: Receipt) -> None:
         """Call `link.committed` when commit `receipt.sequence` is back."""
 
-    def overloaded(self, link: "ProducerLink") -> bool:
+    def overloaded(self, link: "Committing") -> bool:
         """Too much waits for the disk: grant nothing now; `link.top_up` is called when there is room."""
 
     def pump_later(self, link: "Pumped") -> None:
@@ -136,8 +135,54 @@ class Owner(Protocol):
     def cut(self, reason: str) -> None:
         """End the connection at once, without a word: what its peer has not taken is dropped."""
 
-    def reply_link(self, address: str | None) -> "ReplyLink | None":
+    def reply_link(self, address: str | None) -> "Replier | None":
         """The link of this connection that answers to this address travel on; without an address, the only one."""
+
+
+class LinkEffects(Protocol):
+    """The node's grants and their links, and what the node wants done about them."""
+
+    def attached(self, link: "AnyLink") -> None:
+        """A link is there: effects may concern it."""
+
+    def detached(self, link: "AnyLink", *, closed: bool = False) -> None:
+        """A link is gone, or will send nothing more: the node forgets it. Twice is once."""
+
+    def soon(self) -> None:
+        """Carry out what the node wants at the end of this turn."""
+
+    def carry_out(self, by: Owner | None = None) -> None:
+        """Carry it out now. `by`: the connection that attached."""
+
+
+class Committing(Hashable, Protocol):
+    """A link whose messages are stored in commits."""
+
+    name: str
+    owner: Owner
+
+    def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
+        """The commit that took these deliveries is back."""
+
+    def top_up(self) -> None:
+        """Grant credit, if there is room."""
+
+
+class Requester(Worker, Hashable, Protocol):
+    """A link that carries requests."""
+
+    alive: bool
+    closing: bool
+
+
+class Replier(Protocol):
+    """A link that carries answers."""
+
+    def reserve(self, by: Requester) -> bool:
+        """Keep credit for the answer to one more request; False: there is none, and `by` goes on when there is."""
+
+    def post(self, by: Requester, message: bytes) -> None:
+        """Send an answer on the credit that was kept for it."""
 
 
 class Pumped(Protocol):

@@ -22,7 +22,6 @@ class PendingLink(Link[Pending]):
 
     def __init__(self, service: Service, owner: Owner, pointer: Pointer, grant: Pending, answer: Answer) -> None:
         super().__init__(service, owner, pointer, grant.request.link, grant)
-        grant.carrier = self
         self._answer = answer
 
     def answer(self, outcome: Consuming | PeerError) -> bool:

@@ -11,7 +11,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from amqp_streams.server.links.link import Owner
 from amqp_streams.storage.ports import Use
 
 BUDGET_S: Final = 0.005
@@ -26,6 +25,13 @@ SMALL_BYTES: Final = 4 << 10
 log = structlog.get_logger("amqp_streams")
 
 
+class Payer(Protocol):
+    """A connection."""
+
+    def cut(self, reason: str) -> None:
+        """End it at once, without a word."""
+
+
 class Worker(Protocol):
     """A link or a connection that has work to do."""
 
@@ -34,7 +40,7 @@ class Worker(Protocol):
         """For the log."""
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> Payer:
         """The connection that pays for a failure."""
 
     def work(self) -> bool:

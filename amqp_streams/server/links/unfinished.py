@@ -4,15 +4,36 @@ Law: a peer that does not finish its messages does not stop others that do. When
 message that it began first, and a link that gets nothing more of its message is closed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, Protocol
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
 
-if TYPE_CHECKING:
-    from amqp_streams.server.links.link import IncomingLink
+
+class Payer(Protocol):
+    """A connection. `user`: who logged in, None: anonymous."""
+
+    user: str | None
+
+    @property
+    def paused(self) -> bool:
+        """This node does not read from the peer now."""
+
+    def flush(self) -> None:
+        """Write what the engine has to send."""
+
+
+class Holder(Hashable, Protocol):
+    """A link that may hold a part of a message."""
+
+    @property
+    def owner(self) -> Payer:
+        """The connection of the link."""
+
+    def close(self, error: PeerError | None = None) -> None:
+        """Detach for good, and let go of what it holds."""
 
 
 @dataclass(slots=True)
@@ -26,7 +47,7 @@ class _User:
     """`links`: by when their message began."""
 
     size: int = 0
-    links: "dict[IncomingLink[Any], _Held]" = field(default_factory=dict)
+    links: dict[Holder, _Held] = field(default_factory=dict)
 
 
 class Unfinished:
@@ -39,7 +60,7 @@ class Unfinished:
         self._clock_ms: Final = clock_ms
         self._users: Final[dict[str | None, _User]] = {}
 
-    def holds(self, link: "IncomingLink[Any]", size: int) -> None:
+    def holds(self, link: Holder, size: int) -> None:
         """This link holds so many bytes now. Closes links, this one perhaps, while there is too much."""
         user = self._users.setdefault(link.owner.user, _User())
         held = user.links.get(link)
@@ -69,6 +90,6 @@ class Unfinished:
                     _end(link, f"no more data of an unfinished message arrived for {self._silence_ms} ms")
 
 
-def _end(link: "IncomingLink[Any]", description: str) -> None:
+def _end(link: Holder, description: str) -> None:
     link.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, description))
     link.owner.flush()

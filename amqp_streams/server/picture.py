@@ -1,9 +1,17 @@
 """The figures of one moment, from the store, the node, its links and the regular work. Visits only what is shown."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import Protocol
 
+from amqp_streams.config import Limits
+from amqp_streams.node import Node
+from amqp_streams.server.limits.quotas import Quotas
 from amqp_streams.server.links.consumer import ConsumerLink
+from amqp_streams.server.links.effects import Effects
+from amqp_streams.server.links.link import AnyLink
 from amqp_streams.server.links.producer import ProducerLink
+from amqp_streams.server.links.turns import Turns
+from amqp_streams.server.observing.audit import Audit
 from amqp_streams.server.observing.status import (
     CONSUMERS_MAX,
     GROUP_LAGS_MAX,
@@ -13,13 +21,37 @@ from amqp_streams.server.observing.status import (
     group_statuses,
     log_statuses,
 )
-from amqp_streams.storage.ports import Use
-
-if TYPE_CHECKING:
-    from amqp_streams.server.service import EventService
+from amqp_streams.server.regular import Regular
+from amqp_streams.storage.ports import Store, Use
 
 
-def picture(service: "EventService") -> NodeStatus:
+class Connection(Protocol):
+    """A connection whose links are counted."""
+
+    def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
+        """Its links that match."""
+
+
+class Service(Protocol):
+    """What is shown of."""
+
+    node: Node
+    store: Store
+    limits: Limits
+    turns: Turns
+    effects: Effects
+    regular: Regular
+    quotas: Quotas
+    audit: Audit
+    ready: bool
+    connections_max: int
+
+    @property
+    def connections(self) -> Collection[Connection]:
+        """Those that are open."""
+
+
+def picture(service: Service) -> NodeStatus:
     """The whole server, as it is now."""
     node = service.node
     consumers = consumer_statuses(node, CONSUMERS_MAX)
@@ -45,7 +77,7 @@ def picture(service: "EventService") -> NodeStatus:
     )
 
 
-def _uses(service: "EventService") -> dict[str, Use]:
+def _uses(service: Service) -> dict[str, Use]:
     """What is used of each bound of the whole node, by the bound's name."""
     limits = service.limits
     return {
