@@ -38,7 +38,7 @@ from knative_gateway.errors import ConfigError, GatewayError
 from knative_gateway.http.listening import HttpServer, serve_http
 from knative_gateway.http.web import Web
 from knative_gateway.ingress.app import Ingress
-from knative_gateway.ingress.direct import Door, with_door
+from knative_gateway.ingress.direct import Door
 from knative_gateway.ingress.inside import Inside
 from knative_gateway.part_settings import destinations, dispatch_settings, ingress_limits, send_settings, subscribers_tls
 from knative_gateway.replaying import DispatcherReplays
@@ -188,8 +188,8 @@ class Gateway:
         api = self._api = Api(store.resources, store.cursors, settings=api_settings, gate=self.gate, replays=replays, tasks=self.tasks)
         await api.start()
         web = Web(ingress, self.registry, ready=self._missing, routes=api.routes)
-        door = with_door(Door(ingress, event_log, asyncio.get_running_loop().time))
-        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, protocol=door, tasks=self.tasks)
+        door = Door(ingress, event_log, asyncio.get_running_loop().time)
+        self._http = await serve_http(web, settings.listen, limits=settings.limits, tls=settings.tls, shortcut=door.open, tasks=self.tasks)
         self.addresses["http"] = self._http.addresses
         inward = Inward(self._base_url(shared=store.shared), self.gate.may_pass)
         sender.inside = Inside(ingress, inward)

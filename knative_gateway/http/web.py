@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from knative_gateway.http.listening import App
+from knative_gateway.http.asgi import App
 
 EVENTS: Final = ("/broker/", "/channel/")
 

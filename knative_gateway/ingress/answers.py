@@ -4,7 +4,6 @@ Law: 202 means stored, and nothing else does. Every answer says with `Allow` wha
 """
 
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import Final, NamedTuple
 
 from event_formats.errors import EventFormatError, InvalidEventError, TooManyEventsError, UnsupportedFormatError
@@ -43,8 +42,6 @@ _STATUS: Final[Mapping[type[Refusal], int]] = {
 UNAVAILABLE_RETRY_S: Final = 1
 """When to try again a log that is away; it is tried by us all the time."""
 _RETRY_LATER: Final[Header] = (b"retry-after", str(UNAVAILABLE_RETRY_S).encode())
-
-STATUS_LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
 class Answer(NamedTuple):

@@ -1,0 +1,341 @@
+"""[io] One HTTP/1.1 connection: its requests are answered one after the other, in order. When it waits, and when it ends.
+
+Laws: a request that is not valid gets one answer after those before it, and the connection ends. Reading pauses while the client does not
+read its answers, while many requests wait for their turn, and while a handler does not take a body. Each time limit applies only while the
+gateway waits for the client.
+"""
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from knative_gateway.http.exchange import Exchange, Handler, Shared
+from knative_gateway.http.reading import PIECE_BYTES, RefusedError, RequestReader
+from knative_gateway.http.responses import text
+
+WAITING_MAX: Final = 8
+"""Requests that wait for the answers of earlier ones; with more, reading pauses."""
+BODY_BYTES_HELD: Final = 64 << 10
+"""Of a body that the handler has not taken; with more, reading pauses."""
+LINGER_S: Final = 2.0
+"""After a refusal, bytes of the client are read and dropped for so long: a reset would destroy the refusal on its way."""
+STALLED_S: Final = 300.0
+"""A client that reads nothing of its answer for so long is cut off."""
+
+log = structlog.get_logger("knative_gateway")
+
+
+class Service(Shared):
+    """What the connections of a listener share. `clock`: in seconds."""
+
+    def __init__(self, handler: Callable[[Exchange], Handler], clock: Callable[[], float], *, connections_max: int) -> None:
+        super().__init__()
+        self.handler: Final = handler
+        self.clock: Final = clock
+        self.connections_max: Final = connections_max
+        self.connections: Final[set[Connection]] = set()
+
+
+class Connection(asyncio.Protocol):
+    """Owns the transport, the reader, and the exchanges that are not answered yet."""
+
+    def __init__(self, service: Service) -> None:
+        self.shared: Final = service
+        self._transport: Any = None
+        self._reader: Final = RequestReader(self)
+        self._queue: Final[deque[Exchange]] = deque()
+        """Requests without a complete answer; the first is being answered."""
+        self._left = b""
+        """What is not parsed yet, because there is too much before it."""
+        self._is_parsing = False
+        self._is_advancing = False
+        self._is_read_paused = False
+        self._refusal = b""
+        """The last answer, after those of the queue."""
+        self._closes_after_answers = False
+        self._can_write: asyncio.Event | None = None
+        """Not None while the transport holds more than it wants to."""
+        self._unsent = 0
+        self._stalled_since = 0.0
+        self._waiting_since: float | None = None
+        """When the client began what is not complete: a request, or a connection without one."""
+        self._waiting_for = 0
+        """Which of its requests that is."""
+        self._idle_since: float | None = None
+        """When the listener saw first that there is no request."""
+        self._is_expired = False
+        self._lingers_until: float | None = None
+
+    # asyncio calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, unless there are too many."""
+        self._transport = transport
+        self._waiting_since = self.shared.clock()
+        self.shared.connections.add(self)
+        if len(self.shared.connections) > self.shared.connections_max:
+            self._transport.abort()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """The client has gone."""
+        self.shared.connections.discard(self)
+        self._reader.close()
+        self._left = b""
+        while self._queue:
+            _lose(self._queue.popleft())
+        if self._can_write is not None:
+            self._can_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, or as much of it as there is room for."""
+        if self._reader.is_ended:
+            return
+        if self._left:
+            self._left += data
+        elif len(data) <= PIECE_BYTES:
+            self._parse(data)
+            if len(self._queue) > 1 or self._reader.current is not None or self._can_write is not None:
+                self._pace()
+        else:
+            self._left = data
+            self._go_on()
+
+    def eof_received(self) -> bool:
+        """The client sends no more. True: it gets the answers to what it sent.
+
+        A client that only reads (a watch, say) is taken to be gone: nothing else would end its answer.
+        """
+        is_in_request = not self._left and (self._reader.is_in_head or self._reader.current is not None)
+        if not self._queue or is_in_request or self.is_encrypted:
+            return False  # TLS has no half-closed connections
+        if any(exchange.method in {b"GET", b"HEAD"} for exchange in self._queue):
+            return False
+        self._closes_after_answers = True
+        if not self._left:
+            self._reader.is_ended = True
+        return True
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers."""
+        self._can_write = asyncio.Event()
+        self._unsent, self._stalled_since = sys.maxsize, self.shared.clock()
+        self._pace()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self._can_write is not None:
+            self._can_write.set()
+            self._can_write = None
+        self._advance()
+        self._go_on()
+
+    # The exchanges and their handlers call these.
+
+    def write(self, data: bytes) -> None:
+        """Send these bytes."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def writable(self) -> None:
+        """Return when the client has read enough of what was written before, or has gone."""
+        if self._can_write is not None:
+            await self._can_write.wait()
+
+    def read_on(self) -> None:
+        """A handler took what was here of its body."""
+        if self._is_read_paused:
+            self._go_on()
+
+    def answered(self, exchange: Exchange) -> None:
+        """The first request of the queue has its answer: the next one's turn, or the end."""
+        self._queue.popleft()
+        if not exchange.keep_alive:
+            self._queue.clear()
+            self._close(lingers=self._reader.current is not None)
+            return
+        self._idle_since = None
+        if self._queue or self._reader.is_ended:
+            self._advance()
+        if self._is_read_paused:
+            self._go_on()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def address(self, kind: str) -> tuple[str, int] | None:
+        """Of the client (`peername`) or of this side (`sockname`)."""
+        found = self._transport.get_extra_info(kind)
+        return (str(found[0]), int(found[1])) if isinstance(found, tuple) else None
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is used."""
+        return self._transport.get_extra_info("sslcontext") is not None
+
+    # The reader calls these.
+
+    def head_came(self, exchange: Exchange) -> None:
+        """Begin to answer, now or in its turn."""
+        self._queue.append(exchange)
+        if len(self._queue) == 1:
+            self._advance()
+
+    def request_ended(self, exchange: Exchange) -> None:
+        """The client has done its part."""
+        if exchange.handler is not None and not exchange.is_answered:
+            exchange.handler.received()
+
+    # The listener calls these.
+
+    def look(self, now: float, *, request_s: float, idle_s: float) -> None:
+        """End the connection if its client takes too long for a request, or has had none for too long."""
+        if self._lingers_until is not None:
+            if now >= self._lingers_until:
+                self._transport.abort()
+        elif self._can_write is not None:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent < self._unsent:
+                self._unsent, self._stalled_since = unsent, now
+            elif self._stalled_since < now - STALLED_S:
+                self._cut("the client does not read its answer")
+        elif self._is_read_paused:
+            pass
+        elif self._waiting_since is not None:
+            if self._waiting_since < now - request_s:
+                self._cut("the request takes too long")
+        elif self._queue:
+            self._idle_since = None
+        elif self._idle_since is None:
+            self._idle_since, self._is_expired = now, False
+        elif self._idle_since < now - idle_s:
+            # A request may be here that was not read yet: it is by the next time.
+            if self._is_expired:
+                self._transport.close()
+            self._is_expired = True
+
+    def shut(self) -> None:
+        """The listener goes down: answer what is here, then close."""
+        if self._lingers_until is not None:
+            self._transport.abort()
+        elif not self._queue and not self._reader.is_in_head and not self._left:
+            self._transport.close()
+
+    # Reading
+
+    def _parse(self, piece: bytes | memoryview) -> None:
+        reader = self._reader
+        self._is_parsing = True
+        try:
+            reader.parse(piece)
+        except RefusedError as refusal:
+            self._refuse(refusal.status, str(refusal))
+        finally:
+            self._is_parsing = False
+        if reader.current is None and not reader.is_in_head:
+            if reader.begun:
+                self._waiting_since = None
+        elif self._waiting_since is None or self._waiting_for != reader.begun:
+            self._waiting_since, self._waiting_for = self.shared.clock(), reader.begun
+
+    def _go_on(self) -> None:
+        """Parse what waits, as far as there is room, and let more come."""
+        if self._is_parsing:
+            return
+        reader, left, at = self._reader, memoryview(self._left), 0
+        while at < len(left) and not reader.is_ended and not self._is_full():
+            self._parse(left[at : at + PIECE_BYTES])
+            at += PIECE_BYTES
+        self._left = b"" if reader.is_ended else bytes(left[at:])
+        if self._closes_after_answers and not self._left and not reader.is_ended:
+            if reader.is_in_head or reader.current is not None:
+                self._refuse(400, "the request is not complete")
+            reader.is_ended = True
+            self._advance()
+        self._pace()
+
+    def _is_full(self) -> bool:
+        """Whether enough was read for now."""
+        current = self._reader.current
+        return (
+            self._can_write is not None
+            or len(self._queue) > WAITING_MAX
+            or (current is not None and len(current.body) > BODY_BYTES_HELD and not current.collects)
+        )
+
+    def _pace(self) -> None:
+        """Pause or resume reading, if that changed."""
+        paused = bool(self._left) or (self._is_full() and not self._reader.is_ended)
+        if paused is self._is_read_paused or self._transport.is_closing():
+            return
+        self._is_read_paused = paused
+        if paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+            if self._waiting_since is not None:
+                self._waiting_since = self.shared.clock()
+
+    # Answering
+
+    def _advance(self) -> None:
+        """Begin the requests whose turn it is; a loop, since answers may be complete at once."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        queue = self._queue
+        try:
+            while queue and queue[0].handler is None and self._can_write is None:
+                exchange = queue[0]
+                handler = exchange.handler = self.shared.handler(exchange)
+                handler.begin()
+        finally:
+            self._is_advancing = False
+        if not queue and self._reader.is_ended:
+            if self._refusal:
+                self.write(self._refusal)
+                self._refusal = b""
+                self._close(lingers=True)
+            elif self._closes_after_answers:
+                self._close(lingers=False)
+
+    def _refuse(self, status: int, words: str) -> None:
+        """Answer what is being read like this, after all before it; then close."""
+        log.debug("request_refused", peer=self.address("peername"), status=status, reason=words)
+        reader = self._reader
+        exchange, reader.current = reader.current, None
+        reader.is_ended, reader.is_in_head = True, False
+        if exchange is not None and (exchange.is_answered or exchange.has_begun):
+            self._closes_after_answers = True  # a second answer would be taken for a part of the first, or for the next one
+        else:
+            self._refusal = text(status, words, self.shared.headers)
+        if exchange is not None and exchange in self._queue:
+            self._queue.remove(exchange)
+            _lose(exchange)
+        self._advance()
+
+    def _close(self, *, lingers: bool) -> None:
+        """Close when everything is sent. `lingers`: the client may be sending still, and is to see the answer."""
+        self._reader.is_ended = True
+        self._left = b""
+        if not lingers or self._transport.is_closing() or not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        self._lingers_until = self.shared.clock() + LINGER_S
+        self._transport.write_eof()
+        self._pace()
+
+    def _cut(self, reason: str) -> None:
+        log.debug("connection_cut", peer=self.address("peername"), reason=reason)
+        self._transport.abort()
+
+
+def _lose(exchange: Exchange) -> None:
+    """Tell the handler that there is no client any more."""
+    exchange.is_lost = True
+    if exchange.handler is not None and not exchange.is_answered:
+        exchange.handler.lost()
