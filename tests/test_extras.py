@@ -154,6 +154,26 @@ sys.exit(run(settings, ready=lambda found: (print(*found), os.kill(os.getpid(), 
     assert "http" in words.split()
 
 
+def test_conversions_of_cloudevents_name_the_extra_that_they_need() -> None:
+    code = "import amqp_streams.client.cloudevents"
+    status, _, complaint = done(process(None, code))
+    assert status == 1
+    words = "amqp_streams.client.cloudevents needs the cloudevents extra: pip install 'amqp-event-streams[cloudevents]'"
+    assert complaint.endswith(f"MissingExtraError: {words}\n")
+    assert done(process("cloudevents", code)) == (0, "", "")
+
+
+def test_the_example_of_cloudevents_runs_with_its_extra(node: NodeProcess) -> None:
+    code = "import runpy; sys.argv = ['example', sys.argv[1]]; runpy.run_path('examples/client_cloudevents.py', run_name='__main__')"
+    status, words, complaint = done(process("cloudevents", code, node.url))
+    assert status == 0, complaint
+    assert sorted(words.splitlines()) == [
+        "temperature.measured in the cellar: {'celsius': 12.25}",
+        "temperature.measured in the hall: {'celsius': 18.0}",
+        "temperature.measured in the kitchen: {'celsius': 20.5}",
+    ]
+
+
 def test_traces_name_the_extra_that_they_need() -> None:
     code = "from knative_gateway import tracing; tracing.exporting('http://127.0.0.1:1')"
     status, _, complaint = done(process("gateway", code))
