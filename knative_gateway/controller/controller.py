@@ -1,8 +1,8 @@
 """[io] The control plane: follows the store, and carries out what `Reconciler` decides.
 
 Laws: the work is proportional to what changed, and is done in slices; no object waits for the log or
-subscriber; what is true is written only after it is. Replicas need no leader: all decide the same, writes are compare-and-set, and a
-replica that is late finds it done.
+subscriber of another; a status is written only after it is true. Replicas do not need a leader: all decide
+the same, writes are compare-and-set, and a late replica finds its work done.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from uuid import uuid4
 
 import structlog
 
-from knative_gateway.controller import happenings
-from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, Happening, Settings, Write
+from knative_gateway.controller import events
+from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, ObjectEvent, Settings, Write
 from knative_gateway.controller.deciding.reconcile import Reconciler
 from knative_gateway.controller.deciding.relations import MEMBERS, SOURCES
 from knative_gateway.controller.deciding.sources import log_of, names_of
@@ -32,21 +32,22 @@ from knative_gateway.resources.objects import Object, name_of, uid_of
 from knative_gateway.running.supervising import Supervisor
 
 SLICE: Final = 50
-"""Results that are computed before others run: a few milliseconds."""
+"""Results that are computed before other tasks run: a few milliseconds."""
 WRITES_AT_ONCE: Final = 50
-"""In one transaction."""
+"""Objects in one transaction."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
 Counters = Callable[[], Mapping[str, Mapping[str, int]]]
-"""What the data plane counted, by uid and name."""
+"""The counters of the data plane, by uid and name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds. `settle`: changes that come so close together are one; `apply`: how long `settled` waits for the data plane; `retry`: until
-    what failed is tried again; `figures`, `logs`, `events`: between counters in status, looks whether all logs are there, and looks for old
-    Event objects.
+    """Times in seconds. `settle`: changes within this time are processed together. `apply`: how long
+    `settled` waits for the data plane. `retry`: the wait before a retry. `figures`, `logs`, `events`: the
+    times between updates of counters in status, between checks that all logs exist, and between removals of
+    old Event objects.
     """
 
     settle: float = 0.02
@@ -58,7 +59,9 @@ class Times:
 
 
 class Controller:
-    """One a process. `async with` runs it; `settled` waits until all that is known is carried out."""
+    """One for each process. `async with` runs it; `settled` waits until everything that is known is carried
+    out.
+    """
 
     def __init__(
         self,
@@ -73,7 +76,7 @@ class Controller:
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         tasks: Supervisor | None = None,
     ) -> None:
-        """`counters` None: status has no counters, as it must be where several replicas count."""
+        """`counters` None: status has no counters, because several replicas count."""
         self.routes: Routes = NO_ROUTES
         self._store: Final = store
         self._data_plane: Final = data_plane
@@ -99,7 +102,7 @@ class Controller:
         self._idle: Final = asyncio.Event()
         self._listed = False
         self._unserved: Final[dict[str, None]] = {}
-        """Paths whose route the data plane does not serve yet as it is wanted."""
+        """Paths whose latest route the data plane does not serve yet."""
         self._unserved_until = 0.0
         self._bad_logs: Final[set[str]] = set()
         self._gone: list[tuple[Key, Object]] = []
@@ -135,11 +138,11 @@ class Controller:
 
     @property
     def whole(self) -> bool:
-        """All that is known is served: no log is missing, and the data plane has the latest routes."""
+        """Whether everything is served: no log is missing, and the data plane serves the latest routes."""
         return self._listed and self._idle.is_set() and not self._unserved and not self._bad_logs
 
     async def settled(self) -> None:
-        """Wait until everything that is known is carried out; for the data plane only so long (`Times.apply`)."""
+        """Wait until everything that is known is carried out; for the data plane at most `Times.apply`."""
         await self._idle.wait()
 
     # -- what changed
@@ -167,7 +170,7 @@ class Controller:
             self._logs.tend(key.name)
 
     def _took(self, key: Key, stored: Object | None) -> None:
-        """Our own writes are known at once; the watch will repeat them."""
+        """Use our own write at once; the watch reports it again later."""
         if stored is None:
             self._mirror.objects.pop(key, None)
         else:
@@ -181,7 +184,7 @@ class Controller:
         self._again()
 
     def _served(self, path: str) -> None:
-        """The data plane serves something else than before."""
+        """The data plane serves a path differently than before."""
         route, failing = self._data_plane.served(path), self._data_plane.failing(path)
         self._reconciler.served(path, route, failing)
         if route is self.routes.by_path.get(path):
@@ -200,7 +203,7 @@ class Controller:
     # -- carrying out
 
     async def _work(self) -> None:
-        self._wake.set()  # for what the run before left undone
+        self._wake.set()  # for what a former run of this task did not finish
         while True:
             await self._next()
             self._wake.clear()
@@ -216,7 +219,7 @@ class Controller:
                 self._idle.set()
 
     async def _next(self) -> None:
-        """Wait for a change, or until the data plane has been waited for long enough."""
+        """Wait for a change, or until the wait for the data plane ends."""
         loop = asyncio.get_running_loop()
         waiting = bool(self._unserved) and not self._idle.is_set()
         try:
@@ -227,10 +230,10 @@ class Controller:
         await asyncio.sleep(self._times.settle)
 
     async def _carry_out(self) -> None:
-        """Until nothing new comes of it."""
+        """Repeat until nothing is left to do: each step may cause work for the others."""
         while True:
             while self._reconciler.step(SLICE):  # noqa: ASYNC110  it is work, not waiting
-                await asyncio.sleep(0)  # others run in between
+                await asyncio.sleep(0)  # other tasks run in between
             self._report_problems()
             self._use_routes()
             self._tend_logs()
@@ -265,12 +268,12 @@ class Controller:
         self._reconciler.new_needs.clear()
 
     async def _write(self, writes: Sequence[Write]) -> None:
-        """Store them, and create Event objects: of several replicas, only the one that wrote does so."""
+        """Store the objects, and create Event objects: only the replica whose write succeeded does so."""
         planned: dict[Key, tuple[Object, int]] = {}
         now_s = asyncio.get_running_loop().time()
         for write in writes:
             if self._pace.may_write(write.key, now_s):
-                planned[write.key] = (write.object, version_of(write.object))  # what it was decided from, not what is known by now
+                planned[write.key] = (write.object, version_of(write.object))  # decided from this version, which may be old by now
             else:
                 log.warning("status_contested", kind=write.key.kind, namespace=write.key.namespace, name=write.key.name)
                 self._write_later(write.key)
@@ -280,9 +283,11 @@ class Controller:
             for key in planned:
                 self._reconciler.write_again(key)
             raise
-        told = [happening for write in writes if write.key in stored for happening in happenings.of_change(write.before, write.object)]
-        if told:
-            await self._put(dict(map(self._told, told)))
+        reported = [
+            object_event for write in writes if write.key in stored for object_event in events.of_change(write.before, write.object)
+        ]
+        if reported:
+            await self._put(dict(map(self._event, reported)))
 
     def _write_later(self, key: Key) -> None:
         def again() -> None:
@@ -292,7 +297,7 @@ class Controller:
         asyncio.get_running_loop().call_later(self._times.retry, again)
 
     async def _put(self, planned: Mapping[Key, tuple[Object, int]]) -> Mapping[Key, Object]:
-        """Store those that nobody else has written in between; the watch reports the others."""
+        """Store the objects whose version is still current; the watch reports the others."""
         if not planned:
             return {}
         try:
@@ -309,15 +314,17 @@ class Controller:
             self._took(key, object_)
         return stored
 
-    def _told(self, happening: Happening) -> tuple[Key, tuple[Object, int]]:
-        key = happenings.key_of(happening)
+    def _event(self, object_event: ObjectEvent) -> tuple[Key, tuple[Object, int]]:
+        key = events.key_of(object_event)
         before = self._mirror.objects.get(key)
-        about = {"kind": happening.about.get("kind"), "namespace": key.namespace, "name": name_of(happening.about)}
-        log.info("resource_changed", **about, reason=happening.reason, message=happening.message)
-        return key, (happenings.event(happening, before, self._clock_ms(), str(uuid4())), version_of(before))
+        about = {"kind": object_event.about.get("kind"), "namespace": key.namespace, "name": name_of(object_event.about)}
+        log.info("resource_changed", **about, reason=object_event.reason, message=object_event.message)
+        return key, (events.event(object_event, before, self._clock_ms(), str(uuid4())), version_of(before))
 
     async def _clean(self) -> None:
-        """What went takes others with it; positions of subscribers that the data plane has let go are forgotten."""
+        """Remove what belonged to deleted objects, and the cursors of subscribers that the data plane has
+        released.
+        """
         gone, self._gone = self._gone, []
         try:
             for key, object_ in gone:
@@ -334,7 +341,7 @@ class Controller:
         while part := list(islice(left, WRITES_AT_ONCE)):
             await self._store.remove({key: version_of(self._mirror.objects.get(key)) for key in part})
 
-    # -- from time to time
+    # -- regular work
 
     async def _every(self, seconds: float, do: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -345,7 +352,9 @@ class Controller:
                 log.warning("store_away", reason=str(error))
 
     async def count(self) -> None:
-        """Take what the data plane counted, and the latest failures, into status: of subscribers of which something changed."""
+        """Take the data plane's counters and the latest failures into the status of subscribers whose
+        counters changed.
+        """
         counted = self._counters() if self._counters else {}
         figures: dict[str, Figures] = {}
         for subscriber in [each for route in self.routes.by_path.values() for each in route.subscribers]:
@@ -358,12 +367,12 @@ class Controller:
             self._again()
 
     async def check_logs(self) -> None:
-        """See whether all logs are there, and make those that are not."""
+        """Create the logs that do not exist."""
         for name in self._reconciler.needs:
             self._logs.tend(name)
         self._again()
 
     async def forget_old_events(self) -> None:
-        """Remove Event objects that have been kept long enough, and the oldest of too many."""
-        events = [(key, each) for key, each in self._mirror.objects.items() if (key.group, key.kind) == ("", "Event")]
-        await self._remove(happenings.old(events, self._clock_ms()))
+        """Remove Event objects that are too old, and the oldest of too many."""
+        stored = [(key, each) for key, each in self._mirror.objects.items() if (key.group, key.kind) == ("", "Event")]
+        await self._remove(events.old(stored, self._clock_ms()))

@@ -1,6 +1,8 @@
-"""What goes when something else went: objects of a Namespace, objects whose owners are all gone. Spec: Kubernetes, "Garbage Collection".
+"""What is removed with another object: objects of a Namespace, and objects whose owners are all deleted.
+Pure.
 
-Only what was seen to go takes others with it: an object that came with owners of another cluster stays. Pure.
+Spec: Kubernetes, "Garbage Collection". Only a deletion that was seen removes dependents: an object that was
+created with owners of another cluster stays.
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from knative_gateway.resources.objects import Object, entries, name_of, text, ui
 
 
 class Belongings:
-    """Objects by namespace and owner, so that the dependents of a deleted object are found without a search of all."""
+    """Objects by namespace and owner, so that the dependents of a deleted object are found without a search."""
 
     def __init__(self) -> None:
         self._uids: Final[dict[str, Key]] = {}
@@ -20,7 +22,7 @@ class Belongings:
         self._in_namespace: Final[dict[str, dict[Key, None]]] = {}
 
     def note(self, key: Key, object_: Object | None) -> None:
-        """An object is there, is another, or is gone (None)."""
+        """An object was created or changed, or was deleted (None)."""
         before = self._known.pop(key, None)
         if before is not None:
             uid, owners = before
@@ -39,7 +41,7 @@ class Belongings:
         self._in_namespace.setdefault(key.namespace, {})[key] = None
 
     def left_behind(self, key: Key, gone: Object) -> list[Key]:
-        """The objects that go with one that is gone."""
+        """The objects to remove with a deleted object."""
         if (key.group, key.kind) == ("", "Namespace"):
             return list(self._in_namespace.get(name_of(gone), ()))
         owned = self._owned.get(uid_of(gone), {})

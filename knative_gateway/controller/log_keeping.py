@@ -1,7 +1,8 @@
-"""[io] Makes and deletes the logs of Brokers and Channels.
+"""[io] Creates and deletes the logs of Brokers and Channels.
 
-Laws: for each log it is kept in the store whose log it is, before the log is made; one whose owner is gone is deleted, also after a crash,
-and a successor of the same name begins with an empty log; a log that does not answer holds up no other.
+Laws: the owner of each log is stored before the log is created; a log whose owner was deleted is deleted,
+also after a crash, and a successor of the same name begins with an empty log; a log that does not answer does
+not delay another.
 """
 
 import asyncio
@@ -20,16 +21,16 @@ from knative_gateway.resources.objects import Object, text, uid_of
 from knative_gateway.running.supervising import Supervisor
 
 AT_ONCE: Final = 8
-"""Requests to the node that wait for an answer."""
+"""Requests to the node that are in flight at once."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
 Report = Callable[[str, str, str | None], None]
-"""Called with a log, the uid of its owner, and None if the log is there, else why it is not."""
+"""Called with a log, the uid of its owner, and why the log does not exist; None: it exists."""
 
 
 class LogKeeper:
-    """Keeps the given logs. `start` and `close` it."""
+    """Keeps the needed logs. Call `start` and `close`."""
 
     def __init__(
         self,
@@ -44,8 +45,9 @@ class LogKeeper:
         deletes: bool,
         retry_s: float,
     ) -> None:
-        """`is_served`: whether the data plane still serves a path; `took`: is given what was stored. `deletes`: whether logs go with
-        their owners; of several replicas a late one could delete a successor's.
+        """`is_served`: whether the data plane still serves a path. `took`: called with what was stored.
+        `deletes`: whether logs are deleted with their owners; with several replicas, a late one could delete
+        the log of a successor.
         """
         self._logs: Final = logs
         self._store: Final = store
@@ -62,22 +64,22 @@ class LogKeeper:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, supervisor: Supervisor) -> None:
-        """Begin to work."""
+        """Start the tasks."""
         self._tasks = [supervisor.keep("controller.logs", self._run) for _ in range(AT_ONCE)]
 
     async def close(self) -> None:
-        """Do no more."""
+        """Stop the tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be done, but what is tried again later."""
+        """Whether no work is left, except retries."""
         return not self._waiting and not self._in_hand
 
     def tend(self, name: str) -> None:
-        """See that this log is as it should be: there, or gone."""
+        """Create or delete this log, if that is needed."""
         if name not in self._waiting:
             self._waiting[name] = None
             self._work.release()
@@ -87,7 +89,7 @@ class LogKeeper:
             await self._work.acquire()
             name = next((each for each in self._waiting if each not in self._in_hand), None)
             if name is None:
-                continue  # who has it in hand looks again
+                continue  # the task that works on this log will see the request
             del self._waiting[name]
             self._in_hand.add(name)
             try:
@@ -119,7 +121,9 @@ class LogKeeper:
             self._report(name, need.owner, None)
 
     async def _own(self, name: str, need: LogNeed | None) -> bool:
-        """Delete the log of a predecessor, and keep whose log it is from now on; False: the data plane still serves the predecessor."""
+        """Delete the log of a predecessor, and store the new owner; False: the data plane still serves the
+        predecessor.
+        """
         key = Key(GATEWAY, LOG, "", name)
         kept = self._objects.get(key)
         owner = text(kept, "spec", "owner")

@@ -1,6 +1,7 @@
-"""[io] All objects of the store in memory, as they change.
+"""[io] All objects of the store, in memory.
 
-Law: an object is never replaced by an older version of itself, whichever of list, watch and own writes tells of it first.
+Law: an object is never replaced by an older version of itself, whichever of list, watch and own writes
+reports it first.
 """
 
 import asyncio
@@ -15,22 +16,24 @@ from knative_gateway.resources.kinds import BUILT_IN, EXTENSIONS, GATEWAY, LOG
 from knative_gateway.resources.objects import Object, key_of, text
 
 RETRY_S: Final = 1.0
-"""Wait before the store is asked again after it was away."""
+"""The wait before a retry when the store is away."""
 
 log = structlog.get_logger("knative_gateway.controller")
 
 
 class Mirror:
-    """`objects` is what is there; `on_change` is called after each change, with it."""
+    """`objects`: all objects as they are known now."""
 
     def __init__(self, store: ResourceStore, on_change: Callable[[Change | None], None]) -> None:
-        """`on_change` gets None when all was listed anew."""
+        """`on_change` is called after each change with the change, and with None after a new list of all
+        objects.
+        """
         self.objects: Final[dict[Key, Object]] = {}
         self._store: Final = store
         self._on_change: Final = on_change
 
     async def run(self) -> None:
-        """List, then follow, until cancelled; again from the start when the store forgot where we were, or was away."""
+        """List, then follow, until cancelled; list again if the store has forgotten our version, or was away."""
         while True:
             try:
                 await self._follow(await self._list())
@@ -41,12 +44,12 @@ class Mirror:
                 await asyncio.sleep(RETRY_S)
 
     def take(self, key: Key, object_: Object) -> None:
-        """What we wrote ourselves; the watch will tell it again."""
+        """Use our own write at once; the watch reports it again later."""
         if version_of(object_) > version_of(self.objects.get(key)):
             self.objects[key] = object_
 
     async def _list(self) -> int:
-        """Everything; returns the version to follow from."""
+        """List all objects; returns the version to follow from."""
         after, definitions = await self._store.list(EXTENSIONS, "CustomResourceDefinition")
         found: dict[Key, Object] = {}
         kinds = [(kind.group, kind.kind) for kind in BUILT_IN.with_definitions(definitions).stored()]
@@ -73,6 +76,6 @@ class Mirror:
 
 
 def version_of(object_: Object | None) -> int:
-    """The version that an object was stored with; 0 for none."""
+    """The version of an object; 0: it does not exist."""
     written = text(object_, "metadata", "resourceVersion")
     return int(written) if written.isdecimal() else 0

@@ -1,4 +1,7 @@
-"""What to do with one event for one subscriber: attempts, waits, replies, dead letters. Decisions only; the dispatcher carries them out."""
+"""What to do with one event for one subscriber: attempts, waits, replies, dead letters.
+
+Decisions only; the dispatcher carries them out.
+"""
 
 from knative_gateway.delivery.congestion import Congestion
 from knative_gateway.delivery.dead_letter import Attempt

@@ -1,7 +1,8 @@
-"""How long to wait before a retry. Spec: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec, DeliverySpec.
+"""How long to wait before a retry.
 
-The texts differ about where counting begins; here the first wait is the backoff delay: linear d·n, exponential d·2^(n-1), n from 1. The
-clock comes as an argument, and so does chance.
+Spec: knative-delivery-design, "Delivery Specification"; knative-eventing-test-spec, DeliverySpec. They differ
+about where counting begins; here the first wait is the backoff delay: linear d·n, exponential d·2^(n-1), n
+from 1. Time and chance are arguments.
 """
 
 import re
@@ -13,32 +14,40 @@ from knative_gateway.delivery.outcome import OVERLOADED, Answer
 from knative_gateway.ports import BackoffPolicy, Delivery
 
 WAIT_MAX_MS: Final = 24 * 3600 * 1000
-"""No wait is longer than a day, whatever the policy multiplies to."""
+"""The longest wait: a day."""
 RETRY_AFTER_MAX_MS: Final = 5 * 60 * 1000
-"""How long a subscriber may ask to be left alone when `retryAfterMax` is not set: one that asks for a year is mistaken."""
+"""The longest wait that a subscriber may ask for if `retryAfterMax` is not set: asking for a year is a
+mistake.
+"""
 
 _SECONDS: Final = re.compile(r"[0-9]+", re.ASCII)
 
 
 def backoff_ms(delivery: Delivery, retry: int) -> int:
-    """The wait before the `retry`-th retry, counted from 1, in milliseconds. Never falls as `retry` rises."""
+    """The wait before the `retry`-th retry, counted from 1, in milliseconds. It never decreases as `retry`
+    increases.
+    """
     assert retry >= 1, retry
     delay = delivery.backoff_delay_ms
-    # 2^64 ms is beyond any cap: larger shifts would only build large numbers.
+    # 2^64 ms is above any cap: larger shifts would only make large numbers.
     wait = delay * retry if delivery.backoff_policy is BackoffPolicy.LINEAR else delay << min(retry - 1, 64)
     cap = WAIT_MAX_MS if delivery.backoff_max_ms is None else min(delivery.backoff_max_ms, WAIT_MAX_MS)
     return min(wait, cap)
 
 
 def spread_ms(wait_ms: int, jitter: float, chance: float) -> int:
-    """Up to the fraction `jitter` of the wait taken off, by `chance`; both from 0 to 1. Retries of many events so come apart."""
+    """The wait less up to the fraction `jitter` of it, by `chance`; both are from 0 to 1.
+
+    Retries of many events that failed together are spread in time.
+    """
     return wait_ms - int(wait_ms * jitter * chance)
 
 
 def retry_after_ms(value: str, at_ms: int) -> int | None:
-    """How long a `Retry-After` asks to wait: seconds, or a date, seen at `at_ms` since 1970 UTC. None: it is neither.
+    """How long a `Retry-After` asks to wait, in milliseconds: a number of seconds, or a date. None: the value
+    is neither.
 
-    Spec: RFC 9110 10.2.3.
+    `at_ms`: when the answer came, since 1970 UTC. Spec: RFC 9110 10.2.3.
     """
     if _SECONDS.fullmatch(value):
         return int(value[:12]) * 1000
@@ -48,14 +57,16 @@ def retry_after_ms(value: str, at_ms: int) -> int | None:
             date = date.replace(tzinfo=UTC)
         return max(0, round(date.timestamp() * 1000) - at_ms)
     except (ValueError, OverflowError, TypeError):
-        # The parser raises each of these for dates of strangers, such as a zone of 20 digits.
+        # The parser raises each of these for dates that are not valid, such as one with a zone of 20 digits.
         return None
 
 
 def wait_ms(delivery: Delivery, retry: int, answer: Answer, *, jitter: float = 0.0, chance: float = 0.0) -> int:
-    """The wait before the `retry`-th retry after this answer: the backoff's, or what the subscriber asked for if that is longer.
+    """The wait before the `retry`-th retry after this answer: the longer of the backoff and the answer's
+    `Retry-After`.
 
-    `Retry-After` counts with 429 and 503 only, up to `retry_after_max_ms` (None: `RETRY_AFTER_MAX_MS`; 0 turns it off).
+    `Retry-After` is used with 429 and 503 only, up to `retry_after_max_ms` (None: `RETRY_AFTER_MAX_MS`; 0
+    turns it off).
     """
     wait = spread_ms(backoff_ms(delivery, retry), jitter, chance)
     cap = RETRY_AFTER_MAX_MS if delivery.retry_after_max_ms is None else min(delivery.retry_after_max_ms, WAIT_MAX_MS)

@@ -1,16 +1,19 @@
-"""How many deliveries to a subscriber are in flight: as many as it bears. Spec: Brokers and Channels MUST implement congestion control
-(knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry").
+"""How many deliveries to a subscriber are in flight: as many as it can process.
 
-Additive increase, multiplicative decrease: the limit doubles at first, once for each round of answers, until something fails; from then
-on it grows by one a round, and is halved by an overload, at most once in the time that one answer takes. A subscriber that still answers,
-but much more slowly than it can, is not given more.
+Spec: Brokers and Channels MUST implement congestion control (knative-eventing-test-spec, "Event
+Acknowledgement and Delivery Retry").
 
-A subscriber that has not answered at all for `SILENCES_MAX` attempts in a row hangs, or is not there: asking for less does not help it, and
-one event at a time would not end before its backlog is removed. Then `HANGING_LIMIT` are in flight, so that events get to their dead
-letter sink; with the first answer it begins from one.
+Additive increase, multiplicative decrease: at first the limit doubles with each round of answers, until an
+attempt fails. From then on it increases by one a round. An overload halves it, at most once in the time that
+one answer takes. The limit does not increase while a subscriber answers much more slowly than it can.
 
-Laws: the limit stays within its bounds; it never rises by a failure, but for a subscriber that hangs, and never falls by a success, but for
-the first one of a subscriber that hung.
+A subscriber that has not answered `SILENCES_MAX` attempts in a row hangs or does not exist. A lower limit
+does not help it, and with one event at a time retention would remove its backlog first. Then `HANGING_LIMIT`
+deliveries are in flight, so that events get to their dead letter sink. With the next answer, the limit begins
+at one.
+
+Laws: the limit stays within its bounds; a failure never increases it, except for a subscriber that hangs; a
+success never decreases it, except the first one after a subscriber hung.
 """
 
 from dataclasses import dataclass, field
@@ -20,14 +23,18 @@ LIMIT_MIN: Final = 1
 START_LIMIT: Final = 8
 LIMIT_MAX: Final = 1024
 SLOWDOWN: Final = 4.0
-"""Answers that take this many times as long as with little in flight say that requests queue up over there."""
+"""If answers take this many times as long as with few requests in flight, requests queue up in the
+subscriber.
+"""
 LATENCY_FLOOR_MS: Final = 20
-"""Below this, slower means nothing: it is the machine's noise."""
+"""Differences below this are noise of the machine."""
 PROBE_LIMIT: Final = 2
-"""In flight while it is measured how long an answer takes when little is."""
+"""Requests in flight while the latency with few requests is measured."""
 PROBE_ANSWERS: Final = 8
 PROBE_ROUNDS: Final = 100
-"""Rounds of slow answers after which that is measured again: the subscriber may have become slower for good."""
+"""Rounds of slow answers after which that latency is measured again: the subscriber may be slower
+permanently.
+"""
 SILENCES_MAX: Final = 16
 HANGING_LIMIT: Final = 32
 _DECREASE: Final = 0.5
@@ -35,7 +42,10 @@ _DECREASE: Final = 0.5
 
 @dataclass(slots=True, eq=False)
 class Congestion:
-    """The limit of one subscriber. `limit_max`: what the Trigger allows, or the gateway. Times: milliseconds of any clock that goes up."""
+    """The limit of one subscriber. `limit_max`: the limit of the Trigger, or else of the gateway.
+
+    Times are milliseconds of a clock that never goes back.
+    """
 
     limit_max: int = LIMIT_MAX
     start_limit: int = START_LIMIT
@@ -57,13 +67,15 @@ class Congestion:
 
     @property
     def limit(self) -> int:
-        """How many may be in flight now."""
+        """How many deliveries may be in flight now."""
         return min(int(self._limit), PROBE_LIMIT) if self._probing else int(self._limit)
 
     def succeeded(self, elapsed_ms: int, in_flight: int) -> None:
-        """An answer that the subscriber gave in good order came after `elapsed_ms`, one of `in_flight` then.
+        """The subscriber answered after `elapsed_ms` without a sign of overload; `in_flight` requests were in
+        flight.
 
-        Only what is used can be found to be too much: the limit rises only if at least half of it was in flight.
+        The limit increases only if at least half of it was in flight: otherwise the answer says nothing about
+        more.
         """
         self._heard()
         if self._probing:
@@ -74,19 +86,22 @@ class Congestion:
         if self._slow():
             self._slow_answers += 1
             if self._slow_answers > PROBE_ROUNDS * self._limit:
-                # The first ones may have begun while more was in flight.
+                # The first answers may belong to requests that began while more were in flight: they are not
+                # counted.
                 self._probing, self._measured, self._measured_ms = True, -PROBE_LIMIT, 0
         elif in_flight * 2 >= self.limit:
             step = 1.0 if self._limit < self._threshold else 1.0 / self._limit
             self._limit = min(self._limit + step, float(self.limit_max))
 
     def overloaded(self, now_ms: int) -> None:
-        """It answered that it cannot: one decrease for all that were in flight together."""
+        """The subscriber answered that it is overloaded: one decrease for all requests that were in flight
+        together.
+        """
         self._heard()
         self._decrease(now_ms)
 
     def silent(self, now_ms: int) -> None:
-        """It did not answer: there was no connection, or no answer in time."""
+        """The subscriber did not answer: no connection could be opened, or no answer came in time."""
         self._silences += 1
         if self._silences < SILENCES_MAX:
             self._decrease(now_ms)
@@ -117,7 +132,7 @@ class Congestion:
         self._unhurried_ms = min(self._unhurried_ms, self._latency_ms)
 
     def _measure(self, elapsed_ms: int) -> None:
-        """How long an answer takes with little in flight: the mean of some."""
+        """Measure the latency with few requests in flight: the mean of some answers."""
         self._measured += 1
         if self._measured > 0:
             self._measured_ms += elapsed_ms

@@ -1,8 +1,11 @@
-"""The event as it goes to the dead letter sink: the original, with attributes that tell what became of it.
+"""The event for the dead letter sink: the original, with attributes that describe the failure.
 
-Spec: knative-event-delivery, "deadLetterSink" (knativeerrorcode, knativeerrordata); knative-delivery-design, "CloudEvent extensions"
-(deadlettersubscriberuri, deadletterreason, deadletterretry); knativeerrordest is Knative's own. Laws: data and all other attributes stay as
-they are; what logs in at a URL is not shown; whatever a subscriber answered, the values are valid CloudEvents Strings and Integers.
+Spec: knative-event-delivery, "deadLetterSink" (knativeerrorcode, knativeerrordata); knative-delivery-design,
+"CloudEvent extensions" (deadlettersubscriberuri, deadletterreason, deadletterretry); knativeerrordest is
+Knative's own.
+
+Laws: data and all other attributes stay as they are; user and password of a URL are not shown; the values are
+valid CloudEvents Strings and Integers for any answer of a subscriber.
 """
 
 from dataclasses import dataclass
@@ -18,14 +21,18 @@ SUBSCRIBER_URI: Final = "deadlettersubscriberuri"
 REASON: Final = "deadletterreason"
 RETRY: Final = "deadletterretry"
 DATA_CHARACTERS_MAX: Final = 1024
-"""Of the answer's body in `knativeerrordata`."""
+"""Characters of the answer's body in `knativeerrordata`."""
 NO_ANSWER_CODE: Final = 500
-"""`knativeerrorcode` where no answer came: it is always present."""
+"""`knativeerrorcode` if no answer came: the attribute is always present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt that failed. `code` None: no answer came. `number`: of its destination, from 1. `at_ms`: since 1970 UTC."""
+    """One failed attempt.
+
+    `number`: of the attempts at this destination, from 1. `at_ms`: since 1970 UTC. `code` None: no answer
+    came.
+    """
 
     destination: str
     url: str
@@ -38,7 +45,10 @@ class Attempt:
 
 
 def dead_letter(event: CloudEvent, failure: Attempt, *, subscriber_url: str, attempts: int) -> CloudEvent:
-    """The event for the dead letter sink. `failure`: the final one; `attempts`: how often the event was sent to the subscriber."""
+    """The event for the dead letter sink.
+
+    `failure`: the last one. `attempts`: how many times the event was sent to the subscriber.
+    """
     added: dict[str, Value] = {
         ERROR_DESTINATION: as_string(without_login(failure.url)),
         ERROR_CODE: NO_ANSWER_CODE if failure.code is None else failure.code,
@@ -51,7 +61,7 @@ def dead_letter(event: CloudEvent, failure: Attempt, *, subscriber_url: str, att
 
 
 def without_login(url: str) -> str:
-    """A URL as it may be shown to others: less the user and password that it has."""
+    """A URL without its user and password, so that others may see it."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -60,13 +70,17 @@ def without_login(url: str) -> str:
 
 
 def as_text(body: bytes) -> str:
-    """The beginning of a body as a CloudEvents String: what is no UTF-8 becomes U+FFFD."""
-    # A character has four bytes at most: no more is looked at, so that one that is cut in two is beyond what is kept.
+    """The beginning of a body as a CloudEvents String: bytes that are not UTF-8 become U+FFFD."""
+    # A character has at most four bytes. Four more bytes are decoded, so a character that is cut in two is
+    # not kept.
     return as_string(body[: 4 * DATA_CHARACTERS_MAX + 4].decode("utf-8", "replace"))
 
 
 def as_string(text: str) -> str:
-    """The text as a String of CloudEvents 1.0 (section 3): control characters and what is no character become spaces; cut to the limit."""
+    """The text as a String of CloudEvents 1.0 (section 3), cut to the limit.
+
+    Control characters, surrogates and noncharacters become spaces.
+    """
     return "".join(" " if _is_disallowed(ord(character)) else character for character in text[:DATA_CHARACTERS_MAX])
 
 

@@ -1,7 +1,9 @@
-"""Headers of deliveries beside those of the event: which of others' are passed on, `Prefer`, and the trace.
+"""Headers of deliveries in addition to those of the event: headers that are passed on, `Prefer`, and the
+trace.
 
-Spec: knative-eventing-test-spec, "Derived (Reply) Events"; knative-data-plane-contract, "Observability"; W3C Trace Context. Laws: nothing
-is passed on that is not on the list, Authorization and cookies least of all; the event's own attributes stay as they are.
+Spec: knative-eventing-test-spec, "Derived (Reply) Events"; knative-data-plane-contract, "Observability"; W3C
+Trace Context. Laws: only headers on the list are passed on, never Authorization or cookies; the event's own
+attributes stay as they are.
 """
 
 import re
@@ -11,25 +13,29 @@ from typing import Final
 from event_formats.event import CloudEvent
 
 Received = Iterable[tuple[bytes, bytes]]
-"""Header fields as they came, names in any case."""
+"""Header fields as they were received, names in any case."""
 Header = tuple[str, str]
 
 PREFER_REPLY: Final[Header] = ("Prefer", "reply")
 NAMESPACE: Final = "Kn-Namespace"
 FORWARDED: Final = frozenset((b"x-request-id",))
 FORWARDED_OF_REPLY: Final = FORWARDED | {b"retry-after"}
-"""It belongs to answers and means nothing in a request."""
+"""`Retry-After` belongs to answers; it has no meaning in a request."""
 HOPS: Final = "knative-hops"
-"""How often an event went to what looks like a Broker or Channel; unlike the others it goes nowhere else."""
+"""How many times an event was sent to a URL that looks like a Broker or Channel. It is sent to such URLs
+only.
+"""
 FORWARDED_PREFIXES: Final = (b"knative-", b"x-b3-")
 FORWARDED_MAX: Final = 32
-"""Headers that are passed on from one request or answer, at most."""
+"""How many headers are passed on from one request or answer."""
 FORWARDED_BYTES_MAX: Final = 1200
-"""Bytes of a header that is passed on, name and value; a longer one is not."""
+"""Bytes of a header, name and value, above which it is not passed on."""
 FORWARDED_TOTAL_BYTES_MAX: Final = 4096
-"""Bytes of all headers of one request that are stored with its events: each of the thousand events of a batch has them."""
+"""Bytes of all headers of one request that are stored with its events: each event of a batch, up to 1,000,
+has them.
+"""
 TRACE_STATE_MAX: Final = 512
-"""Characters of a `tracestate` that is passed on, as W3C Trace Context has it."""
+"""Characters of a `tracestate` above which it is not passed on (W3C Trace Context)."""
 
 _HOPS: Final = HOPS.encode()
 _HOPS_DIGITS: Final = 9
@@ -41,9 +47,10 @@ _FIELD_VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 
 
 def forwarded(headers: Received, *, of_reply: bool = False) -> list[Header]:
-    """Those that are passed on from a request, or from the answer that is a reply; names in lower case, all values kept.
+    """The headers that are passed on from a request, or from an answer with a reply: names in lower case, all
+    values.
 
-    The writer of the message chose these headers: one that is not a valid header field, or is too long, is dropped.
+    The sender chose these headers: one that is not a valid header field, or is too long, is dropped.
     """
     wanted = FORWARDED_OF_REPLY if of_reply else FORWARDED
     lowered = ((name.lower(), value) for name, value in headers)
@@ -66,9 +73,9 @@ def hops_of(headers: Received) -> int:
 
 
 def stored_with_reply(headers: Received) -> dict[str, str]:
-    """The headers of an answer that go with its event into the log, and with the event to its subscribers.
+    """The headers of an answer that are stored with its event, and passed on to the event's subscribers.
 
-    Several fields of one name are one with commas. Spec: RFC 9110, 5.3.
+    Several fields of one name become one field with commas. Spec: RFC 9110, 5.3.
     """
     found: dict[str, str] = {}
     for name, value in forwarded(headers):
@@ -82,8 +89,9 @@ def delivery_headers(
 ) -> list[Header]:
     """The headers of one POST, without those of the event.
 
-    `passed_on`: as `forwarded` gives them; `namespace`: of the Trigger or Subscription, for those who are to know it.
-    `reply_wanted`: Brokers and Channels MUST say so to subscribers; never to reply and dead letter destinations.
+    `passed_on`: from `forwarded`. `namespace`: of the Trigger or Subscription; None: the header is not sent.
+    `reply_wanted`: Brokers and Channels MUST send `Prefer: reply` to subscribers, and never to reply and dead
+    letter destinations.
     """
     headers = [*passed_on, *trace]
     if reply_wanted:
@@ -94,9 +102,10 @@ def delivery_headers(
 
 
 def trace_headers(event: CloudEvent, span_id: str, trace_id: str | None = None) -> list[Header]:
-    """The trace of an event passed on as a child. `span_id`: 16 hexadecimal digits, new for each attempt, as the shell chose.
+    """The trace headers of an attempt, as a child in the event's trace.
 
-    An event without a valid trace begins one with `trace_id` (32 digits); None: it goes without.
+    `span_id`: 16 hexadecimal digits, new for each attempt. `trace_id` (32 digits): of a new trace for an
+    event without a valid one; None: such an event is sent without a trace.
     """
     parent = _parent(event.attributes.get("traceparent"))
     if parent is None:
@@ -110,7 +119,9 @@ def trace_headers(event: CloudEvent, span_id: str, trace_id: str | None = None) 
 
 
 def _parent(value: object) -> tuple[str, str] | None:
-    """Trace id and flags of a valid traceparent; of a later version only what this one knows."""
+    """The trace id and flags of a valid traceparent. Of a later version only the parts that version 00 has
+    are used.
+    """
     found = _TRACE_PARENT.fullmatch(value) if isinstance(value, str) else None
     if found is None:
         return None

@@ -1,7 +1,8 @@
-"""What an answer to a POST means: done, a reply, try again, or give up.
+"""What an answer to a POST means: accepted, a reply, a retry, or a failure.
 
-Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry". Where the data plane contract's table differs,
-the test specification's holds; 408 is retried as well. A redirect is a failure and is not followed.
+Spec: knative-eventing-test-spec, "Event Acknowledgement and Delivery Retry". Where the data plane contract's
+table differs, the test specification is followed; 408 is retried as well. A redirect is a failure and is not
+followed.
 """
 
 from collections.abc import Sequence
@@ -13,18 +14,19 @@ from event_formats.event import CloudEvent
 
 OK: Final = 200
 RETRIED: Final = frozenset((404, 408, 409, 429))
-"""Statuses below 500 that are tried again; from 500 on all are."""
+"""Statuses below 500 that are retried. All statuses from 500 on are retried."""
 OVERLOADED: Final = frozenset((429, 503))
-"""Statuses with which `Retry-After` means something here."""
+"""Statuses with which `Retry-After` is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How one POST ended. `status` None: there was no answer, and `reason` says why (timeout, connection refused, …).
+    """How one POST ended.
 
-    `body`: its first bytes, for the record; `event`: the CloudEvent that the body is, None if it is none. `at_ms`: milliseconds since
-    1970 UTC when it came. `elapsed_ms`: how long it took. `final`: there is no answer, and trying again cannot help (a destination that is
-    not allowed).
+    `status` None: no answer came, and `reason` says why (timeout, connection refused, …). `at_ms`: when it
+    came, milliseconds since 1970 UTC. `body`: its first bytes, for the history. `event`: the CloudEvent in
+    the answer, if there is one. `elapsed_ms`: how long the request took. `final`: no answer came, and a retry
+    cannot help (a destination that is not allowed).
     """
 
     status: int | None
@@ -37,12 +39,12 @@ class Answer:
     final: bool = False
 
     def header(self, name: bytes) -> str | None:
-        """The first value of a header, by its name in lower case."""
+        """The first value of a header. `name`: in lower case."""
         return next((value.decode("latin-1").strip() for key, value in self.headers if key.lower() == name), None)
 
 
 class Verdict(StrEnum):
-    """What follows from an answer."""
+    """What an answer means for the delivery."""
 
     ACCEPTED = "accepted"
     REPLIED = "replied"
@@ -51,24 +53,26 @@ class Verdict(StrEnum):
 
 
 def succeeded(status: int | None) -> bool:
-    """Whether the event was accepted: any 2xx."""
+    """Whether the event was accepted: any status 2xx."""
     return status is not None and 200 <= status < 300
 
 
 def retryable(status: int | None) -> bool:
-    """Whether it is worth trying again: no answer at all, a status of the table, or the other side's own failure."""
+    """Whether a retry may help: no answer, a status of the table, or a failure of the subscriber."""
     return status is None or status in RETRIED or status >= 500
 
 
 def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
-    """The verdict on an answer. `reply_wanted`: the POST had `Prefer: reply`; without it an event in the answer is ignored."""
+    """What an answer means. `reply_wanted`: the POST had `Prefer: reply`; without it an event in the answer
+    is ignored.
+    """
     if succeeded(answer.status):
         return Verdict.REPLIED if reply_wanted and answer.status == OK and answer.event is not None else Verdict.ACCEPTED
     return Verdict.RETRY if retryable(answer.status) and not answer.final else Verdict.FAILED
 
 
 def overloaded(answer: Answer) -> bool:
-    """Whether the subscriber bears less than it gets: congestion control slows down."""
+    """Whether the subscriber gets more than it can process, so that congestion control sends less."""
     if answer.final:
         return False
     return answer.status is None or answer.status in {408, 429} or answer.status >= 500

@@ -1,11 +1,15 @@
-"""The delivery of one event to one subscriber as a state machine: what to do next, given how the last thing went. No I/O, no clock.
+"""The delivery of one event to one subscriber as a state machine: the next action after each result. No I/O,
+no clock.
 
 Spec: knative-eventing-test-spec, "Event Delivery", steps 1 to 5.
 
-The shell carries out the action it is given and tells the result: `start()`, then `answered()` after a Post, `stored()` after a Store,
-`resumed()` after a Wait, until Done. Laws: it ends completed, dead-lettered or dropped, the last two with the attempt that was the end of
-it; no destination gets more than retry + 1 attempts; a reply that cannot be delivered or stored fails the whole attempt, and what is
-retried begins with the subscriber again. A plan lives in memory only: after a crash the event is read again and begins a new one.
+The shell carries out each action and reports the result: `start()`, then `answered()` after a Post,
+`stored()` after a Store, `resumed()` after a Wait, until Done.
+
+Laws: a delivery ends completed, dead-lettered or dropped, the last two with the attempt that caused it; no
+destination gets more than retry + 1 attempts; a reply that cannot be delivered or stored fails the whole
+attempt, and the retry begins with the subscriber. A plan is in memory only: after a crash the event is read
+again and gets a new plan.
 """
 
 from collections.abc import Callable
@@ -21,7 +25,7 @@ from knative_gateway.delivery.ttl import departing, reply_to
 from knative_gateway.ports import Subscriber
 
 BODY_BYTES_MAX: Final = 8192
-"""Of an answer's body, kept for the record and the dead letter."""
+"""Bytes of an answer's body that are kept for the history and the dead letter."""
 
 
 class To(StrEnum):
@@ -36,7 +40,7 @@ _NO_ATTEMPTS: Final = dict.fromkeys(To, 0)
 
 
 class End(StrEnum):
-    """How it ends. DROPPED: given up, and nobody has it."""
+    """How a delivery ends. DROPPED: given up without a dead letter."""
 
     COMPLETED = "completed"
     DEAD_LETTERED = "dead-lettered"
@@ -45,10 +49,11 @@ class End(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """POST the event. `attempt`: of this destination, from 1. `reply_wanted`: with `Prefer: reply`, and an answer's event counts.
+    """POST the event. `attempt`: of this destination, from 1.
 
-    `passed_on`: headers of the answer that brought the reply, for `headers.forwarded`. `timeout_ms`: for this one request.
-    `structured`: in that content mode, wherever it goes.
+    `reply_wanted`: send `Prefer: reply`, and use the event in the answer. `passed_on`: headers of the answer
+    with the reply, for `headers.forwarded`. `timeout_ms`: of this request. `structured`: use structured
+    content mode.
     """
 
     to: To
@@ -63,7 +68,9 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Append the reply to the Broker's log; durable before it counts. `passed_on`: headers of the answer that brought it."""
+    """Append the reply to the Broker's log, and wait until it is durable. `passed_on`: headers of the answer
+    with it.
+    """
 
     log: str
     event: CloudEvent
@@ -73,7 +80,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Call `resumed()` not before then, on the clock that `now_ms` was given by. `retry`: which one follows, from 1."""
+    """Call `resumed()` at that time of the clock of `now_ms`, or later. `retry`: the number of the next
+    retry, from 1.
+    """
 
     until_ms: int
     retry: int
@@ -81,9 +90,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """It is over: the event counts as completed for the checkpoint. `failure`: why it did not reach the subscriber, None if it did.
+    """The delivery has ended, and the event is completed.
 
-    `attempts`: of the subscriber. `reply_expired`: a reply was dropped because its chain was too long.
+    `attempts`: at the subscriber. `failure`: the attempt that ended the delivery; None: the subscriber
+    accepted the event. `reply_expired`: a reply was dropped because its chain was too long.
     """
 
     end: End
@@ -97,7 +107,9 @@ Action: TypeAlias = Post | Store | Wait | Done
 
 @dataclass(frozen=True, slots=True)
 class Unstored:
-    """A reply was not stored: `reason` in words. `retryable`: the log is away or pushes back; otherwise it will never take this event."""
+    """A reply was not stored. `retryable`: the log is away or pushes back; False: it can never store this
+    event.
+    """
 
     reason: str
     at_ms: int
@@ -110,10 +122,10 @@ def _no_spread(wait: int) -> int:
 
 @dataclass(slots=True, eq=False)
 class Plan:
-    """One event on its way to one subscriber.
+    """The delivery of one event to one subscriber.
 
-    `spread`: what the shell makes of a wait (jitter); by default nothing. `failure` is that of the last call, None if nothing failed in it:
-    for history and metrics.
+    `spread`: changes a wait (jitter). `failure`: what failed according to the last result, for history and
+    metrics.
     """
 
     subscriber: Subscriber
@@ -131,7 +143,7 @@ class Plan:
         return self._to_subscriber()
 
     def answered(self, answer: Answer, now_ms: int) -> Action:
-        """What follows from the answer to the Post."""
+        """The next action after the answer to a Post."""
         post = self._next
         assert isinstance(post, Post), post
         self.failure = None
@@ -148,7 +160,7 @@ class Plan:
         return self._failed(self.failure, answer, now_ms)
 
     def stored(self, problem: Unstored | None, now_ms: int) -> Action:
-        """What follows from the Store; None: the reply is durable."""
+        """The next action after a Store. `problem` None: the reply is durable."""
         store = self._next
         assert isinstance(store, Store), store
         self.failure = None
@@ -158,7 +170,7 @@ class Plan:
         return self._failed(self.failure, Answer(None, problem.at_ms), now_ms)
 
     def resumed(self) -> Action:
-        """The action that was waited for."""
+        """The next action after a Wait."""
         assert isinstance(self._next, Wait), self._next
         self.failure = None
         return self._to_dead_letter() if self._cause is not None else self._to_subscriber()
@@ -166,7 +178,9 @@ class Plan:
     # -- actions
 
     def _to_subscriber(self) -> Action:
-        """A reply-only Subscription: the event itself goes to the reply, and nothing is said of replies."""
+        """In a Subscription without a subscriber, the event itself goes to the reply URL, without `Prefer:
+        reply`.
+        """
         url = self.subscriber.subscriber_url
         replies = url is not None
         target = url if url is not None else self.subscriber.reply_url
@@ -174,7 +188,7 @@ class Plan:
         return self._post(To.SUBSCRIBER, target, self._shown(target), reply_wanted=replies)
 
     def _shown(self, url: str) -> CloudEvent:
-        """The event as it leaves: what a Broker has added stays inside."""
+        """The event as the URL gets it: outside of Brokers without the attributes that a Broker added."""
         return departing(self.event) if self.subscriber.departs(url) else self.event
 
     def _post(
@@ -189,7 +203,7 @@ class Plan:
         return self._attempts[to]
 
     def _reply(self, reply: CloudEvent, answer: Answer) -> Action:
-        """Spec: step 4: to the reply destination, into the Broker, or dropped where there is neither."""
+        """Spec: step 4: the reply goes to the reply URL or into the Broker. Without either it is dropped."""
         if self.subscriber.reply_log is not None:
             stored = reply_to(self.event, reply)
             if stored is None:
@@ -201,7 +215,9 @@ class Plan:
         return self._done(End.COMPLETED)
 
     def _failed(self, failure: Attempt, answer: Answer, now_ms: int) -> Action:
-        """Spec: steps 2.1 and 5. The dead letter sink has retries of its own; whatever else fails costs one of the subscriber's."""
+        """Spec: steps 2.1 and 5. The dead letter sink has its own retries; any other failure uses one of the
+        subscriber's.
+        """
         attempts = self._attempts[To.DEAD_LETTER if failure.destination == To.DEAD_LETTER else To.SUBSCRIBER]
         if failure.retryable and attempts <= self.subscriber.delivery.retry:
             wait = self.spread(wait_ms(self.subscriber.delivery, attempts, answer))
@@ -215,8 +231,9 @@ class Plan:
         url = self.subscriber.delivery.dead_letter_url
         assert url is not None
         assert self._cause is not None
-        told = self.subscriber.subscriber_url or self.subscriber.reply_url or ""
-        event = dead_letter(self._shown(url), self._cause, subscriber_url=told, attempts=self._attempts[To.SUBSCRIBER])
+        subscriber_url = self.subscriber.subscriber_url or self.subscriber.reply_url or ""
+        attempts = self._attempts[To.SUBSCRIBER]
+        event = dead_letter(self._shown(url), self._cause, subscriber_url=subscriber_url, attempts=attempts)
         return self._post(To.DEAD_LETTER, url, event)
 
     def _done(self, end: End, failure: Attempt | None = None) -> Action:

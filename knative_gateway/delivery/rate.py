@@ -1,4 +1,7 @@
-"""At most so many deliveries a second: a token bucket. The clock comes as an argument, in milliseconds; going back, it stands still."""
+"""A limit of deliveries a second: a token bucket.
+
+The time is an argument, in milliseconds. If it goes back, it counts as unchanged.
+"""
 
 from dataclasses import dataclass, field
 from math import ceil
@@ -8,13 +11,15 @@ PER_SECOND_MAX: Final = 1_000_000.0
 
 
 def rate_of(per_second: float | None) -> "Rate | None":
-    """What a subscriber's own limit means; None: it has none."""
+    """The bucket for a subscriber's limit; None: the subscriber has no limit."""
     return None if per_second is None else Rate(min(per_second, PER_SECOND_MAX))
 
 
 @dataclass(slots=True, eq=False)
 class Rate:
-    """`per_second`: above 0, fractions too. `burst`: what may go at once after a pause; at least a tenth of a second's worth, and one."""
+    """`per_second`: above 0, may be a fraction. `burst`: how many deliveries may begin at once after a pause:
+    at least one, and at least those of a tenth of a second.
+    """
 
     per_second: float
     burst: float = 0.0
@@ -27,16 +32,17 @@ class Rate:
         self._tokens = self.burst
 
     def take(self, now_ms: int) -> bool:
-        """Whether one may go now; it is counted then."""
+        """Take a token for one delivery; False: none is left."""
         self._fill(now_ms)
-        # A sum of many parts is a little off: without the tolerance a wait would be told twice.
+        # A sum of many fractions is not exact: without the tolerance, a token is missing when `wait_ms` has
+        # passed.
         if self._tokens < 1.0 - 1e-9:
             return False
         self._tokens -= 1.0
         return True
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until one may go; 0: now."""
+        """How long until the next token; 0: there is one."""
         self._fill(now_ms)
         return max(0, ceil((1.0 - 1e-9 - self._tokens) * 1000 / self.per_second))
 

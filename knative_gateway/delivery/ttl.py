@@ -1,7 +1,8 @@
-"""How often an event may go through Brokers, so that replies do not go round for ever: the attribute `knativebrokerttl`.
+"""How many times an event may go through Brokers, so that replies do not circulate without limit.
 
-The ingress gives it to events that have none, and takes one off those that have; it is not shown to subscribers, and a reply has what its
-cause had, less one. An event sent straight into a Broker's log over AMQP counts as new.
+The attribute is `knativebrokerttl`. The ingress adds it to events without one, and decreases it in others.
+Subscribers do not see it. A reply has the value of the event that caused it, less one. An event that is sent
+to a Broker's log over AMQP counts as new.
 """
 
 import re
@@ -17,7 +18,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
 
 
 def ttl_of(attributes: Mapping[str, Value]) -> int | None:
-    """The event's, at least 0; None if there is none or it is no integer."""
+    """The value of the attribute, at least 0; None: the event does not have it, or it is not an integer."""
     value = attributes.get(TTL)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
@@ -25,23 +26,23 @@ def ttl_of(attributes: Mapping[str, Value]) -> int | None:
 
 
 def arriving(event: CloudEvent, default: int = TTL_DEFAULT) -> CloudEvent | None:
-    """The event as it is stored when it comes to a Broker; None: it has been through too many, and goes no further."""
+    """The event as a Broker stores it; None: it has been through too many Brokers, and is not stored."""
     held = ttl_of(event.attributes)
     left = default if held is None else held - 1
     return None if left <= 0 else CloudEvent({**event.attributes, TTL: left}, event.data)
 
 
 def departing(event: CloudEvent) -> CloudEvent:
-    """The event as subscribers see it."""
+    """The event as subscribers see it: without the attribute."""
     if TTL not in event.attributes:
         return event
     return CloudEvent({name: value for name, value in event.attributes.items() if name != TTL}, event.data)
 
 
 def reply_to(cause: CloudEvent, reply: CloudEvent, default: int = TTL_DEFAULT) -> CloudEvent | None:
-    """The reply as it is stored in the Broker of its cause; None: the chain of replies ends here.
+    """The reply as the Broker of its cause stores it; None: the chain of replies is too long.
 
-    What the subscriber wrote into the attribute counts for nothing.
+    The subscriber's own value of the attribute is ignored.
     """
     held = ttl_of(cause.attributes)
     return arriving(CloudEvent({**reply.attributes, TTL: default if held is None else held}, reply.data))

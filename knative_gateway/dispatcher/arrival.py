@@ -1,4 +1,4 @@
-"""[io] An event as it comes out of a log, decoded when somebody looks, once for all who get it."""
+"""[io] An event that was read from a log, decoded when it is needed, once for all its subscribers."""
 
 from collections.abc import Hashable, Mapping
 from typing import Final
@@ -19,16 +19,16 @@ from knative_gateway.ports import Stored
 log = structlog.get_logger(__name__)
 
 OVERHEAD_BYTES: Final = 1024
-"""What an event takes beside the bytes of its message."""
+"""The memory of an event in addition to its message."""
 outgoing: Final = MessageTranscoder(apart=TTL).outgoing
 
 
 class Arrival:
     """One stored event. `before`: the position just before it.
 
-    `attributes` None: what is stored is not a CloudEvent, and `problem` says why. `identity`: id and source,
-    as far as they can be read. `passed_on`: headers of the request that brought it, which go with it.
-    `plain`: the event as it goes over the wire, if it is laid out as nearly all are.
+    `attributes` None: the stored message is not a CloudEvent, and `problem` says why. `identity`: id and
+    source, as far as they can be read. `passed_on`: headers of the sender's request that are passed on to
+    subscribers. `plain`: the parts of the request to a subscriber, if the message has the common layout.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Arrival:
             self.problem = str(error)
             self._identity = identity(message)
         except Exception as error:
-            # A fault of ours. It costs this event only: those behind it must not wait for it.
+            # An internal error costs this event only: the events behind it must not wait.
             log.exception("event_not_read", partition=stored.partition, offset=stored.offset)
             self.problem = f"internal error: {error!r}"
 
@@ -80,13 +80,13 @@ class Arrival:
             return
         self.passed_on = tuple(passed_on(message))
         self._event = event = decode(message)
-        # Filters look at the text of a binary value, many times; a sender over AMQP chooses its length.
+        # Filters read the text of a binary value many times, and a sender over AMQP chooses its length.
         binary = {name: text_of(value) for name, value in event.attributes.items() if isinstance(value, bytes)}
         self.attributes = {**event.attributes, **binary} if binary else event.attributes
 
     @property
     def event(self) -> CloudEvent | None:
-        """The event; None: what is stored is none."""
+        """The event; None: the stored message is not a CloudEvent."""
         if self._event is None and self.plain is not None:
             self._event = CloudEvent(self.plain.attributes, self.plain.data)
         return self._event
@@ -100,12 +100,12 @@ class Arrival:
 
     @property
     def key(self) -> Hashable | None:
-        """What deliveries by key go by."""
+        """The ordering key."""
         return None if self.attributes is None else self.attributes.get(KEY)
 
     def request(self, *, departs: bool, structured: bool) -> HttpMessage:
-        """The event as it is sent to subscribers, made once for all. `departs`: from a Broker, whose own
-        attributes stay inside.
+        """The request to subscribers, made once for all. `departs`: the event leaves the Brokers, without
+        their attributes.
         """
         event = self.event
         assert event is not None

@@ -1,10 +1,10 @@
 """The cursors of subscribers, replays that were asked for, and the history of failed deliveries. [io]
 
-Law: a position goes forward only, except by `reset`, `restart` and `replay`: offsets of a partition sort as texts, byte
-by byte, in the order of the log.
+Law: a position goes forward only, except by `reset`, `restart` and `replay`: offsets of a partition sort as
+texts, byte by byte, in the order of the log.
 
-Writes take rows in one order: by table (positions, ranges, replays, incarnations), then by subscriber and partition. So
-replicas that write the same rows wait for each other, but never in a circle.
+Writes take rows in one order: by table (positions, ranges, replays, incarnations), then by subscriber and
+partition. So replicas that write the same rows wait for each other, but never in a circle.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,7 +35,8 @@ class SqlCursorStore:
     def __init__(self, database: Database) -> None:
         self._database: Final = database
         insert_ = postgresql.insert if database.postgresql else sqlite.insert
-        # Statements are made once, and rows are parameters: with the rows in it, a statement is compiled for each save.
+        # Statements are made once, and rows are parameters: with the rows in it, a statement is compiled for
+        # each save.
         self._begin_positions: Final = insert_(POSITIONS).on_conflict_do_nothing()
         self._begin_incarnations: Final = insert_(INCARNATIONS).on_conflict_do_nothing()
         position = insert_(POSITIONS)
@@ -115,7 +116,9 @@ class SqlCursorStore:
         await self._database.write(partial(self._reset, uid, positions))
 
     async def restart(self, uid: str, positions: Mapping[int, str], incarnation: str) -> None:
-        """Set the positions in a recreated log. Replays of the former log, and what was completed, are forgotten."""
+        """Set the positions in a recreated log. Replays of the former log, and what was completed, are
+        forgotten.
+        """
 
         def restart(connection: Connection) -> None:
             self._reset(uid, positions, connection)
@@ -125,7 +128,9 @@ class SqlCursorStore:
         await self._database.write(restart)
 
     async def ask_replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Ask the owners of these partitions to replay them from these positions; later requests replace earlier ones."""
+        """Ask the owners of these partitions to replay them from these positions; later requests replace
+        earlier ones.
+        """
         rows = _rows([(uid, to)])
         if rows:
             await self._database.write(lambda connection: connection.execute(self._set_replay, rows).rowcount)
@@ -154,7 +159,9 @@ class SqlCursorStore:
         await self._database.write(remove)
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
-        """Add to the histories of these subscribers, all or nothing; the latest `HISTORY_MAX` of each are stored."""
+        """Add to the histories of these subscribers, all or nothing; the latest `HISTORY_MAX` of each are
+        stored.
+        """
         rows = [
             {"uid": uid, "document": written(asdict(failure))} for uid, each in sorted(failures.items()) for failure in each[-HISTORY_MAX:]
         ]

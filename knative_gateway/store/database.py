@@ -1,6 +1,7 @@
-"""The connection to SQLite or PostgreSQL: transactions, and what becomes of their errors. [io]
+"""The connection to SQLite or PostgreSQL: transactions and their errors. [io]
 
-Laws: one writer at a time in a process (SQLite has no more); a read sees one snapshot; what was committed is on disk.
+Laws: a process has one writer at a time (SQLite allows only one); a read sees one snapshot; what was
+committed is on the disk.
 """
 
 import asyncio
@@ -20,22 +21,22 @@ from knative_gateway.store.migrations import migrate
 from knative_gateway.store.writing import Writer
 
 WRITE_WAIT_S: Final = 3.0
-"""How long a write waits for those of this process that are before it."""
+"""How long a write waits for earlier writes of this process."""
 CLOSE_S: Final = 5.0
-"""How long connections may take to close; what is left then ends with the process."""
+"""How long connections may take to close; the others end with the process."""
 _DRIVERS: Final = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
 T = TypeVar("T")
 log = structlog.get_logger("knative_gateway.store")
 
 
 class Database:
-    """One database; made once, opened once, closed once."""
+    """One database. Opened once, closed once."""
 
     def __init__(self, url: str, *, write_wait_s: float = WRITE_WAIT_S) -> None:
-        """Know where it is; nothing is connected yet.
+        """Nothing is connected yet. `write_wait_s`: how long a write waits for earlier ones.
 
         Raises:
-            ConfigError: the URL is none of a database that is known here.
+            ConfigError: the URL is not valid, or not that of a supported database.
         """
         self.url: Final = _url(url)
         self.postgresql: Final = self.url.get_backend_name() == "postgresql"
@@ -46,13 +47,13 @@ class Database:
         """Connect, and bring the schema up to date.
 
         Raises:
-            ConfigError: the database is a newer gateway's.
-            UnavailableError: it cannot be reached.
+            ConfigError: the schema is that of a newer gateway.
+            UnavailableError: the database cannot be reached.
         """
         await self.write(migrate)
 
     async def close(self) -> None:
-        """Give back the connections."""
+        """Close the connections."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await self._writer.close()
@@ -61,7 +62,7 @@ class Database:
             log.warning("connections_not_closed", after_s=CLOSE_S)
 
     async def read(self, work: Work[T]) -> T:
-        """What the work finds in one snapshot.
+        """The result of the work, which sees one snapshot.
 
         Raises:
             UnavailableError: the database is away.
@@ -70,20 +71,21 @@ class Database:
             return await self._engine.read(work)
 
     async def write(self, work: Work[T], *, together: bool = False) -> T:
-        """Carry out work in a transaction, the only one of this process, and commit it; undone if it raises.
+        """Carry out work in a transaction, one at a time in this process, and commit it. If it raises, it is
+        rolled back.
 
-        `together`: it may share the transaction with other such work, which must take its locks in the same order. With SQLite, which has
-        one writer and no locks of rows, all work may.
+        `together`: the work may share the transaction with other such work, which must lock rows in the same
+        order. With SQLite, which has one writer and does not lock rows, all work may.
 
         Raises:
-            UnavailableError: the database is away; nothing is known of a commit that was under way.
+            UnavailableError: the database is away; a commit that was in flight may have succeeded.
         """
         with _translated():
             return await self._writer.write(work, together=together or not self.postgresql)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[AsyncConnection]:
-        """A connection to PostgreSQL of the caller's own.
+        """A connection to PostgreSQL for the caller alone.
 
         Raises:
             UnavailableError: the database is away.
@@ -95,7 +97,7 @@ class Database:
 
 
 class _translated:  # noqa: N801  # used as a function
-    """What the drivers raise becomes UnavailableError."""
+    """Raises errors of the drivers as UnavailableError."""
 
     def __enter__(self) -> None:
         return None
@@ -115,9 +117,9 @@ def _url(written: str) -> URL:
         raise ConfigError(message) from None
     driver = _DRIVERS.get(url.get_backend_name())
     if driver is None:
-        message = f"the state database is SQLite or PostgreSQL, not {url.get_backend_name()}"
+        message = f"the state database must be SQLite or PostgreSQL, not {url.get_backend_name()}"
         raise ConfigError(message)
     if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
-        message = "the state database needs a file: sqlite:///FILE"
+        message = "the state database needs a file: write sqlite:///FILE"
         raise ConfigError(message)
     return url.set(drivername=driver)

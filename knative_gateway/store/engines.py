@@ -1,7 +1,8 @@
-"""SQLite in threads of its own, PostgreSQL in the event loop: both carry out functions that take a connection. [io]
+"""SQLite in its own threads, PostgreSQL in the event loop: both carry out functions that take a connection.
+[io]
 
-Law: a function is carried out as a whole. With SQLite that is one hop to a thread, however many statements the function has: a hop costs
-more than the statement.
+Law: a function is carried out as a whole. With SQLite that is one switch to a thread, however many statements
+the function has: a switch costs more than a statement.
 """
 
 import asyncio
@@ -15,9 +16,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 CONNECT_S: Final = 10
-"""Time limit of a connection to PostgreSQL."""
+"""Time limit for connecting to PostgreSQL."""
 COMMAND_S: Final = 10
-"""Time limit of one statement there."""
+"""Time limit of one statement in PostgreSQL."""
 BUSY_MS: Final = 2_000
 """How long SQLite waits for another process that writes to the file."""
 READERS: Final = 2
@@ -27,24 +28,24 @@ _PRAGMAS: Final = ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = 
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-"""What is done with a connection; it runs in a thread with SQLite."""
+"""A function of a connection. With SQLite it runs in a thread."""
 
 
 class Engine(Protocol):
-    """Carries out work on connections of its own; what the work did not commit is undone."""
+    """Carries out work on its own connections; what the work does not commit is rolled back."""
 
     async def read(self, work: Work[T]) -> T:
-        """Work that sees one snapshot."""
+        """Carry out work that sees one snapshot."""
 
     async def write(self, work: Work[T]) -> T:
-        """Work that commits; the caller sees to it that there is only one at a time."""
+        """Carry out work that commits; the caller must not call this concurrently."""
 
     async def close(self) -> None:
         """Close the connections."""
 
 
 class SqliteEngine:
-    """A file."""
+    """The engine of a SQLite file."""
 
     def __init__(self, url: URL) -> None:
         self._engine: Final = create_engine(url, pool_size=READERS + 1, max_overflow=0)
@@ -62,7 +63,7 @@ class SqliteEngine:
         return await self._run(self._writer, work)
 
     async def close(self) -> None:
-        """See `Engine`. Work that was begun ends first."""
+        """See `Engine`. Waits for work that has begun."""
         self._readers.shutdown(wait=False, cancel_futures=True)
         try:
             await asyncio.get_running_loop().run_in_executor(self._writer, self._close)
@@ -82,7 +83,7 @@ class SqliteEngine:
 
 
 class PostgresqlEngine:
-    """A server."""
+    """The engine of a PostgreSQL server."""
 
     def __init__(self, url: URL) -> None:
         self._engine: Final = create_async_engine(
@@ -109,12 +110,12 @@ class PostgresqlEngine:
         await self._engine.dispose()
 
     def connect(self) -> AbstractAsyncContextManager[AsyncConnection]:
-        """A connection of the caller's own, for notices."""
+        """A connection for the caller alone, for notifications."""
         return self._engine.connect()
 
 
 def _connected(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin below: the driver's own would not hold a snapshot for reads
+    connection.isolation_level = None  # `_begun` begins transactions: with the driver's own, reads would not see one snapshot
     cursor = connection.cursor()
     for pragma in _PRAGMAS:
         cursor.execute(f"PRAGMA {pragma}")

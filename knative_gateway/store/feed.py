@@ -1,7 +1,8 @@
-"""The watch feed: changes as they are committed, by this process or another. [io]
+"""The watch feed: changes in the order of their commits, by this process or another. [io]
 
-One reader of the change table keeps the latest changes in memory for all watches; only a watch that is further behind reads for itself.
-It reads when this process wrote, when PostgreSQL notifies, and every `poll_s` for what was missed.
+One reader of the change table keeps the latest changes in memory for all watches; a watch that is further
+behind reads the table itself. The reader reads after each write of this process, when PostgreSQL notifies,
+and every `poll_s` in case a notification was missed.
 """
 
 import asyncio
@@ -24,19 +25,19 @@ from knative_gateway.store.documents import read
 from knative_gateway.store.tables import CHANGES, COUNTERS
 
 NOTICES: Final = "knative_gateway"
-"""The channel on which PostgreSQL tells of writes."""
+"""The channel on which PostgreSQL notifies of writes."""
 TAIL_MAX: Final = 1_000
 """Changes kept in memory."""
 TAIL_CHARACTERS_MAX: Final = 64 << 20
-"""Of their documents."""
+"""Characters of the documents of these changes."""
 BATCH: Final = 100
 """Changes read at once."""
 POLL_S: Final = 2.0
 _AGAIN_S: Final = 1.0
 CLOSE_S: Final = 5.0
-"""How long a read that is under way may take at the end."""
+"""How long a read in flight may take when the feed is closed."""
 
-# Made once: they are read after every write.
+# Made once, because they are executed after every write.
 _NEWEST: Final = select(COUNTERS.c.version)
 _TRIMMED: Final = select(COUNTERS.c.trimmed)
 _NEXT: Final = select(CHANGES).where(CHANGES.c.version > bindparam("after")).order_by(CHANGES.c.version).limit(BATCH)
@@ -46,7 +47,7 @@ Rows = list[Row[tuple[object, ...]]]
 
 
 class Feed:
-    """The changes of one store from when it is started to when it is closed."""
+    """The changes of one store, from `start` to `close`."""
 
     def __init__(self, database: Database, *, poll_s: float = POLL_S, tail_max: int = TAIL_MAX, tasks: Supervisor | None = None) -> None:
         self._database: Final = database
@@ -55,7 +56,7 @@ class Feed:
         self._tail_max: Final = tail_max
         self._supervisor: Final = tasks or Supervisor()
         self._reach = 0
-        """All changes after this version, up to `_newest`, are in the tail."""
+        """The tail has all changes after this version, up to `_newest`."""
         self._sizes: Final[deque[int]] = deque()
         self._size = 0
         self._newest = 0
@@ -66,7 +67,7 @@ class Feed:
         self._closed = False
 
     async def start(self) -> None:
-        """Begin with what is written from now on."""
+        """Follow what is written from now on."""
         self._newest = self._reach = await self._database.read(_version)
         self._tasks.append(self._supervisor.keep("store.feed", self._follow, finished=self._closing.is_set))
         if self._database.postgresql:
@@ -77,21 +78,21 @@ class Feed:
         self._closed = True
         self._closing.set()
         self._wake.set()
-        self._tell()
+        self._wake_watches()
         if self._tasks:
             _, left = await asyncio.wait(self._tasks, timeout=CLOSE_S)
             for task in left:
                 task.cancel()
 
     def wake(self) -> None:
-        """Something was written."""
+        """Report that something was written."""
         self._wake.set()
 
     async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
         """See `SqlResources.watch`."""
         newest = await self._database.read(_version)
         if after > newest:
-            message = f"resource version {after} is from the future: this store is at {newest}"
+            message = f"resource version {after} does not exist yet: this store is at {newest}"
             raise GoneError(message)
         position = after
         while not self._closed:
@@ -108,7 +109,7 @@ class Feed:
                 yield change
 
     async def _past(self, after: int, group: str, kind: str) -> tuple[list[Change], int]:
-        """Changes from the table, and how far they reach."""
+        """Changes from the table, and the version that they reach."""
         rows, trimmed = await self._read(after)
         if after < trimmed:
             message = f"too old resource version: {after} ({trimmed})"
@@ -117,7 +118,7 @@ class Feed:
         return changes, rows[-1].version if rows else self._reach
 
     async def _read(self, after: int) -> tuple[Rows, int]:
-        """The next changes, and up to which version they are forgotten."""
+        """The next changes, and the version up to which changes are forgotten."""
 
         def read_(connection: Connection) -> tuple[Rows, int]:
             trimmed = connection.execute(_TRIMMED).scalar_one()
@@ -141,19 +142,19 @@ class Feed:
     async def _catch_up(self) -> None:
         while True:
             rows, trimmed = await self._read(self._newest)
-            if self._newest < trimmed:  # away for so long that changes were forgotten: whoever watches here learns it from the table
+            if self._newest < trimmed:  # changes were forgotten while the database was away: watches get GoneError from the table
                 self._tail.clear()
                 self._sizes.clear()
                 self._size = 0
                 self._reach = self._newest = trimmed
-                self._tell()
+                self._wake_watches()
                 continue
             if not rows:
                 return
             for row in rows:
                 self._remember(_change(row), len(row.document) + len(row.previous or ""))
             self._newest = rows[-1].version
-            self._tell()
+            self._wake_watches()
 
     def _remember(self, change: Change, size: int) -> None:
         self._tail.append(change)
@@ -163,7 +164,7 @@ class Feed:
             self._reach = self._tail.popleft().version
             self._size -= self._sizes.popleft()
 
-    def _tell(self) -> None:
+    def _wake_watches(self) -> None:
         self._grown.set()
         self._grown = asyncio.Event()
 
@@ -171,7 +172,10 @@ class Feed:
         self._wake.set()
 
     async def _listen(self) -> None:
-        """Wake when PostgreSQL notifies; a lost connection is made anew. It is never cancelled: a connection half made would be lost."""
+        """Wake when PostgreSQL notifies; reconnect if the connection is lost.
+
+        This task is never cancelled: a connection that is just being opened would leak.
+        """
         while not self._closed:
             ended = asyncio.Event()
             closing = asyncio.create_task(self._closing.wait())
@@ -182,9 +186,9 @@ class Feed:
                     assert driver is not None
                     driver.add_termination_listener(partial(_set, ended))
                     await driver.add_listener(NOTICES, self._noticed)
-                    self._wake.set()  # for what was written meanwhile
+                    self._wake.set()  # for what was written without a notification
                     await ended.wait()
-                    if not driver.is_closed():  # it goes back to the pool
+                    if not driver.is_closed():  # it returns to the pool
                         await driver.remove_listener(NOTICES, self._noticed)
             except UnavailableError as error:
                 _log.warning("notices_interrupted", error=str(error))

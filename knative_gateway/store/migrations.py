@@ -1,6 +1,7 @@
 """The steps that bring the schema up to date; each is carried out once, all in one transaction. [io]
 
-A released step is never changed: a later step changes what it left. The database of a newer gateway is refused.
+A released step is never changed: a later step changes what it left. The database of a newer gateway is
+refused.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,8 @@ def _ranges(connection: Connection) -> None:
 
 
 def _replays(connection: Connection) -> None:
-    """Schema 2 had rows of positions with negative partitions: -1 the incarnation, -2-p a replay of partition p.
+    """Schema 2 had rows of positions with negative partitions: -1 the incarnation, -2-p a replay of partition
+    p.
 
     The text of a replay began with "="; without it, the replay was done.
     """

@@ -1,4 +1,4 @@
-"""Opening and closing the whole store. [io]"""
+"""Opens and closes the whole store. [io]"""
 
 import asyncio
 import fcntl
@@ -19,19 +19,18 @@ from knative_gateway.store.feed import POLL_S, Feed
 from knative_gateway.store.resources import CHANGES_MAX, SqlResources
 
 FILE_NAME: Final = "gateway.db"
-"""In the state directory."""
+"""The name of the SQLite file in the state directory."""
 _CALLED_OFF_S: Final = 5.0
-"""How long a step of opening may go on when nobody wants it any more."""
+"""How long a step of opening may continue after the start was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What the gateway keeps."""
+    """The parts of the store. `shared`: other replicas may use it at the same time (PostgreSQL)."""
 
     resources: SqlResources
     cursors: SqlCursorStore
     shared: bool
-    """Whether other replicas may use it at the same time (PostgreSQL)."""
 
 
 def sqlite_url(state_dir: Path) -> str:
@@ -43,10 +42,11 @@ def sqlite_url(state_dir: Path) -> str:
 async def open_store(
     url: str, *, changes_max: int = CHANGES_MAX, poll_s: float = POLL_S, tasks: Supervisor | None = None
 ) -> AsyncIterator[Store]:
-    """The store behind a URL (`sqlite:///FILE`, `postgresql://…`), its schema made or brought up to date, until the block ends.
+    """The store at a URL (`sqlite:///FILE`, `postgresql://…`), with its schema created or upgraded, until the
+    block ends.
 
     Raises:
-        ConfigError: the URL is wrong, the file is in use, or its schema is a newer gateway's.
+        ConfigError: the URL is not valid, the file is in use, or its schema is that of a newer gateway.
         UnavailableError: the database cannot be reached.
     """
     database = Database(url)
@@ -63,7 +63,9 @@ async def open_store(
 
 
 async def _to_its_end(step: Coroutine[None, None, None]) -> None:
-    """Do not leave a database in the middle of a step when we are called off: its thread would go on, and find nobody to tell."""
+    """Finish a step even if the start is cancelled: its thread would continue, and use a database that is
+    closed.
+    """
     task = asyncio.create_task(step)
     try:
         await asyncio.shield(task)
@@ -76,7 +78,9 @@ async def _to_its_end(step: Coroutine[None, None, None]) -> None:
 
 @contextmanager
 def _alone(database: Database) -> Iterator[None]:
-    """A SQLite file is one process's: another would not hear of its writes at once. Readable by its owner only."""
+    """Lock a SQLite file for this process: another would not notice writes at once. Only the file's user may
+    read it.
+    """
     if database.postgresql:
         yield
         return
@@ -88,7 +92,8 @@ def _alone(database: Database) -> Iterator[None]:
     except OSError as error:
         message = f"the state database {path} cannot be opened: {error.strerror}"
         raise ConfigError(message) from None
-    # Closing any descriptor of the database file would drop SQLite's own locks on it: none is open yet, and none stays.
+    # Closing any descriptor of the database file drops SQLite's own locks on it. SQLite has not opened it
+    # yet.
     os.close(descriptors[1])
     try:
         try:

@@ -1,7 +1,8 @@
-"""Kubernetes objects in the database: compare-and-set writes, each with the next version of the whole store. [io]
+"""Kubernetes objects in the database: compare-and-set writes, each with the next version of the whole store.
+[io]
 
-Law: versions become visible in their order. A write takes the lock of the one counter row first and holds it until it is committed, so
-whoever sees version n sees all before it.
+Law: versions become visible in their order. A write locks the only counter row first, and holds the lock
+until its commit, so a reader that sees version n sees all versions before it.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -20,24 +21,24 @@ from knative_gateway.store.tables import CHANGES, COUNTERS, OBJECTS
 from knative_gateway.store.writing import Undone
 
 CHANGES_MAX: Final = 10_000
-"""Changes that a watch can go back; older ones are forgotten."""
+"""Changes that are stored for watches; older ones are forgotten."""
 CHANGES_CHARACTERS_MAX: Final = 256 << 20
-"""Of their documents."""
+"""Characters of the documents of these changes."""
 DECODED_AT_ONCE: Final = 100
-"""Objects of a list that are decoded before others run."""
+"""Objects of a list that are read with one query."""
 ADDED: Final = "ADDED"
 MODIFIED: Final = "MODIFIED"
 DELETED: Final = "DELETED"
 _NEXT: Final = update(COUNTERS).where(COUNTERS.c.id == 1).values(version=COUNTERS.c.version + 1).returning(COUNTERS.c.version)
 _VERSION: Final = select(COUNTERS.c.version)
-# Made once: each of them costs more to make than to carry out.
+# Made once: making one of them costs more than executing it.
 _OF_KEY: Final = ("api_group", "kind", "namespace", "name")
 _IS: Final = and_(*(OBJECTS.c[name] == bindparam(f"key_{name}") for name in _OF_KEY))
 _DOCUMENT: Final = select(OBJECTS.c.version, OBJECTS.c.document).where(_IS)
 _ADD: Final = insert(OBJECTS)
 _REPLACE: Final = update(OBJECTS).where(_IS).values(version=bindparam("new_version"), document=bindparam("new_document"))
 _REMOVE: Final = delete(OBJECTS).where(_IS)
-_TELL: Final = insert(CHANGES)
+_ADD_CHANGE: Final = insert(CHANGES)
 _NOTIFY: Final = text("SELECT pg_notify(:channel, :version)")
 
 
@@ -51,15 +52,15 @@ class SqlResources:
         self._trim_every: Final = max(1, changes_max // 40)
         self._decoded: Final = Decoded()
         self._untrimmed = 0
-        """Characters written here since changes were last weighed."""
+        """Characters of changes that were written since the last look at `CHANGES_CHARACTERS_MAX`."""
 
     async def get(self, key: Key) -> Mapping[str, object] | None:
-        """The object; None if there is none."""
+        """The object; None: it does not exist."""
         row = await self._database.read(partial(_found, key))
         return None if row is None else read(row.document)
 
     async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
-        """The objects of a kind by namespace and name, and the version that the list is of."""
+        """The version of the list, and the objects of a kind, sorted by namespace and name."""
         wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
         if namespace is not None:
             wanted = and_(wanted, OBJECTS.c.namespace == namespace)
@@ -67,7 +68,7 @@ class SqlResources:
         def found(connection: Connection) -> tuple[int, Sequence[Mapping[str, object]]]:
             version = connection.execute(_VERSION).scalar_one()
             rows = connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted)).all()
-            # Sorted here: the database's idea of order depends on its locale.
+            # Sorted here, because the database's order depends on its locale.
             versions = {
                 Key(group, kind, row.namespace, row.name): row.version for row in sorted(rows, key=lambda row: (row.namespace, row.name))
             }
@@ -80,7 +81,7 @@ class SqlResources:
         return await self._database.read(found)
 
     def _decode(self, connection: Connection, keys: Sequence[Key]) -> Mapping[Key, Mapping[str, object]]:
-        """Objects of one kind that are there."""
+        """Read objects of one kind; keys that no longer exist are missing in the result."""
         group, kind = keys[0].group, keys[0].kind
         names, namespaces = {key.name for key in keys}, {key.namespace for key in keys}
         named = and_(OBJECTS.c.name.in_(names), OBJECTS.c.namespace.in_(namespaces))
@@ -95,10 +96,12 @@ class SqlResources:
         return found
 
     async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
-        """Put or (None) delete; returns it with its new `metadata.resourceVersion`. `expected_version` 0: must not exist; None: whatever.
+        """Store an object, or delete it (None); returns it with its new `metadata.resourceVersion`.
+
+        `expected_version` 0: the object must not exist; None: any version.
 
         Raises:
-            ConflictError: it is not what was expected.
+            ConflictError: the object has another version.
             UnavailableError: the database is away.
         """
 
@@ -115,7 +118,8 @@ class SqlResources:
         return stored
 
     async def update(self, objects: Mapping[Key, tuple[Mapping[str, object], int]]) -> Mapping[Key, Mapping[str, object]]:
-        """Put several at once, those that are of the version given (0: must not exist); what was stored of them.
+        """Store several objects that have the given versions (0: must not exist); returns those that were
+        stored.
 
         Raises:
             UnavailableError: the database is away.
@@ -141,7 +145,8 @@ class SqlResources:
         return stored
 
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
-        """Delete several at once, those that are of the version given (None: whatever); what was deleted.
+        """Delete several objects that have the given versions (None: any version); returns those that were
+        deleted.
 
         Raises:
             UnavailableError: the database is away.
@@ -169,7 +174,7 @@ class SqlResources:
     def _put(
         self, connection: Connection, key: Key, object_: Mapping[str, object] | None, row: Row[Any, Any] | None, version: int
     ) -> Mapping[str, object]:
-        """In a transaction that has the lock. `row`: what is there."""
+        """Write in a transaction that holds the lock. `row`: the stored object; None: it does not exist."""
         stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
         document = written(stored)
         if object_ is None:
@@ -181,7 +186,7 @@ class SqlResources:
         type_ = DELETED if object_ is None else MODIFIED if row else ADDED
         previous = row.document if row else None
         entry = {"version": version, "type": type_, "document": document, "previous": previous}
-        connection.execute(_TELL, {**_columns(key), **entry})
+        connection.execute(_ADD_CHANGE, {**_columns(key), **entry})
         if version % self._trim_every == 0:
             _trim(connection, version - self._changes_max)
         self._untrimmed += len(document) + len(previous or "")
@@ -193,7 +198,9 @@ class SqlResources:
         return stored
 
     def _too_much(self, connection: Connection) -> int:
-        """Up to which version changes are more than is kept; 0: none are."""
+        """The version up to which changes must be forgotten, to stay within `CHANGES_CHARACTERS_MAX`; 0:
+        none.
+        """
         size = func.length(CHANGES.c.document) + func.coalesce(func.length(CHANGES.c.previous), 0)
         total = 0
         for row in connection.execute(select(CHANGES.c.version, size.label("size")).order_by(CHANGES.c.version.desc())):
@@ -203,10 +210,11 @@ class SqlResources:
         return 0
 
     def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
-        """Changes of a kind after a version, as they happen, in order; of every kind when `kind` is empty. Ends when the store is closed.
+        """Changes of a kind after a version, in order, until the store is closed. An empty `kind`: of all
+        kinds.
 
         Raises:
-            GoneError: what came after that version is no longer known, or that version is not of this store.
+            GoneError: changes after that version are forgotten, or the version is not one of this store.
             UnavailableError: the database is away.
         """
         return self._feed.watch(group, kind, after)
@@ -233,8 +241,9 @@ def _columns(key: Key) -> dict[str, str]:
 def _check(key: Key, row: Row[Any, Any] | None, expected: int | None) -> None:
     found = row[0] if row else 0
     if expected is not None and expected != found:
-        words = "exists already" if expected == 0 else f"is of version {found}, not {expected}" if found else "is not there any more"
-        message = f'{key.kind} "{key.namespace}/{key.name}" {words}'
+        has = f"has version {found}, not {expected}" if found else "does not exist any more"
+        problem = "exists already" if expected == 0 else has
+        message = f'{key.kind} "{key.namespace}/{key.name}" {problem}'
         raise ConflictError(message)
 
 

@@ -1,6 +1,7 @@
 """The tables, as the newest migration leaves them. [io]
 
-Documents are JSON in ASCII with escapes, so that both databases accept any text. Versions count the writes to the store.
+Documents are JSON in ASCII with escapes, so that both databases accept any text. Versions count the writes to
+the store.
 """
 
 from typing import Final
@@ -17,8 +18,9 @@ COUNTERS: Final = Table(
     Column("version", BigInteger, nullable=False),
     Column("trimmed", BigInteger, nullable=False),
 )
-"""One row. `version`: of the last write; the transaction that holds the row's lock is the only writer. `trimmed`: changes
-up to this version are forgotten."""
+"""One row. `version`: of the last write; the transaction that holds the row's lock is the only writer.
+`trimmed`: changes up to this version are forgotten.
+"""
 
 OBJECTS: Final = Table(
     "objects",

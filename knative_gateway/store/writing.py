@@ -1,7 +1,8 @@
-"""Writes one after the other, and those that wait at the same time in one transaction. [io]
+"""Writes in order; those that wait at the same time share a transaction. [io]
 
-Laws: first come, first served; a write that fails undoes itself and no other; a write is durable when `write` returns. Writes that come
-while a transaction is carried out share the next one: a burst of writes costs few commits, and an unrelated write does not wait for each.
+Laws: first come, first served; a write that fails rolls back itself and no other; a write is durable when
+`write` returns. Writes that arrive during a transaction share the next one, so a burst of writes costs few
+commits, and another write does not wait for a commit of each.
 """
 
 import asyncio
@@ -17,12 +18,12 @@ from knative_gateway.errors import UnavailableError
 from knative_gateway.store.engines import Engine, Work
 
 TOGETHER_MAX: Final = 32
-"""Writes in one transaction: some tens of milliseconds for those that come next."""
+"""Writes in one transaction: later writes wait some tens of milliseconds for them."""
 T = TypeVar("T")
 
 
 class Undone(Exception):  # noqa: N818  it is a result, not an error
-    """Raised by a write that finds nothing to do: what it did is undone, and its result is `value`."""
+    """Raised by a write that has nothing to do: it is rolled back, and its result is `value`."""
 
     def __init__(self, value: object) -> None:
         super().__init__(value)
@@ -42,7 +43,7 @@ class _Failed:
 
 
 class Writer:
-    """The writes of one process; `wait_s`: how long a write waits for those before it to end."""
+    """The writes of one process. `wait_s`: how long a write waits for earlier ones."""
 
     def __init__(self, engine: Engine, wait_s: float) -> None:
         self._engine: Final = engine
@@ -51,10 +52,11 @@ class Writer:
         self._task: asyncio.Task[None] | None = None
 
     async def write(self, work: Work[T], *, together: bool = False) -> T:
-        """Carry it out and commit it; the result of the work. `together`: it may share a transaction with others that may.
+        """Carry out the work and commit it; returns its result. `together`: it may share a transaction with
+        other such work.
 
         Raises:
-            UnavailableError: those before it take too long; it was not begun.
+            UnavailableError: earlier writes took too long; this one was not begun.
         """
         write = _Write(work, together, asyncio.get_running_loop().create_future())
         self._waiting.append(write)
@@ -69,11 +71,11 @@ class Writer:
         finally:
             if not write.done.done():
                 write.done.cancel()
-            if write in self._waiting:  # nobody wants it any more
+            if write in self._waiting:  # the caller was cancelled
                 self._waiting.remove(write)
 
     async def close(self) -> None:
-        """Wait for the writes that were begun."""
+        """Wait for all writes that were requested."""
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -86,7 +88,7 @@ class Writer:
                 for write in writes:
                     write.done.cancel()
                 raise
-            except Exception as error:  # noqa: BLE001  the writers get it
+            except Exception as error:  # noqa: BLE001  the callers get it
                 results = [_Failed(error)] * len(writes)
             for write, result in zip(writes, results, strict=True):
                 if write.done.done():
@@ -104,7 +106,7 @@ class Writer:
 
 
 def _carried_out(works: Sequence[Work[Any]], connection: Connection) -> list[Any]:
-    """The results of all in one transaction, committed."""
+    """The results of all works, in one committed transaction."""
     if len(works) == 1:
         try:
             results = [works[0](connection)]
@@ -117,7 +119,7 @@ def _carried_out(works: Sequence[Work[Any]], connection: Connection) -> list[Any
 
 
 def _alone(work: Work[Any], connection: Connection) -> Any:
-    """One of several: what it did is undone if it fails."""
+    """Carry out one of several works; it is rolled back if it fails."""
     savepoint = connection.begin_nested()
     try:
         result = work(connection)

@@ -1,1 +1,1 @@
-"""From objects and reports to status, routes and logs: decisions only. Pure."""
+"""Decides statuses, routes and logs from objects and reports. Pure."""

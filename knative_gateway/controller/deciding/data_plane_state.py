@@ -1,4 +1,4 @@
-"""What logs and data plane have reported so far, by name. Pure."""
+"""What logs and data plane have reported, by name. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class _Log:
 
 
 class DataPlaneState:
-    """Routes as they are served, subscribers that could not be set up, and logs."""
+    """Routes as they are served, subscribers that are not served, and logs."""
 
     def __init__(self) -> None:
         self._logs: Final[dict[str, _Log]] = {}
@@ -26,18 +26,20 @@ class DataPlaneState:
         self._served: Final[dict[str, Served]] = {}
 
     def log_known(self, log: str, owner: str, problem: str | None) -> bool:
-        """The log of this Broker or Channel (its uid) is there (`problem` None) or not; whether that is new."""
+        """Note whether the log of this Broker or Channel (its uid) exists: `problem` is None. Returns whether
+        that is new.
+        """
         known = _Log(owner, problem)
         is_new = self._logs.get(log) != known
         self._logs[log] = known
         return is_new
 
     def log_gone(self, log: str) -> bool:
-        """Nothing is known of this log any more; whether something was."""
+        """Forget a log; returns whether it was known."""
         return self._logs.pop(log, None) is not None
 
     def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> list[str]:
-        """What is served at a path; the uids of subscribers of which something else is known than before."""
+        """Note what is served at a path; returns the uids of subscribers whose state changed."""
         before = self._routes.pop(path, None)
         old_failing = self._failing.pop(path, {})
         uids = {each.uid for each in (before.subscribers if before else ())} | old_failing.keys()
@@ -55,15 +57,15 @@ class DataPlaneState:
         return changed
 
     def subscriber(self, uid: str) -> Subscriber | None:
-        """A subscriber as it is served."""
+        """The subscriber as it is served; None: it is not."""
         return self.of_subscriber(uid).subscriber
 
     def of_subscriber(self, uid: str) -> Served:
-        """What is known of one."""
+        """What is known of a subscriber."""
         return self._served.get(uid, _NOTHING)
 
     def upkeep(self, key: Key, object_: Object) -> Upkeep:
-        """What is known of a Broker or Channel: of a predecessor of the same name nothing counts."""
+        """What is known of a Broker or Channel. Reports about a predecessor of the same name are not used."""
         path, log = names_of(key)
         known, route, uid = self._logs.get(log), self._routes.get(path), uid_of(object_)
         problem = UNKNOWN_LOG if known is None or known.owner != uid else known.problem

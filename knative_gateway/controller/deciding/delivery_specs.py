@@ -1,6 +1,7 @@
-"""DeliverySpec to Delivery, and which one holds. Spec: knative-eventing-test-spec, "DeliverySpec", Broker and Channel `delivery`.
+"""DeliverySpecs of objects as values, and which one is used.
 
-Law: if a Trigger or Subscription specifies any delivery option, its Broker's or Channel's are ignored as a whole.
+Spec: knative-eventing-test-spec, "DeliverySpec", Broker and Channel `delivery`. Law: if a Trigger or
+Subscription specifies any delivery option, all options of its Broker or Channel are ignored.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ NOT_CONFIGURED: Final = is_true(DEAD_LETTER_SINK_RESOLVED, "DeadLetterSinkNotCon
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A DeliverySpec and its dead letter sink: `uri` is None if none is specified, empty if it cannot be resolved."""
+    """A DeliverySpec and its dead letter sink: `uri` is None if none is specified, empty if it cannot be
+    resolved.
+    """
 
     spec: Object
     uri: str | None
@@ -27,15 +30,17 @@ class Resolved:
 
     @property
     def is_usable(self) -> bool:
-        """Whether events can be delivered by it without losing those that fail."""
+        """Whether events can be delivered with it; False: failed events would be lost, because the sink is
+        not valid.
+        """
         return self.uri != ""
 
     def status(self) -> dict[str, object]:
-        """`deadLetterSinkUri`, if there is anything to say."""
+        """`deadLetterSinkUri` of the status, if a sink is specified."""
         return {} if self.uri is None else {"deadLetterSinkUri": without_credentials(self.uri)}
 
     def delivery(self, addressing: Addressing) -> Delivery:
-        """As the data plane takes it; only of what is usable."""
+        """The value for the data plane; the spec must be usable."""
         assert self.is_usable
         spec = self.spec
         return Delivery(
@@ -50,7 +55,9 @@ class Resolved:
         )
 
     def as_uri(self) -> dict[str, object]:
-        """The spec with its dead letter sink as a URI. Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD use the uri form."""
+        """The spec with its dead letter sink as a URI. Spec: "duckv1.SubscriberSpec": deadLetterSink SHOULD
+        use the uri form.
+        """
         return put(self.spec, ("deadLetterSink",), {"uri": without_credentials(self.uri)}) if self.uri else dict(self.spec)
 
 
@@ -66,7 +73,7 @@ def resolved(spec: Object, namespace: str, addressing: Addressing) -> Resolved:
 
 
 def effective(object_: Object, namespace: str, parent: Resolved | None, addressing: Addressing) -> Resolved:
-    """The one that holds for a Trigger or Subscription."""
+    """The DeliverySpec that is used for a Trigger or Subscription."""
     own = at(object_, "spec", "delivery")
     if isinstance(own, Mapping) and own:
         return resolved(own, namespace, addressing)
@@ -74,7 +81,7 @@ def effective(object_: Object, namespace: str, parent: Resolved | None, addressi
 
 
 def _ms(spec: Object, name: str) -> int | None:
-    """A duration; None if it is not there or is none, which validation has refused long since."""
+    """A duration in milliseconds; None: it is not specified or not valid, which admission refuses."""
     written = text(spec, name)
     try:
         return duration_ms(written) if written else None

@@ -1,4 +1,4 @@
-"""Which results looked up which objects, so that a change of an object leads to the results that it can change. Pure."""
+"""Which results looked up which objects: a change of an object can change these results only. Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection
@@ -13,18 +13,20 @@ Node = tuple[str, Key]
 
 
 class Dependencies:
-    """Edges from objects to nodes; those of a node are replaced each time it is worked out."""
+    """Edges from objects to nodes. The edges of a node are replaced each time its result is computed."""
 
     def __init__(self) -> None:
         self._looked_up: Final[dict[Node, set[Key]]] = {}
         self._nodes: Final[defaultdict[Key, dict[Node, None]]] = defaultdict(dict)
 
     def of(self, key: Key) -> Collection[Node]:
-        """The nodes that looked this object up, found or not."""
+        """The nodes that looked this object up, whether it existed or not."""
         return list(self._nodes[key]) if key in self._nodes else ()
 
     def recorded(self, node: Node, lookup: Lookup) -> Lookup:
-        """A lookup for working out `node`; what it is asked for becomes the node's dependencies."""
+        """A lookup for computing the result of `node`; the objects that it is asked for become the node's
+        dependencies.
+        """
         self.forget(node)
         keys = self._looked_up.setdefault(node, set())
 
@@ -36,7 +38,7 @@ class Dependencies:
         return looked_up
 
     def forget(self, node: Node) -> None:
-        """The node depends on nothing any more."""
+        """Remove all dependencies of a node."""
         for key in self._looked_up.pop(node, ()):
             nodes = self._nodes[key]
             nodes.pop(node, None)

@@ -1,12 +1,14 @@
-"""How the log of a Broker or Channel is made: the Broker's ConfigMap, the Channel's template, or the operator's defaults.
+"""The settings of a Broker's or Channel's log: from the Broker's ConfigMap, the Channel's template, or the
+defaults.
 
-ConfigMap keys, all optional, others are left alone:
+ConfigMap keys, all optional; other keys are ignored:
     partitions   an integer from 1 to 1024 (also as `default.topic.partitions`, which Kafka's Broker has)
     retention    an ISO 8601 duration, as P7D
     delivery     a DeliverySpec in YAML or JSON, for Brokers without spec.delivery
 A Channel's template: spec.partitions (also numPartitions) and spec.retention (also retentionDuration).
 
-Law: what a ConfigMap of another namespace says is in no message: it is read by people who may not read the ConfigMap.
+Law: no message contains a value from a ConfigMap of another namespace: readers of a status may not read that
+ConfigMap.
 """
 
 import re
@@ -29,14 +31,16 @@ DELIVERY_CHARACTERS_MAX: Final = 16_384
 PROBLEM_CHARACTERS_MAX: Final = 1024
 _NOT_SHOWN: Final = "is not valid; what it says is not shown in another namespace"
 WELL_KNOWN: Final = Key("", "ConfigMap", "knative-eventing", "config-br-default-channel")
-"""Knative's examples refer to it; where nobody made it, it means the defaults."""
+"""Knative's examples refer to this ConfigMap; if it does not exist, the defaults are used."""
 _PARTITIONS: Final = ("partitions", "default.topic.partitions", "numPartitions")
 _RETENTION: Final = ("retention", "retentionDuration")
 
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What was found. `problem`: a reason and a sentence, if it cannot be used; the defaults are in the other fields then."""
+    """`problem`: a reason and a sentence, if the settings cannot be used; then the other fields are the
+    defaults.
+    """
 
     need: LogNeed
     delivery: Object | None = None
@@ -44,7 +48,9 @@ class LogSettings:
 
 
 def of_broker(log: str, broker: Object, config: Object | None, config_key: Key | None, settings: Settings) -> LogSettings:
-    """`config`: what spec.config refers to by `config_key`, if both are there."""
+    """The settings of a Broker's log. `config`: the object that spec.config refers to as `config_key`, if
+    both exist.
+    """
     plain = LogSettings(LogNeed(log, settings.partitions, settings.retention_ms))
     if config_key is None:
         return plain
@@ -59,7 +65,7 @@ def of_broker(log: str, broker: Object, config: Object | None, config_key: Key |
     elif config_key == WELL_KNOWN:
         found = plain
     else:
-        found = _failed(plain, "ConfigNotFound", f"there is no {where}")
+        found = _failed(plain, "ConfigNotFound", f"{where} does not exist")
     if found.problem or at(broker, "spec", "delivery"):
         return found
     delivery, problem = _delivery(text(config, "data", "delivery"))
@@ -69,7 +75,7 @@ def of_broker(log: str, broker: Object, config: Object | None, config_key: Key |
 
 
 def of_channel(log: str, channel: Object, settings: Settings) -> LogSettings:
-    """From the Channel's template; an InMemoryChannel has none."""
+    """The settings from the Channel's template; an InMemoryChannel does not have one."""
     return _read(
         LogSettings(LogNeed(log, settings.partitions, settings.retention_ms)),
         child(channel, "spec", "channelTemplate", "spec"),
@@ -104,7 +110,7 @@ def _failed(plain: LogSettings, reason: str, message: str) -> LogSettings:
 
 
 def _delivery(written: str) -> tuple[Object | None, str]:
-    """A DeliverySpec from YAML, or what is wrong with it."""
+    """A DeliverySpec from YAML, or why it is not valid."""
     if not written:
         return None, ""
     if len(written) > DELIVERY_CHARACTERS_MAX:
@@ -127,14 +133,14 @@ def _read_delivery(read: object) -> tuple[Object | None, str]:
 
 
 def _has_text_keys(value: object) -> bool:
-    """YAML has keys of other types, JSON does not."""
+    """Whether all keys are texts: YAML allows other types, JSON does not."""
     if isinstance(value, Mapping):
         return all(isinstance(name, str) and _has_text_keys(below) for name, below in value.items())
     return all(map(_has_text_keys, value)) if isinstance(value, list) else True
 
 
 def _written(value: object) -> str:
-    """A setting as text; an integer of thousands of digits has none."""
+    """A setting as text; Python refuses to write an integer of thousands of digits."""
     try:
         return str(value)
     except ValueError:

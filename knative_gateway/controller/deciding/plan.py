@@ -1,4 +1,4 @@
-"""What reconciling is given, and what it gives: values only."""
+"""The inputs and results of reconciling. Values only."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,10 +15,12 @@ NO_ROUTES = Routes(0, {})
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the operator decided. `base_url`: how senders reach the ingress, without a slash at its end. `partitions`: of a new log.
+    """The operator's settings.
 
-    `inward`: which namespaces may send to Brokers and Channels of others; None: all. `delete_logs`: a Broker's or Channel's log goes with
-    it. Of several replicas a late one could delete its successor's: then False.
+    `base_url`: the URL at which senders reach the ingress, without a slash at its end. `partitions`: of a new
+    log. `inward`: which namespaces may send to Brokers and Channels of others; None: all. `delete_logs`:
+    delete the log with its Broker or Channel; must be False with several replicas, because a late one could
+    delete the log of a successor.
     """
 
     base_url: str
@@ -33,7 +35,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What the data plane counted for a subscriber, and its latest failures, the newest first."""
+    """The data plane's counters for a subscriber, and its latest failures, the newest first."""
 
     counters: Mapping[str, int] = field(default_factory=dict)
     history: Sequence[Failure] = ()
@@ -41,7 +43,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class LogNeed:
-    """A log that must be there. `owner`: the uid of its Broker or Channel."""
+    """A log that must exist. `owner`: the uid of its Broker or Channel."""
 
     log: str
     partitions: int
@@ -50,8 +52,8 @@ class LogNeed:
 
 
 @dataclass(frozen=True, slots=True)
-class Happening:
-    """What an Event object will tell of an object. `type`: Normal or Warning."""
+class ObjectEvent:
+    """What a Kubernetes Event reports about an object. `type`: Normal or Warning."""
 
     about: Object
     type: str
@@ -61,7 +63,9 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An object as it should be, with the resourceVersion that it was decided from, and as it was."""
+    """`object`: the object to store, with the resourceVersion that it was decided from. `before`: the object
+    as it was.
+    """
 
     key: Key
     before: Object

@@ -1,9 +1,10 @@
-"""Objects and what the data plane has done -> status of each, routes and logs. Pure and total.
+"""Computes the status of each object, the routes and the logs from all objects and from the data plane's
+reports. Pure.
 
-Laws: what is worked out is proportional to what changed: an object, those that looked it up, and those that belong to it; the result is
-the same as if everything was worked out anew; a plan that is carried out, with nothing else changed, is followed by one without writes;
-`observedGeneration` and `conditions` are written together; an exception costs the object that raised it, and no other.
-Spec: knative-eventing-test-spec, "Control Plane Assertions".
+Laws: the work is proportional to what changed: an object, those that looked it up, and those that belong to
+it; the results are the same as if everything was computed again; if a plan is carried out and nothing else
+changes, the next plan has no writes; `observedGeneration` and `conditions` are written together; an exception
+affects the object that raised it, and no other. Spec: knative-eventing-test-spec, "Control Plane Assertions".
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,17 +34,18 @@ _STAGES: Final = (_SOURCE, _PARENT, _MEMBER, _ROUTE)
 
 
 class Reconciler:
-    """Keeps the results for all objects. `changed` and the reports of the data plane mark what is to be worked out, `step` does it.
+    """Keeps the results for all objects. `changed` and the reports of the data plane mark what `step`
+    computes again.
 
-    `needs`: the logs that must be there, by name; `made_needs`: those that changed since it was last emptied.
+    `needs`: the logs that must exist, by name; `new_needs`: those that changed since it was last emptied.
     """
 
     def __init__(self, objects: Mapping[Key, Object], settings: Settings) -> None:
-        """`objects`: all there are; each change of it is reported by `changed`."""
+        """`objects`: all objects; the caller reports each change of it with `changed`."""
         self.needs: Final[dict[str, LogNeed]] = {}
         self.new_needs: Final[dict[str, None]] = {}
         self.problems: Final[list[Problem]] = []
-        """Exceptions since it was last emptied."""
+        """Exceptions since this list was last emptied."""
         self._needed_by: Final[dict[str, Key]] = {}
         self._objects: Final = objects
         self._settings: Final = settings
@@ -79,7 +81,7 @@ class Reconciler:
     # -- what changed
 
     def changed(self, key: Key) -> None:
-        """An object is there, is another, or is gone."""
+        """An object was created, changed or deleted."""
         group_kind = key.group, key.kind
         if group_kind in SOURCES:
             self._dirty_sources[key] = None
@@ -92,17 +94,19 @@ class Reconciler:
         self._dirty_dependents(key)
 
     def log_known(self, log: str, owner: str, problem: str | None) -> None:
-        """The log of this Broker or Channel (its uid) is there, or why it is not."""
+        """The log of this Broker or Channel (its uid) exists (`problem` None), or why it does not."""
         if self._data_plane.log_known(log, owner, problem):
             self._dirty_log(log)
 
     def log_gone(self, log: str) -> None:
-        """Nothing is known of this log any more."""
+        """Forget what is known of a log."""
         if self._data_plane.log_gone(log):
             self._dirty_log(log)
 
     def served(self, path: str, route: Route | None, failing: Mapping[str, str]) -> None:
-        """What the data plane serves at a path, and the subscribers of it that could not be set up, by uid."""
+        """The data plane serves this route at a path. `failing`: why subscribers of it are not served, by
+        uid.
+        """
         uids = self._data_plane.served(path, route, failing)
         for key in keys_of(path):
             if key in self._objects:
@@ -111,7 +115,7 @@ class Reconciler:
             self._dirty_uid(uid)
 
     def counted(self, figures: Mapping[str, Figures]) -> None:
-        """What was counted of subscribers since the last time, by uid."""
+        """The counters of subscribers that changed since the last call, by uid."""
         self._figures.clear()
         self._figures.update(figures)
         for uid in figures:
@@ -119,22 +123,22 @@ class Reconciler:
                 self._dirty_objects[self._uids[uid]] = None
 
     def write_again(self, key: Key) -> None:
-        """The last write of this object was not carried out."""
+        """The last write of this object failed."""
         self._dirty_objects[key] = None
 
     def serves(self, uid: str) -> bool:
         """Whether the data plane may still deliver to a subscriber."""
         return self._data_plane.subscriber(uid) is not None
 
-    # -- what is to be done
+    # -- the work
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is to be worked out or written."""
+        """Whether no result has to be computed or written."""
         return not self._dirty_objects and not any(dirty for dirty, _ in self._steps)
 
     def step(self, limit: int) -> bool:
-        """Work out at most so many results, in the order in which they depend on each other; whether there are more."""
+        """Compute at most so many results, in the order of their dependencies; returns whether more are left."""
         for _ in range(limit):
             for dirty, make in self._steps:
                 if dirty:
@@ -147,14 +151,14 @@ class Reconciler:
         return True
 
     def routes(self) -> Routes:
-        """The routes; the very same value as before if nothing changed."""
+        """The routes; the same object as before if nothing changed."""
         if self._routes_changed:
             self._routes_changed = False
             self._routes = replace(self._routes, version=self._routes.version + 1, by_path=dict(self._by_path))
         return self._routes
 
     def writes(self, limit: int, now_ms: int) -> Sequence[Write]:
-        """At most so many objects that are not as they should be; `now_ms`: since 1970 UTC, for transition times."""
+        """At most so many objects that must be written. `now_ms`: since 1970 UTC, for transition times."""
         now, found = timestamp(now_ms), []
         for key in list(islice(self._dirty_objects, limit)):
             del self._dirty_objects[key]
@@ -240,7 +244,7 @@ class Reconciler:
         made = self._guarded((_MEMBER, key), partial(member, key, object_, parent, addressing, served))
         if made is not None:
             if before is not None and made.subscriber == before.subscriber:
-                made = replace(made, subscriber=before.subscriber)  # who compares routes finds the very same
+                made = replace(made, subscriber=before.subscriber)  # the same object, so that comparing routes is cheap
             self._members[key] = made
         self._dirty_objects[key] = None
         self._member_changed(parent_key, before, self._members.get(key))
@@ -293,7 +297,7 @@ class Reconciler:
             self._routes_changed = True
 
     def _written(self, key: Key, before: Object, now: str) -> Object | None:
-        """The object as it should be."""
+        """The object with its computed status."""
         try:
             if any((stage, key) in self._broken for stage in _STAGES):
                 return statuses.of_broken(before, now)
@@ -309,7 +313,9 @@ class Reconciler:
         return None
 
     def _guarded(self, node: Node, make: Callable[[], T]) -> T | None:
-        """What `make` gives; None if it raised: then the object's status says so until it does not raise any more."""
+        """The result of `make`; None: it raised, and the object's status reports that until it no longer
+        raises.
+        """
         self._broken.discard(node)
         try:
             return make()
@@ -319,7 +325,7 @@ class Reconciler:
             self._dirty_objects[node[1]] = None
             return None
 
-    # -- who sees what
+    # -- lookups
 
     def _addressing(self, lookup: Lookup) -> Addressing:
         return Addressing(
@@ -327,12 +333,14 @@ class Reconciler:
         )
 
     def _identified(self, key: Key) -> Object | None:
-        """An object; None also if it has no uid: logs, routes and subscribers belong to uids, and two objects would share them."""
+        """An object; also None if it has no uid: logs, routes and subscribers belong to uids, so two objects
+        would share them.
+        """
         found = self._objects.get(key)
         return found if found is not None and uid_of(found) else None
 
     def _published(self, key: Key) -> Object | None:
-        """An object as others see it: Brokers and Channels with the addresses that they have by now."""
+        """An object as others see it: Brokers and Channels with their current addresses."""
         found = self._sources.get(key)
         return self._identified(key) if found is None else found.published
 
@@ -361,5 +369,5 @@ def _seen_by_others(source_: Source | None) -> object:
 
 
 def _seen_by_members(parent: Parent | None) -> object:
-    """All of a Broker or Channel that its Triggers or Subscriptions are made from."""
+    """The parts of a Broker or Channel that its Triggers or Subscriptions depend on."""
     return None if parent is None else (parent.ready, parent.delivery, parent.source.served, parent.source.log.need.log)

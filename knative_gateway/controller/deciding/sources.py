@@ -1,7 +1,7 @@
-"""Brokers and Channels: where their events come in, into which log, and what is the matter with them.
+"""Brokers and Channels: their addresses, their logs, and their conditions.
 
-Spec: knative-eventing-test-spec, "Broker Lifecycle", "Channel Lifecycle", "Event Routing". A Channel is served as it is: its template
-says how its log is made, and no second object is made from it.
+Spec: knative-eventing-test-spec, "Broker Lifecycle", "Channel Lifecycle", "Event Routing". A Channel is
+served without a second object: its template has the settings of its log.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,15 @@ OF_DATA_PLANE: Final[Mapping[str, tuple[str, ...]]] = {
     "Channel": ("BackingChannelReady",),
     "InMemoryChannel": ("DispatcherReady", "ServiceReady", "EndpointsReady", "ChannelServiceReady"),
 }
-"""The conditions that tell of log and ingress."""
+"""The conditions for log and ingress."""
 PREFIXES: Final = {"Broker": "broker", "Channel": "channel", "InMemoryChannel": "channel"}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One Broker or Channel. `served`: it needs a log and a route; `routed`: it has the route, since it is known whether its log is there;
-    `url`: its published address, empty while it has none."""
+    """One Broker or Channel. `served`: it needs a log and a route; `routed`: it has the route, since it is
+    known whether its log is there; `url`: its published address, empty while it has none.
+    """
 
     key: Key
     resource: Object
@@ -43,16 +44,16 @@ class Source:
     data_plane: Condition
     taken: Condition | None
     published: Object
-    """The object with the address that it has by now: what others refer to."""
+    """The object with its current address, as others see it."""
 
     @property
     def uid(self) -> str:
-        """Its identity."""
+        """The uid of the object."""
         return uid_of(self.resource)
 
     @property
     def duplicates_ms(self) -> int | None:
-        """The window of its duplicate detection."""
+        """The window of duplicate detection, in milliseconds; None: duplicates are not detected."""
         return duplicate_window_ms(self.resource)[0]
 
     def delivery(self, addressing: Addressing) -> Resolved:
@@ -63,7 +64,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What the data plane says of one. `log_problem`: None if its log is there, `UNKNOWN_LOG` if not known yet; `routed`: it is served."""
+    """The data plane's report. `log_problem`: None if the log exists, `UNKNOWN_LOG` if that is not known yet.
+    `routed`: the route is served.
+    """
 
     log_problem: str | None
     routed: bool
@@ -73,23 +76,23 @@ UNKNOWN_LOG: Final = "unknown"
 
 
 def names_of(key: Key) -> tuple[str, str]:
-    """Its path and its log."""
+    """The path and the log of a Broker or Channel."""
     prefix = PREFIXES[key.kind]
     return f"/{prefix}/{key.namespace}/{key.name}", f"{prefix}.{key.namespace}.{key.name}"
 
 
 def log_of(path: str) -> str:
-    """The log of what has this path."""
+    """The log for a path."""
     return path.removeprefix("/").replace("/", ".", 2)
 
 
 def path_of(log: str) -> str:
-    """The path of what has this log."""
+    """The path for a log."""
     return "/" + log.replace(".", "/", 2)
 
 
 def keys_of(path: str) -> Sequence[Key]:
-    """What may have this path: `names_of` the other way round."""
+    """The keys of objects that may have this path: the inverse of `names_of`."""
     parts = path.split("/")
     if len(parts) != 4 or parts[0]:
         return ()
@@ -125,7 +128,7 @@ def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings:
 
 
 def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
-    """A Channel and an InMemoryChannel of one name would be one address: the elder has it."""
+    """A Channel and an InMemoryChannel of one name would have the same address: the older one has it."""
     if key.kind not in CHANNELS:
         return None
     (other_kind,) = (kind for kind in CHANNELS if kind != key.kind)
@@ -136,13 +139,17 @@ def _name_taken(key: Key, object_: Object, lookup: Lookup) -> Condition | None:
 
 
 def _age(object_: Object) -> tuple[str, bool, str]:
-    """Who sorts first is the elder: timestamps have whole seconds, and of those of one second the one that has the address keeps it."""
+    """The sort key of age. Timestamps are whole seconds: of two in one second, the one that has the address
+    keeps it.
+    """
     return text(object_, "metadata", "creationTimestamp"), not text(object_, "status", "address", "url"), uid_of(object_)
 
 
 def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
-    """Whether log and ingress are there; under a name that each kind gives its own. `was_served`: its status says so, and what is not known
-    yet after a start, or on another replica, does not change that."""
+    """The conditions for log and ingress, under the names that each kind has for them. `was_served`: the
+    status says so already, and what is not known yet after a start, or on another replica, does not change
+    that.
+    """
     if log.problem is not None:
         return is_false("", *log.problem)
     name, is_known = log.need.log, kept.log_problem != UNKNOWN_LOG
@@ -156,7 +163,7 @@ def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:
 
 
 def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
-    """All but Ready."""
+    """All conditions except Ready."""
     data_plane = source_.data_plane
     same = [Condition(name, data_plane.status, data_plane.reason, data_plane.message) for name in OF_DATA_PLANE[source_.key.kind]]
     if source_.taken is not None:
@@ -174,5 +181,5 @@ def conditions(source_: Source, delivery: Resolved) -> list[Condition]:
 
 
 def readiness(source_: Source, delivery: Resolved) -> Condition:
-    """Ready of it."""
+    """The condition Ready of an object."""
     return summary(conditions(source_, delivery))

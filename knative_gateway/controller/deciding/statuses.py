@@ -1,4 +1,4 @@
-"""Objects as they should be: with their status, a Channel with its list of subscribers too. Pure.
+"""Objects with their computed status; a Channel also with its list of subscribers. Pure.
 
 Spec: knative-eventing-test-spec, "Detailed Resources", Status.
 """
@@ -16,13 +16,15 @@ from knative_gateway.resources.kinds import established
 from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, same, text, timestamp
 
 HISTORY_MAX: Final = 10
-"""Failures in status; more are in the API."""
+"""Failures in a status; the API has more."""
 RECONCILED: Final = "Reconciled"
-"""The condition of an object that could not be reconciled; others do not have it."""
+"""The condition of an object that could not be reconciled; other objects do not have it."""
 
 
 def _with_status(object_: Object, status: Mapping[str, object], conditions_: Sequence[Condition], now: str) -> dict[str, object]:
-    """Spec: observedGeneration and conditions MUST be updated in the same transaction: they are one value of one write."""
+    """Spec: observedGeneration and conditions MUST be updated in the same transaction: they are one value of
+    one write.
+    """
     generation = number(object_, "metadata", "generation")
     annotations = child(object_, "status", "annotations")
     kept = {"annotations": annotations} if annotations else {}
@@ -30,7 +32,7 @@ def _with_status(object_: Object, status: Mapping[str, object], conditions_: Seq
 
 
 def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
-    """A Broker or Channel, with those who get its events."""
+    """A Broker or Channel, with its subscribers."""
     source_, delivery = parent.source, parent.delivery
     status: dict[str, object] = {**({"address": {"url": source_.url}} if source_.url else {}), **delivery.status()}
     object_ = source_.resource
@@ -42,7 +44,9 @@ def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
 
 
 def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> Object:
-    """The Channel with its server-filled list: a change of the spec, so its generation counts on."""
+    """The Channel with its list of subscribers, which the server fills in: part of the spec, so the
+    generation changes.
+    """
     if same(entries(channel, "spec", "subscribers"), subscribers):
         return channel
     changed = put(channel, ("spec", "subscribers"), subscribers) if subscribers else drop(channel, ("spec", "subscribers"))
@@ -50,17 +54,17 @@ def _with_subscribers(channel: Object, subscribers: list[dict[str, object]]) -> 
 
 
 def of_member(each: Member, figures: Figures | None, now: str) -> Object:
-    """A Trigger or Subscription. `figures` None: what was counted stays."""
+    """A Trigger or Subscription. `figures` None: the counters in the status stay."""
     before = child(each.resource, "status")
     counted = {name: before[name] for name in ("deliveries", "history") if name in before}
     if figures is not None:
         counted = {"deliveries": dict(figures.counters)} if figures.counters else {}
-        counted |= {"history": [_told(failure) for failure in figures.history[:HISTORY_MAX]]} if figures.history else {}
+        counted |= {"history": [_failure(failure) for failure in figures.history[:HISTORY_MAX]]} if figures.history else {}
     return _with_status(each.resource, {**each.status, **counted}, each.conditions, now)
 
 
-def _told(failure: Failure) -> dict[str, object]:
-    """A failure as status shows it."""
+def _failure(failure: Failure) -> dict[str, object]:
+    """A failure in the form of a status."""
     made: dict[str, object] = {"time": timestamp(failure.at_ms), "eventId": failure.event_id, "eventSource": failure.event_source}
     made |= {"partition": failure.partition, "offset": failure.offset, "attempt": failure.attempt, "reason": failure.reason}
     made |= {} if failure.code is None else {"code": failure.code}
@@ -68,7 +72,7 @@ def _told(failure: Failure) -> dict[str, object]:
 
 
 def of_broken(object_: Object, now: str) -> Object:
-    """An object that the gateway fails to reconcile: all else that its status says stays."""
+    """An object that the gateway failed to reconcile: the rest of its status stays."""
     broken = is_false(RECONCILED, "InternalError", "the gateway failed to reconcile this object: see the gateway's log")
     known = [
         Condition(text(each, "type"), text(each, "status"), text(each, "reason") or "Unknown", text(each, "message"))
@@ -82,7 +86,7 @@ def of_broken(object_: Object, now: str) -> Object:
 
 
 def of_definition(definition: Object, now: str) -> Object:
-    """A stored definition is served from then on."""
+    """A CustomResourceDefinition, which is served as soon as it is stored."""
     if status_of(definition, "Established") == TRUE:
         return definition
     stored = [text(version, "name") for version in entries(definition, "spec", "versions") if at(version, "storage") is True]

@@ -1,7 +1,7 @@
-"""Triggers and Subscriptions: whom events go to, and what is the matter with them.
+"""Triggers and Subscriptions: their destinations, and their conditions.
 
-Spec: knative-eventing-test-spec, "Trigger Lifecycle", "Subscription Lifecycle".
-Laws: what cannot be resolved is the empty string in status; who has such a thing gets no events, and they wait
+Spec: knative-eventing-test-spec, "Trigger Lifecycle", "Subscription Lifecycle". Laws: a destination that
+cannot be resolved is the empty string in status; an object with such a destination gets no events, which wait
 in the log; Ready is True only after the data plane serves exactly this subscriber.
 """
 
@@ -26,7 +26,7 @@ OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The Broker or Channel: with its Ready and what it lets inherit."""
+    """The Broker or Channel: its Ready, and the delivery options that its Triggers or Subscriptions inherit."""
 
     source: Source
     ready: Condition
@@ -35,7 +35,9 @@ class Parent:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One Trigger or Subscription. `subscriber`: None if it gets nothing. `added`: whether the data plane has it."""
+    """One Trigger or Subscription. `subscriber` None: it gets no events. `added`: whether the data plane
+    serves it.
+    """
 
     key: Key
     resource: Object
@@ -49,7 +51,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What the data plane says of one: the subscriber as it serves it, and why it could not be set up."""
+    """The data plane's report: the subscriber as it is served, and why it is not served."""
 
     subscriber: Subscriber | None = None
     problem: str | None = None
@@ -72,8 +74,8 @@ def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addre
         subscriber = replace(made, brokers=addressing.brokers)
     status: dict[str, object] = {"subscriberUri": _shown(url), **delivery.status()}
     added = _added("SubscriptionReady", subscriber, served, _was_added("SubscriptionReady", object_, status))
-    conditions = (  # causes before their consequence: the first that is False speaks for Ready
-        _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"there is no Broker {broker.namespace}/{broker.name}"),
+    conditions = (  # causes before consequences: Ready has the reason of the first that is False
+        _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"the Broker {broker.namespace}/{broker.name} does not exist"),
         _resolution("SubscriberResolved", {"subscriber": url}, addressing, key.namespace),
         delivery.condition,
         _dependency(key, object_, addressing),
@@ -98,11 +100,11 @@ def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: 
     status: dict[str, object] = {"physicalSubscription": {**physical, **delivery.status()}}
     added = _added("AddedToChannel", subscriber, served, _was_added("AddedToChannel", object_, status))
     if is_channel:
-        missing = f"there is no {channel.kind} {channel.namespace}/{channel.name}"
+        missing = f"the {channel.kind} {channel.namespace}/{channel.name} does not exist"
         channel_ready = _mirrored("ChannelReady", parent, "ChannelDoesNotExist", missing)
     else:
         channel_ready = is_false(
-            "ChannelReady", "ChannelKindNotSupported", f"a {channel.kind} of {channel.group or 'the core'} is no channel here"
+            "ChannelReady", "ChannelKindNotSupported", f"a {channel.kind} of {channel.group or 'the core'} is not a supported channel"
         )
     references = _resolution("ReferencesResolved", urls, addressing, key.namespace)
     if references.status == TRUE and delivery.condition.status == FALSE:
@@ -113,7 +115,7 @@ def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where the events of one go, as they are really sent."""
+    """The destinations of a subscriber, as the URLs that requests are sent to."""
 
     url: str | None
     reply_log: str | None
@@ -147,7 +149,7 @@ def _shown(url: str | Unresolved) -> str:
 
 
 def _resolution(type_: str, urls: Mapping[str, str | Unresolved], addressing: Addressing, namespace: str) -> Condition:
-    """Whether all lead somewhere, and where a Service's name leads to."""
+    """Whether all destinations are resolved, and the address that a Service's name is resolved to."""
     sent: list[str] = []
     for name, url in urls.items():
         if isinstance(url, Unresolved):
@@ -158,14 +160,14 @@ def _resolution(type_: str, urls: Mapping[str, str | Unresolved], addressing: Ad
 
 
 def _dependency(key: Key, trigger: Object, addressing: Addressing) -> Condition:
-    """The Ready of the object that the annotation names."""
+    """The condition for the Ready of the object that the annotation names."""
     reference, _ = dependency(trigger)
     if not reference:
         return is_true(DEPENDENCY_READY, "NoDependency")
     group, kind, name = group_of(text(reference, "apiVersion")), text(reference, "kind"), text(reference, "name")
     found = addressing.lookup(Key(group, kind, key.namespace, name))
     if found is None:
-        return is_false(DEPENDENCY_READY, "DependencyDoesNotExist", f"there is no {kind} {key.namespace}/{name}")
+        return is_false(DEPENDENCY_READY, "DependencyDoesNotExist", f"the {kind} {key.namespace}/{name} does not exist")
     ready = status_of(found, READY)
     words = f"{kind} {key.namespace}/{name} is not Ready"
     if ready == TRUE:
@@ -175,7 +177,7 @@ def _dependency(key: Key, trigger: Object, addressing: Addressing) -> Condition:
 
 
 def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> Condition:
-    """The parent's Ready under a name of the child's."""
+    """The parent's Ready as a condition of the child."""
     if parent is None:
         return is_false(type_, missing, message)
     ready = parent.ready
@@ -183,9 +185,11 @@ def _mirrored(type_: str, parent: Parent | None, missing: str, message: str) -> 
 
 
 def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bool) -> Condition:
-    """Whether the data plane serves exactly this subscriber. `before`: another replica, or this one before it was started anew, says so.
+    """Whether the data plane serves exactly this subscriber. `before`: the status that this or another
+    replica wrote.
 
-    Spec: "Trigger Lifecycle": Ready is only set after the Broker has been configured to send all future events.
+    Spec: "Trigger Lifecycle": Ready is only set after the Broker has been configured to send all future
+    events.
     """
     if subscriber is None:
         return is_false(type_, "NotConfigured", "it gets no events until everything that it refers to is there")
@@ -197,20 +201,21 @@ def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bo
 
 
 def _was_added(type_: str, object_: Object, status: Mapping[str, object]) -> bool:
-    """Whether the status that is stored says of this very generation and these addresses that it was done: its place in the log is recorded
-    then, and whoever serves it next goes on from there."""
+    """Whether the stored status reports this generation with these addresses as served. Then a cursor is
+    stored, and the next replica that serves the subscriber continues from it.
+    """
     stored = child(object_, "status")
     is_current = number(stored, "observedGeneration") == number(object_, "metadata", "generation")
     return is_current and status_of(object_, type_) == TRUE and all(same(stored.get(name), value) for name, value in status.items())
 
 
 def subscriber_entry(member_: Member | None) -> object:
-    """All that a Channel says of a Subscription; None for none."""
+    """The entry of a Channel for a Subscription; None: it has none."""
     return None if member_ is None else (None if member_.subscriber is None else subscriber_spec(member_), subscriber_status(member_))
 
 
 def subscriber_spec(member_: Member) -> dict[str, object]:
-    """What a Channel's spec.subscribers says of a Subscription. Spec: "duckv1.SubscriberSpec"."""
+    """The entry of a Subscription in a Channel's spec.subscribers. Spec: "duckv1.SubscriberSpec"."""
     physical = child(member_.status, "physicalSubscription")
     uris = {name: physical[name] for name in ("subscriberUri", "replyUri") if text(physical, name)}
     delivery = member_.delivery.as_uri()
@@ -219,7 +224,10 @@ def subscriber_spec(member_: Member) -> dict[str, object]:
 
 
 def subscriber_status(member_: Member) -> dict[str, object]:
-    """What a Channel's status.subscribers says of it. Spec: "duckv1.SubscriberStatus"; Knative says `observedGeneration` now."""
+    """The entry of a Subscription in a Channel's status.subscribers.
+
+    Spec: "duckv1.SubscriberStatus"; Knative writes `observedGeneration` now.
+    """
     generation = number(member_.resource, "metadata", "generation")
     made: dict[str, object] = {"uid": uid_of(member_.resource), "generation": generation, "observedGeneration": generation}
     made |= {"name": member_.key.name, "ready": member_.added.status}

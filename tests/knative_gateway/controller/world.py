@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, Happening, LogNeed, Settings
+from knative_gateway.controller.deciding.plan import NO_ROUTES, Figures, LogNeed, ObjectEvent, Settings
 from knative_gateway.controller.deciding.reconcile import Reconciler
-from knative_gateway.controller.happenings import of_change
+from knative_gateway.controller.events import of_change
 from knative_gateway.errors import UnavailableError
 from knative_gateway.ports import Key, Route, Routes, Subscriber
 from knative_gateway.resources import admission
@@ -36,7 +36,7 @@ class Plan:
     writes: Mapping[Key, Object]
     routes: Mapping[str, Route]
     logs: Mapping[str, LogNeed]
-    happenings: Sequence[Happening]
+    events: Sequence[ObjectEvent]
 
 
 def worked_out(reconciler: Reconciler, state: State, *, now_ms: int, paths: Iterable[str] = ()) -> Plan:
@@ -54,9 +54,9 @@ def worked_out(reconciler: Reconciler, state: State, *, now_ms: int, paths: Iter
     while reconciler.step(3):
         pass
     writes = reconciler.writes(1_000, now_ms)
-    happenings = [happening for write in writes for happening in of_change(write.before, write.object)]
+    events = [object_event for write in writes for object_event in of_change(write.before, write.object)]
     routes = reconciler.routes()
-    return Plan({write.key: write.object for write in writes}, routes.by_path, dict(reconciler.needs), happenings)
+    return Plan({write.key: write.object for write in writes}, routes.by_path, dict(reconciler.needs), events)
 
 
 def anew(objects: Mapping[Key, Object], state: State, settings: Settings, *, now_ms: int) -> Plan:

@@ -54,9 +54,9 @@ async def test_a_list_is_sorted_and_may_be_of_one_namespace(store: Store) -> Non
 
 @pytest.mark.parametrize("expected", [1, 2, 7])
 async def test_what_is_not_there_is_not_of_any_version(store: Store, expected: int) -> None:
-    with pytest.raises(ConflictError, match="not there"):
+    with pytest.raises(ConflictError, match="does not exist"):
         await store.resources.write(key("a"), made("a"), expected_version=expected)
-    with pytest.raises(ConflictError, match="not there"):
+    with pytest.raises(ConflictError, match="does not exist"):
         await store.resources.write(key("a"), None, expected_version=expected)
 
 
@@ -66,7 +66,7 @@ async def test_a_write_on_another_version_is_refused_and_changes_nothing(store: 
         await store.resources.write(key("a"), made("a"), expected_version=0)
     second = await store.resources.write(key("a"), made("a", spec=2), expected_version=version(first))
     for object_ in (made("a"), None):
-        with pytest.raises(ConflictError, match="is of version 3, not 2"):
+        with pytest.raises(ConflictError, match="has version 3, not 2"):
             await store.resources.write(key("a"), object_, expected_version=version(first))
     assert await store.resources.get(key("a")) == second
     assert (await store.resources.list(*TRIGGERS))[0] == 3, "a refused write takes no version"

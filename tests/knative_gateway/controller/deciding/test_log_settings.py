@@ -72,7 +72,7 @@ def test_a_config_that_cannot_be_is_told(data: Object) -> None:
 
 
 def test_a_config_that_is_not_there_is_told_unless_it_is_knative_s_own() -> None:
-    assert of_broker("l", {}, None, CONFIG, SETTINGS).problem == ("ConfigNotFound", "there is no ConfigMap n/c")
+    assert of_broker("l", {}, None, CONFIG, SETTINGS).problem == ("ConfigNotFound", "ConfigMap n/c does not exist")
     known = of_broker("l", {}, None, WELL_KNOWN, SETTINGS)
     assert (known.problem, known.delivery) == (None, SETTINGS.defaults.broker_delivery)
     secret = of_broker("l", {}, None, Key("", "Secret", "n", "c"), SETTINGS)

@@ -192,7 +192,7 @@ def test_what_happened_is_told_once_with_its_reason() -> None:
     world.settle()
     world.send(service("s"))
     world.settle()
-    told = [(each.type, each.reason) for plan in world.plans for each in plan.happenings if text(each.about, "kind") == "Trigger"]
+    told = [(each.type, each.reason) for plan in world.plans for each in plan.events if text(each.about, "kind") == "Trigger"]
     assert told == [("Warning", "NotFound"), ("Normal", "TriggerReady")]
 
 

@@ -390,7 +390,7 @@ def test_ready_says_that_it_is_paused() -> None:
         world.patch(key, {"metadata": {"annotations": {"knative-gateway/paused": "true"}}})
     world.settle()
     assert [world.ready(key) for key in keys] == [("True", "Paused")] * 2
-    assert {(each.type, each.reason) for plan in world.plans for each in plan.happenings} >= {
+    assert {(each.type, each.reason) for plan in world.plans for each in plan.events} >= {
         ("Normal", "Paused"),
         ("Normal", "TriggerReady"),
     }
