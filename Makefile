@@ -80,6 +80,7 @@ reference: setup  ## write docs/reference/ anew: the pages that are made from th
 	$(BIN)/python -m tools.reference
 
 installs: setup  ## each extra in an environment of its own: does it do what it is for, and how much does it add
+	$(BIN)/python -m pytest tests/test_installs.py -p no:xdist
 	$(BIN)/python -m tools.installs
 
 format: setup  ## rewrite the code in the house's format
