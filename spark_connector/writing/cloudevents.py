@@ -27,6 +27,7 @@ from event_formats.attributes import (
     is_name,
     is_time,
 )
+from event_formats.media import announces_event
 from event_formats.names import AMQP_PREFIX, CONTENT_TYPE, DATA, KEY, REQUIRED
 from spark_connector.errors import RowError
 from spark_connector.writing.sections import (
@@ -146,6 +147,12 @@ def _check_media_types(column: pa.Array) -> None:
     for found in pc.unique(column).to_pylist():
         if found is not None and not is_media_type(found):
             raise RowError(f"column datacontenttype: {found[:80]!r} is not a media type of RFC 2046, such as application/json")
+        if found is not None and announces_event(found):
+            # Readers would take the data for the event, and lose the attributes.
+            raise RowError(
+                f"column datacontenttype: {found[:80]!r} announces an event, so a message cannot have it beside attributes:"
+                " name the type of the data, such as application/json"
+            )
 
 
 def _time_as_text(column: pa.Array) -> pa.Array:

@@ -133,6 +133,7 @@ def test_whatever_is_written_the_gateway_reads(rows: list[dict[str, Any]]) -> No
         ({"source": "1st:here"}, "column source '1st:here' is not a URI-reference"),
         ({"dataschema": "/schema"}, "column dataschema '/schema' is not an absolute URI"),
         ({"datacontenttype": "json"}, "column datacontenttype: 'json' is not a media type"),
+        ({"datacontenttype": "Application/CloudEvents+json"}, "announces an event"),
         ({"extensions": [("Site", "x")]}, "column extensions has an entry 'Site': names of attributes are"),
         ({"extensions": [("subject", "x")]}, "column extensions has an entry 'subject', which has a column of its own"),
         ({"extensions": [("specversion", "0.3")]}, "entry 'specversion': leave it out"),
