@@ -7,7 +7,20 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from amqp_streams import names
 from amqp_streams.errors import AmqpStreamsError
+
+PASSING: Final = frozenset(
+    {
+        names.LINK_DETACH_FORCED,
+        names.CONNECTION_FORCED,
+        names.INTERNAL_ERROR,
+        names.RESOURCE_LIMIT_EXCEEDED,
+        names.RESOURCE_LOCKED,
+        "ended by the peer",
+    }
+)
+"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short of something."""
 
 
 class EndpointError(AmqpStreamsError):

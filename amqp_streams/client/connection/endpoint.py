@@ -12,6 +12,7 @@ from amqp_streams.client.connection.pool import Pool
 from amqp_streams.client.connection.redirect import address_there, target
 from amqp_streams.client.connection.transport import ATTACH_S_MAX, Attachment, Wire
 from amqp_streams.client.errors import (
+    PASSING,
     ClosedError,
     ConnectError,
     ConnectionLostError,
@@ -25,19 +26,6 @@ from amqp_streams.client.errors import (
     TimedOutError,
 )
 from amqp_streams.errors import AmqpStreamsError
-
-PASSING: Final = frozenset(
-    {
-        names.LINK_DETACH_FORCED,
-        names.CONNECTION_FORCED,
-        names.INTERNAL_ERROR,
-        names.RESOURCE_LIMIT_EXCEEDED,
-        names.RESOURCE_LOCKED,
-        "ended by the peer",
-    }
-)
-"""Conditions of a detach after which a new attach may succeed: the node rebalances, shuts down, or is short of something."""
-
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 

@@ -8,8 +8,7 @@ from enum import Enum, auto
 from typing import Final
 
 from amqp_streams import names
-from amqp_streams.client.connection.endpoint import PASSING
-from amqp_streams.client.errors import ConnectionLostError, EndpointError
+from amqp_streams.client.errors import PASSING, ConnectionLostError, EndpointError
 from amqp_streams.client.options import RetryPolicy
 from amqp_streams.errors import AmqpStreamsError
 
