@@ -1,6 +1,8 @@
-"""The seams between the rooms of the gateway: what the controller tells the data plane, and what the shells offer.
+"""The interfaces between the packages of the gateway: routes from the controller, and what store and engine
+offer.
 
-The controller turns resources into routes; ingress and dispatcher know routes only. All values are immutable snapshots.
+The controller turns resources into routes; ingress and dispatcher know routes only. All values are immutable
+snapshots.
 """
 
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -10,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 
 class BackoffPolicy(StrEnum):
-    """How waits grow."""
+    """How waits increase from retry to retry."""
 
     LINEAR = "linear"
     EXPONENTIAL = "exponential"
@@ -18,9 +20,10 @@ class BackoffPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How an event is pushed, resolved: durations in milliseconds, `dead_letter_url` an absolute URL or None.
+    """The delivery options of a subscriber, resolved.
 
-    `structured`: in structured content mode instead of binary.
+    Durations are milliseconds. `dead_letter_url`: an absolute URL; None: no dead letter sink. `structured`:
+    use structured content mode instead of binary.
     """
 
     retry: int = 0
@@ -34,7 +37,7 @@ class Delivery:
 
 
 class Order(StrEnum):
-    """Which deliveries wait for each other."""
+    """Which deliveries of a partition wait for each other."""
 
     UNORDERED = "unordered"
     BY_KEY = "key"
@@ -42,7 +45,7 @@ class Order(StrEnum):
 
 
 class Start(StrEnum):
-    """Where a new subscriber begins."""
+    """Where a new subscriber starts."""
 
     NEW = "new"
     EARLIEST = "earliest"
@@ -52,11 +55,12 @@ class Start(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """One Trigger or Subscription, resolved: everything that delivery needs. `uid` is its identity: a recreated one is another.
+    """One Trigger or Subscription, resolved: everything that its deliveries need.
 
-    `filters`: the Trigger's dialect objects as they were validated, ANDed; empty: every event. `subscriber_url` None: reply-only.
-    `reply_log`: replies are appended there (Triggers); `reply_url`: are POSTed there (Subscriptions). `brokers`: what the addresses of this
-    gateway's Brokers begin with.
+    `uid` is its identity: a recreated one is another subscriber. `filters`: the Trigger's validated dialect
+    objects, all of which must match; empty: every event. `subscriber_url` None: events go to the reply URL
+    only. `reply_log`: replies are appended there (Triggers). `reply_url`: replies are POSTed there
+    (Subscriptions). `brokers`: the prefix of the addresses of this gateway's Brokers.
     """
 
     uid: str
@@ -78,18 +82,20 @@ class Subscriber:
     brokers: str = ""
 
     def departs(self, url: str) -> bool:
-        """Whether an event that goes to this URL leaves the Brokers, and what they count stays inside.
+        """Whether an event that is sent to this URL leaves the Brokers, so that it is sent without
+        `knativebrokerttl`.
 
-        From one Broker of this gateway to another, or back to the same, it goes with its count: so no ring of them turns forever.
+        Between Brokers of this gateway it keeps the attribute, so that a ring of Brokers ends.
         """
         return self.reply_log is not None and not (self.brokers and url.startswith(self.brokers))
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One Broker or Channel: its log, and who gets its events. `path` is where its events are POSTed.
+    """One Broker or Channel: its log and its subscribers. `path`: of the URL to which senders POST events.
 
-    `duplicates_ms`: an event whose source and id were accepted within so many milliseconds is accepted and not stored again; None: stored.
+    `duplicates_ms`: an event with the source and id of one that was accepted within so many milliseconds is
+    accepted, but not stored again; None: every event is stored.
     """
 
     uid: str
@@ -104,38 +110,40 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """All that the data plane serves. `version` rises with every change."""
+    """Everything that the data plane serves. `version` increases with every change."""
 
     version: int
     by_path: Mapping[str, Route]
 
 
 class Authorizer(Protocol):
-    """Who may send events where."""
+    """Decides which clients may send events to which routes."""
 
     async def may_send(self, authorization: str | None, route: Route) -> None:
-        """Let pass; `authorization` is the header's value.
+        """Return if the client may send. `authorization`: the value of the header.
 
         Raises:
-            UnauthenticatedError: nobody, or somebody whose word does not count.
-            ForbiddenError: somebody who may not.
+            UnauthenticatedError: the client sent no credentials, or they are not valid.
+            ForbiddenError: the client may not send to this route.
         """
 
 
 class DataPlane(Protocol):
-    """Who serves routes: ingress and dispatcher."""
+    """Ingress and dispatcher, which serve routes."""
 
     on_change: Callable[[str], None]
-    """Called with a path when `served` or `failing` of it are others than before."""
+    """Called with a path whenever its `served` or `failing` changed."""
 
     def use(self, routes: Routes) -> None:
         """Serve these from now on, and nothing else; returns at once."""
 
     def served(self, path: str) -> Route | None:
-        """The route as it is served: every subscriber of it has its place and gets all events accepted later, but those in `failing`."""
+        """The route as it is served: each of its subscribers has a stored cursor and gets all events that are
+        accepted later, except those in `failing`.
+        """
 
     def failing(self, path: str) -> Mapping[str, str]:
-        """Subscribers of that path that could not be set up yet, by uid, and why; they are tried again."""
+        """Why subscribers of that path are not served yet, by uid; they are retried."""
 
 
 # -- what the store offers (SQLite or PostgreSQL behind it)
@@ -143,7 +151,7 @@ class DataPlane(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """Names one object. `group` is empty for the core; `namespace` for what has none."""
+    """Names one object. `group` is empty for the core group, `namespace` for objects without one."""
 
     group: str
     kind: str
@@ -157,9 +165,10 @@ Document = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of the watch feed: `type` is ADDED, MODIFIED or DELETED; `object` as it is, or last was, at `version`.
+    """One change in the watch feed: `type` is ADDED, MODIFIED or DELETED.
 
-    `previous`: the object before; None for ADDED.
+    `object`: the object at `version`, or as it was before it was deleted. `previous`: the object before; None
+    for ADDED.
     """
 
     type: str
@@ -170,38 +179,46 @@ class Change:
 
 
 class ResourceStore(Protocol):
-    """Kubernetes objects, each a JSON document with a version that rises with every write to the store."""
+    """Kubernetes objects: JSON documents, each with the version of the store at its last write."""
 
     async def get(self, key: Key) -> Mapping[str, object] | None:
-        """The object; None if there is none."""
+        """The object; None: it does not exist."""
 
     async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
-        """The objects of a kind by namespace and name, and the version that the list is of."""
+        """The version of the list, and the objects of a kind, sorted by namespace and name."""
 
     async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
-        """Put or (None) delete; returns it with its new `metadata.resourceVersion`. `expected_version` 0: must not exist; None: whatever.
+        """Store an object, or delete it (None); returns it with its new `metadata.resourceVersion`.
+
+        `expected_version` 0: the object must not exist; None: any version.
 
         Raises:
-            ConflictError: it is not what was expected.
+            ConflictError: the object has another version.
         """
 
     async def update(self, objects: Mapping[Key, tuple[Mapping[str, object], int]]) -> Mapping[Key, Mapping[str, object]]:
-        """Put several at once, those that are of the version given (0: must not exist); what was stored of them."""
+        """Store several objects that have the given versions (0: must not exist); returns those that were
+        stored.
+        """
 
     async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Mapping[str, object]]:
-        """Delete several at once, those that are of the version given (None: whatever); what was deleted."""
+        """Delete several objects that have the given versions (None: any version); returns those that were
+        deleted.
+        """
 
     def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:
-        """Changes of a kind after a version, as they happen, in order; of every kind when `kind` is empty. Raises GoneError."""
+        """Changes of a kind after a version, in order. An empty `kind`: of all kinds. Raises GoneError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One entry of a subscriber's delivery history. `at_ms`: since 1970 UTC; `body` is cut.
+    """One record of a subscriber's delivery history. `at_ms`: since 1970 UTC. `body`: the beginning of the
+    answer's body.
 
-    `end`: empty for an attempt that others may follow; else what became of the event: "dead-lettered", "dropped", or "skipped" for what is
-    in the log and no CloudEvent. Two are about no single event: "removed" (retention removed events before they were delivered) and
-    "log made again".
+    `end`: empty for an attempt that others may follow; else how the delivery ended: "dead-lettered",
+    "dropped", or "skipped" (the stored message is not a CloudEvent, or it could not be filtered). Two are not
+    about a single event: "removed" (retention removed events before they were delivered) and "log made
+    again".
     """
 
     at_ms: int
@@ -217,16 +234,16 @@ class Failure:
 
 
 Range = tuple[str, str]
-"""Events after the first offset, up to and with the second one."""
+"""The events after the first offset, up to and with the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredCursor:
     """What is stored of where one subscriber is.
 
-    `positions`: of each partition the offset of the last event up to which all are completed. `incarnation`: of the log
-    that the positions are of; empty: the node did not report it; None: nothing is stored. `replays`: positions of
-    partitions that are to be replayed; the owner of each partition does so.
+    `positions`: of each partition the offset of the last event up to which all are completed. `incarnation`:
+    of the log that the positions are of; empty: the node did not report it; None: nothing is stored.
+    `replays`: positions of partitions that are to be replayed; the owner of each partition does so.
     """
 
     positions: Mapping[int, str] = field(default_factory=dict)
@@ -237,7 +254,8 @@ class StoredCursor:
 class CursorStore(Protocol):
     """Stores the cursors of subscribers, replays that were asked for, and the history of failed deliveries.
 
-    Everything is durable when a method returns. Positions go forward only, except by `reset`, `restart` and `replay`.
+    Everything is durable when a method returns. Positions go forward only, except by `reset`, `restart` and
+    `replay`.
     """
 
     async def load(self, uids: Collection[str]) -> Mapping[str, StoredCursor]:
@@ -284,7 +302,9 @@ class CursorStore(Protocol):
         """Remove everything about a subscriber."""
 
     async def record(self, failures: Mapping[str, Sequence[Failure]]) -> None:
-        """Add to the histories of these subscribers, all or nothing; the latest 100 of each subscriber are stored."""
+        """Add to the histories of these subscribers, all or nothing; the latest 100 of each subscriber are
+        stored.
+        """
 
     async def history(self, uid: str) -> Sequence[Failure]:
         """The failures of a subscriber, the latest first."""
@@ -294,7 +314,9 @@ class CursorStore(Protocol):
 
 
 class Stored(NamedTuple):
-    """One event read from a log: `message` is the AMQP message less the delivery's annotations. `message_format`: AMQP 2.7.5."""
+    """One event read from a log: `message` is the AMQP message less the delivery's annotations.
+    `message_format`: AMQP 2.7.5.
+    """
 
     partition: int
     offset: str
@@ -306,7 +328,8 @@ class Stored(NamedTuple):
 class Extents(NamedTuple):
     """A log at one moment. `first` and `last`: offsets of each partition's events, None where it has none.
 
-    `incarnation`: another one for each log that was ever made, also under the same name; empty: it is not known.
+    `incarnation`: another one for each log that was ever made, also under the same name; empty: it is not
+    known.
     """
 
     incarnation: str
@@ -318,10 +341,10 @@ class EventLog(Protocol):
     """The logs of the engine."""
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
-        """Make the log if it is not there; the number of its partitions."""
+        """Create the log if it does not exist; returns the number of its partitions."""
 
     async def delete(self, log: str) -> None:
-        """Delete a log and its events; nothing if there is none."""
+        """Delete a log and its events. Does nothing if the log does not exist."""
 
     async def append(self, log: str, message: bytes) -> None:
         """Store one message; durable when it returns. The message carries its own group key.
@@ -332,13 +355,17 @@ class EventLog(Protocol):
         """
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
-        """The offset of the last event of each partition now; None where there is none."""
+        """The offset of the last event of each partition now; None: the partition is empty."""
 
     async def extents(self, log: str) -> Extents:
         """What the log holds now."""
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
-        """Of each partition the position to read from for all events stored after that time (since 1970 UTC), as `read` takes it."""
+        """Of each partition the position to read from for all events stored after that time (since 1970 UTC),
+        as `read` takes it.
+        """
 
     def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
-        """Events of these partitions after these offsets (None: from the earliest), in batches, forever; order kept within a partition."""
+        """Events of these partitions after these offsets (None: from the earliest), in batches, forever;
+        order kept within a partition.
+        """

@@ -1,4 +1,6 @@
-"""[io] What the API asks of the dispatcher: replay and redrive of one subscriber, with errors that its clients understand."""
+"""[io] Replay and redrive of one subscriber for the API: calls the dispatcher, and answers with Kubernetes
+statuses.
+"""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -10,20 +12,20 @@ from knative_gateway.resources.refusals import StatusError, bad_request
 
 _BEGINNING_MS: Final = 0
 _END_MS: Final = 1 << 45
-"""Later than anything that is stored, some thousand years from now."""
+"""Later than any stored event: about a thousand years from now."""
 
 
 class Dispatching(Protocol):
-    """The dispatcher of this process; KeyError: it does not serve this subscriber."""
+    """The dispatcher of this process. All methods raise KeyError if it does not serve the subscriber."""
 
     async def replay_from_time(self, uid: str, at_ms: int) -> None:
-        """Go to what was stored then."""
+        """Move to the first event that was stored at that time or later."""
 
     async def replay_from_offsets(self, uid: str, offsets: str) -> None:
-        """Go to PARTITION=OFFSET,…. Raises ValueError for a partition that the log does not have."""
+        """Move to PARTITION=OFFSET,…. Raises ValueError for a partition that the log does not have."""
 
     async def redrive(self, uid: str) -> int:
-        """Deliver again what was given up; how many."""
+        """Deliver again what was dead-lettered or dropped; returns how many events."""
 
 
 class DispatcherReplays:
@@ -33,7 +35,7 @@ class DispatcherReplays:
         self._dispatcher: Final = dispatcher
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
-        """Deliver again from `start`, which was looked at before. Raises StatusError, UnavailableError."""
+        """Deliver again from `start`, which the caller has validated. Raises StatusError, UnavailableError."""
         found, _ = extensions.of_subscriber({"metadata": {"annotations": {extensions.START: start}}})
         uid = uid_of(subscriber)
         try:
@@ -42,7 +44,7 @@ class DispatcherReplays:
             else:
                 moments = {Start.EARLIEST: _BEGINNING_MS, Start.NEW: _END_MS}
                 at_ms = moments[found.start] if found.start in moments else moment_ms(found.start_at or "")
-                assert at_ms is not None, "it was looked at before"
+                assert at_ms is not None, "the caller has validated it"
                 await self._dispatcher.replay_from_time(uid, at_ms)
         except KeyError:
             raise _not_served() from None
@@ -51,9 +53,9 @@ class DispatcherReplays:
         return {"kind": "Replay", "uid": uid, "start": start}
 
     async def redrive(self, subscriber: Object, options: Mapping[str, object]) -> Mapping[str, object]:
-        """Deliver again what was given up. Raises StatusError, UnavailableError."""
+        """Deliver again what was dead-lettered or dropped. Raises StatusError, UnavailableError."""
         if options:
-            message = f"redrive has no option {next(iter(options))!r}"
+            message = f"redrive does not have an option {next(iter(options))!r}"
             raise bad_request(message)
         uid = uid_of(subscriber)
         try:

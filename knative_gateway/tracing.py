@@ -1,7 +1,9 @@
-"""[io] Traces of events as OpenTelemetry's: receive → append → deliver, in the sender's trace. Only imported where they are asked for.
+"""[io] Traces of events with OpenTelemetry: receive → append → deliver, in the sender's trace. Imported only
+if traces are on.
 
-Spec: W3C Trace Context; CloudEvents Distributed Tracing extension; OpenTelemetry semantic conventions for CloudEvents. Law: an event that
-brings a `traceparent` attribute keeps it; one that brings none has that of the span in which it was received.
+Spec: W3C Trace Context; CloudEvents Distributed Tracing extension; OpenTelemetry semantic conventions for
+CloudEvents. Law: an event that brings a `traceparent` attribute keeps it; one that brings none has that of
+the span in which it was received.
 """
 
 import os
@@ -34,7 +36,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Traces:
-    """Makes spans. `provider`: of tracers; it decides where they go, and which are kept."""
+    """Makes spans. `provider`: decides where they are sent, and which are sampled."""
 
     enabled: Final = True
 
@@ -43,7 +45,7 @@ class Traces:
 
     @contextmanager
     def receiving(self, route: "Route", headers: Headers) -> Iterator[tuple["Outcome", list[tuple[bytes, bytes]]]]:
-        """While a request is taken: its span, and its headers with the span's context in place of the sender's."""
+        """Open the span of a request: where the answer is recorded, and the headers with this span's context."""
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         sent = found if "traceparent" in found else {name: found[f"ce-{name}"] for name in _HEADERS if f"ce-{name}" in found}
         attributes = {"messaging.system": "knative", "messaging.destination.name": route.path, "http.request.method": "POST"}
@@ -55,7 +57,7 @@ class Traces:
 
     @contextmanager
     def appending(self, log: str, message: bytes) -> Iterator[None]:
-        """While an event is stored; a link leads to the trace that it brought, if that is another."""
+        """Open the span of storing an event, with a link to the event's own trace if that is another one."""
         event = decode(message).attributes
         brought = trace.get_current_span(_extracted(event)).get_span_context()
         links = [Link(brought)] if brought.is_valid and brought != trace.get_current_span().get_span_context() else []
@@ -68,7 +70,9 @@ class Traces:
     def delivering(
         self, spec: "Subscriber", post: "Post", *, partition: int, offset: str
     ) -> Iterator[tuple[list[tuple[str, str]], "Outcome"]]:
-        """Open the span of an attempt: the headers that make the request its child, and where the answer is recorded."""
+        """Open the span of an attempt: the headers that make the request its child, and where the answer is
+        recorded.
+        """
         name = f"{spec.namespace}/{spec.name}"
         attributes: dict[str, str | int] = {
             "messaging.system": "knative",
@@ -100,7 +104,7 @@ class Outcome:
 
 
 class TracedLog:
-    """An event log whose appends are spans of what goes on where they are made."""
+    """An event log whose appends are spans below the current span."""
 
     def __init__(self, log: "EventLog", traces: Traces) -> None:
         self._log: Final = log
@@ -110,7 +114,7 @@ class TracedLog:
         return getattr(self._log, name)
 
     async def append(self, log: str, message: bytes) -> None:
-        """As of any log."""
+        """See `EventLog`."""
         with self._traces.appending(log, message):
             await self._log.append(log, message)
 
@@ -132,24 +136,25 @@ def _of_event(attributes: Mapping[str, object]) -> dict[str, str]:
 
 
 def are_asked_for(collector: str | None, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether there are to be traces: a collector is set, or OpenTelemetry's own variables say so."""
+    """Whether traces are on: a collector is set, or OpenTelemetry's variables ask for them."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true" or environment.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return collector is not None or any(environment.get(name) for name in _SWITCHES)
 
 
 def exporting(collector: str | None, environment: Mapping[str, str] = os.environ) -> Any:
-    """A provider that sends spans by OTLP over HTTP, in batches from a thread of its own; `shutdown` sends what is left.
+    """A provider that sends spans by OTLP over HTTP, in batches from its own thread; `shutdown` sends the
+    rest.
 
-    `collector`: its URL, as `http://127.0.0.1:4318`; None: as OTEL_EXPORTER_OTLP_… say. All other OTEL_… variables are heeded: sampling,
-    resource, headers, limits.
+    `collector`: a URL such as `http://127.0.0.1:4318`; None: from the OTEL_EXPORTER_OTLP_… variables. All
+    other OTEL_… variables are used, too: sampling, resource, headers, limits.
 
     Raises:
-        ConfigError: what it needs is not installed, or another exporter is asked for.
+        ConfigError: the extra is not installed, or the variables ask for another exporter.
     """
     exporter = environment.get("OTEL_TRACES_EXPORTER") or "otlp"
     if exporter != "otlp":
-        message = f"OTEL_TRACES_EXPORTER: {exporter!r} is none of otlp, none"
+        message = f"OTEL_TRACES_EXPORTER must be otlp or none (got {exporter!r})"
         raise ConfigError(message)
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415  # an extra

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
-from knative_gateway.dispatcher.subscribers.cursor import Cursor
 from knative_gateway.ports import EventLog
 
 

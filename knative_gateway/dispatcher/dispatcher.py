@@ -18,13 +18,13 @@ import structlog
 from knative_gateway.delivery import End
 from knative_gateway.dispatcher import history, positions, storing
 from knative_gateway.dispatcher.context import DispatchContext
+from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.figures import NO_LAG, Lag
 from knative_gateway.dispatcher.ownership import Alone, Ownership
 from knative_gateway.dispatcher.posting.connecting import Connections
 from knative_gateway.dispatcher.posting.sending import Sender
 from knative_gateway.dispatcher.settings import DispatchSettings
 from knative_gateway.dispatcher.starts import after_offsets, after_time, ends_of
-from knative_gateway.dispatcher.subscribers.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.dispatcher.subscribers.redriving import read_one, still_stored
 from knative_gateway.dispatcher.worker import RouteWorker

@@ -14,8 +14,8 @@ import structlog
 
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
+from knative_gateway.dispatcher.cursor import ReadPosition
 from knative_gateway.dispatcher.subscribers.catching_up import STEPS_AT_ONCE, catch_up
-from knative_gateway.dispatcher.subscribers.cursor import ReadPosition
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.errors import GatewayError
 from knative_gateway.filters import FilterWorkError, Index

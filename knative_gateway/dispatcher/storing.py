@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from knative_gateway.dispatcher import history
-from knative_gateway.dispatcher.subscribers.cursor import Cursor
+from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.errors import GatewayError
 from knative_gateway.ports import CursorStore, Range

@@ -14,11 +14,11 @@ import structlog
 
 from knative_gateway.dispatcher import positions, starts, storing
 from knative_gateway.dispatcher.context import DispatchContext
+from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.figures import Figures, Lag
 from knative_gateway.dispatcher.ownership import Ownership
 from knative_gateway.dispatcher.reader import PartitionReader
 from knative_gateway.dispatcher.starts import Begin
-from knative_gateway.dispatcher.subscribers.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.delivering import SubscriberDispatcher
 from knative_gateway.dispatcher.subscribers.partition import SubscriberPartition
 from knative_gateway.errors import GatewayError

@@ -48,9 +48,9 @@ async def test_every_start_is_understood(start: str, told: tuple[str, object]) -
     assert dispatcher.told == [told]
 
 
-async def test_a_redrive_tells_how_many() -> None:
+async def test_a_redrive_returns_the_number_of_events() -> None:
     assert await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {}) == {"kind": "Redrive", "uid": "u-1", "events": 3}
-    with pytest.raises(StatusError, match="no option 'x'"):
+    with pytest.raises(StatusError, match="not have an option 'x'"):
         await DispatcherReplays(Dispatcher()).redrive(TRIGGER, {"x": 1})
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from knative_gateway.delivery import Entry, Window
 from knative_gateway.dispatcher import positions
 from knative_gateway.dispatcher.arrival import Arrival
-from knative_gateway.dispatcher.subscribers.cursor import Cursor
+from knative_gateway.dispatcher.cursor import Cursor
 from knative_gateway.dispatcher.subscribers.source import Source
 from knative_gateway.dispatcher.subscribers.state import SubscriberState
 from knative_gateway.ports import Order, Range

@@ -41,7 +41,7 @@ async def test_an_address_that_others_refer_to_is_followed(here: Here) -> None:
         assert at(found, "status", "subscriberUri") == f"{BASE}/channel/default/c"
 
 
-async def test_status_tells_while_the_data_plane_takes_its_time(here: Here) -> None:
+async def test_a_status_is_current_while_the_data_plane_is_slow(here: Here) -> None:
     """Ready only after the data plane serves it: knative-eventing-test-spec, "Trigger Lifecycle"."""
     here.plane.works = False
     async with here.controller():
@@ -51,7 +51,7 @@ async def test_status_tells_while_the_data_plane_takes_its_time(here: Here) -> N
         await here.ready(key)
 
 
-async def test_nobody_waits_for_anothers_subscribers(here: Here) -> None:
+async def test_no_object_waits_for_the_subscribers_of_another(here: Here) -> None:
     """One path that takes its time holds up neither the status nor the route of another."""
     here.plane.late = {"/broker/default/late"}
     async with here.controller():
@@ -78,7 +78,7 @@ async def test_a_subscriber_that_could_not_be_set_up_is_ready_when_it_is(here: H
         await here.ready(key)
 
 
-async def test_logs_that_cannot_be_made_are_tried_again(here: Here) -> None:
+async def test_logs_that_cannot_be_created_are_retried(here: Here) -> None:
     here.logs.away = True
     async with here.controller():
         key = await here.send(broker())
@@ -87,7 +87,7 @@ async def test_logs_that_cannot_be_made_are_tried_again(here: Here) -> None:
         await here.ready(key)
 
 
-async def test_a_log_that_went_is_made_again(here: Here) -> None:
+async def test_a_log_that_was_deleted_is_created_again(here: Here) -> None:
     async with here.controller() as controller:
         key = await here.send(broker())
         await here.ready(key)
@@ -98,7 +98,7 @@ async def test_a_log_that_went_is_made_again(here: Here) -> None:
         await here.ready(key)
 
 
-async def test_what_happened_is_told_by_event_objects_for_an_hour(here: Here) -> None:
+async def test_event_objects_report_changes_for_an_hour(here: Here) -> None:
     async with here.controller() as controller:
         await here.send(broker())
         key = await here.send(trigger(to=ref("s")))
@@ -220,7 +220,7 @@ async def test_what_a_user_changes_meanwhile_is_not_written_over(here: Here) -> 
         assert at(found, "status", "subscriberUri") == elsewhere
 
 
-async def test_a_recreated_trigger_starts_anew(here: Here) -> None:
+async def test_a_recreated_trigger_is_a_new_subscriber(here: Here) -> None:
     async with here.controller():
         await here.send(broker())
         key = await here.send(trigger())

@@ -15,7 +15,7 @@ TRIGGER = {
 EVENT = ObjectEvent(TRIGGER, "Warning", "NotFound", "there is no Service n/s")
 
 
-def test_an_event_tells_of_what_and_why() -> None:
+def test_an_event_has_its_object_and_its_reason() -> None:
     made = event(EVENT, None, NOW_MS, "uid")
     assert not check(kind("Event").schema, {name: made[name] for name in made if name not in {"apiVersion", "kind", "metadata"}}).causes
     involved = {

@@ -52,7 +52,7 @@ async def test_a_log_stays_where_several_replicas_share_the_work(here: Here) -> 
         assert list(here.logs.logs) == ["broker.default.b"]
 
 
-async def test_a_log_that_cannot_be_deleted_is_tried_again(here: Here) -> None:
+async def test_a_log_that_cannot_be_deleted_is_retried(here: Here) -> None:
     async with here.controller():
         key = await here.send(broker())
         await here.ready(key)

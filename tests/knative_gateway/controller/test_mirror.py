@@ -73,7 +73,7 @@ async def test_an_older_version_replaces_nothing() -> None:
     assert version_of(mirror.objects[KEY]) == 9
 
 
-async def test_what_went_while_the_feed_was_lost_is_told() -> None:
+async def test_deletions_during_a_lost_watch_are_reported() -> None:
     mirror, told = await mirrored(Scripted([[stored(KEY, 3), stored(OTHER, 4)], [stored(OTHER, 4)]], [[], []]))
     assert list(mirror.objects) == [OTHER]
     assert told == ["listed", "DELETED x", "listed"]

@@ -16,7 +16,7 @@ def failed(*, code: int | None = 500, reason: str = "status 500", body: bytes = 
     return Attempt("subscriber", url, 3, AT_MS, code, reason, body, retryable=True)
 
 
-def test_attributes_tell_what_became_of_it_and_the_rest_stays() -> None:
+def test_attributes_describe_the_failure_and_the_rest_stays() -> None:
     """Delivery design: the error event is the original event annotated; deadlettersubscriberuri, deadletterreason, deadletterretry.
     Event delivery: knativeerrorcode is the status of the final attempt, knativeerrordata its body."""
     made = dead_letter(

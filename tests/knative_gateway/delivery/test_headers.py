@@ -20,12 +20,12 @@ from tests.knative_gateway.delivery.made import event
 TRACE, SPAN, CHILD = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "b7ad6b7169203331"
 
 
-def test_subscribers_are_told_that_replies_are_processed() -> None:
+def test_only_requests_to_subscribers_prefer_a_reply() -> None:
     """Brokers and Channels MUST indicate support for replies using `Prefer: reply` when sending to spec.subscriber."""
     assert delivery_headers(reply_wanted=True, namespace="default") == [("Prefer", "reply"), ("Kn-Namespace", "default")]
 
 
-def test_reply_and_dead_letter_destinations_are_told_nothing_of_replies() -> None:
+def test_requests_to_reply_and_dead_letter_destinations_prefer_nothing() -> None:
     """If a sender will process a reply it MUST include the header: and if it will not, it does not."""
     assert delivery_headers() == []
 
@@ -101,7 +101,7 @@ def test_no_more_headers_are_passed_on_than_the_limit() -> None:
     assert len(forwarded([(b"knative-x", b"%d" % number) for number in range(100)])) == FORWARDED_MAX
 
 
-def test_a_trace_goes_on_as_a_child() -> None:
+def test_a_trace_continues_with_a_child() -> None:
     """Data plane contract, Observability: traceparent and tracestate may be modified for each delivery attempt."""
     traced = event(traceparent=f"00-{TRACE}-{SPAN}-01", tracestate="a=1,b=2")
     assert trace_headers(traced, CHILD) == [("traceparent", f"00-{TRACE}-{CHILD}-01"), ("tracestate", "a=1,b=2")]

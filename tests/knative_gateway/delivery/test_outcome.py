@@ -25,13 +25,13 @@ def test_what_the_table_does_not_retry_is_a_failure_for_good(status: int) -> Non
 
 
 @pytest.mark.parametrize("status", RETRY)
-def test_what_the_table_retries_is_tried_again(status: int) -> None:
+def test_the_statuses_of_the_table_are_retried(status: int) -> None:
     """Table: 404, 409, 429 and 5xx: retry; 408 besides, and what is beyond 599 counts as the other side's failure."""
     assert not succeeded(status)
     assert verdict(answer(status), reply_wanted=True) is Verdict.RETRY
 
 
-def test_no_answer_is_tried_again_unless_it_cannot_help() -> None:
+def test_no_answer_is_retried_unless_a_retry_cannot_help() -> None:
     """Data plane contract: senders SHOULD re-attempt where the HTTP request failed."""
     assert verdict(answer(None, reason="timeout"), reply_wanted=True) is Verdict.RETRY
     assert verdict(answer(None, reason="not allowed", final=True), reply_wanted=True) is Verdict.FAILED

@@ -60,7 +60,7 @@ def test_never_more_than_the_rate_and_the_burst_go_in_any_time(per_second: float
 
 
 @given(st.floats(0.01, 10_000), st.integers(0, 10**9))
-def test_after_the_wait_that_was_told_one_may_go(per_second: float, now: int) -> None:
+def test_after_the_wait_one_delivery_may_begin(per_second: float, now: int) -> None:
     rate = Rate(per_second)
     for _ in range(20):
         assert rate.take(now)

@@ -28,7 +28,7 @@ def test_what_is_no_integer_counts_as_none() -> None:
     assert stored.attributes[TTL] == TTL_DEFAULT
 
 
-def test_an_event_that_comes_again_has_one_less_and_ends_at_none() -> None:
+def test_an_event_that_returns_to_a_broker_has_one_less_and_ends_at_zero() -> None:
     seen = []
     coming = arriving(event(**{TTL: "4"}))
     while coming is not None:

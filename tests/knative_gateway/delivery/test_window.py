@@ -66,7 +66,7 @@ def test_the_lowest_that_is_not_completed_holds_the_checkpoint() -> None:
     assert window.position == "2"
 
 
-def test_what_is_passed_over_moves_the_checkpoint_once_what_is_before_is_completed() -> None:
+def test_skipped_events_move_the_position_when_those_before_are_completed() -> None:
     window = Window(Order.UNORDERED, 10)
     window.skip_to("4")
     assert window.position == "4"
@@ -102,7 +102,7 @@ def test_one_event_that_is_not_completed_holds_up_no_other() -> None:
     assert (window.position, window.ranges, entries(window)) == ("10000", [], 0)
 
 
-def test_passed_over_events_take_no_room_however_many() -> None:
+def test_skipped_events_take_no_room() -> None:
     window = filled(Order.UNORDERED, None, look_ahead=2)
     (first,) = started(window)
     for number in range(1, 100_000):

@@ -101,7 +101,7 @@ async def test_another_order_is_kept_from_then_on(rig: Rig, server: SubscriberSe
     assert list(map(int, server.ids)) == list(range(1, 12))
 
 
-async def test_a_removed_subscriber_gets_nothing_more_and_has_its_place(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_removed_subscriber_gets_nothing_more_and_keeps_its_cursor(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(1))
     await server.wait(1)
@@ -157,7 +157,7 @@ async def test_several_routes_are_served_side_by_side(rig: Rig, server: Subscrib
     assert [got.path for got in server.got] == ["/t"]
 
 
-async def test_a_log_that_is_not_there_yet_is_tried_again(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_log_that_does_not_exist_yet_is_retried(rig: Rig, server: SubscriberServer) -> None:
     early = route(subscriber("u", server.url()), log="broker.default.later")
     await rig.use(early)
     assert "u" in rig.dispatcher.failing
@@ -197,7 +197,7 @@ async def test_a_stop_waits_for_answers_and_keeps_them(server: SubscriberServer)
     assert server.ids == ["1"]
 
 
-async def test_what_is_not_answered_in_time_comes_again(server: SubscriberServer) -> None:
+async def test_an_event_without_an_answer_in_time_is_delivered_again(server: SubscriberServer) -> None:
     async def never(got: Got) -> web.StreamResponse:
         if got.id == "2" and len(server.got) < 4:
             await asyncio.sleep(30)
@@ -240,7 +240,7 @@ async def test_a_replay_may_leave_something_out(rig: Rig, server: SubscriberServ
     await until(lambda: rig.store.positions["u"] == place(3))
 
 
-async def test_only_who_is_served_can_be_replayed(rig: Rig) -> None:
+async def test_only_a_served_subscriber_can_be_replayed(rig: Rig) -> None:
     await rig.serve()
     with pytest.raises(KeyError):
         await rig.dispatcher.replay_from_offsets("nobody", "0=@earliest")
@@ -287,7 +287,7 @@ async def test_what_a_redrive_holds_is_bounded_however_often_it_is_asked_for() -
         assert dispatcher.redrives.held.used == 0
 
 
-async def test_a_fault_of_ours_holds_up_nobody(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_internal_error_holds_up_no_other_event(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.delivering._RETRY_S", 0.001)
     monkeypatch.setattr("knative_gateway.dispatcher.subscribers.steps.secrets", None)
     await rig.serve(subscriber("u", server.url()))

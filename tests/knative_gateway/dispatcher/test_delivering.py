@@ -66,7 +66,7 @@ async def test_any_2xx_completes_a_delivery(rig: Rig, server: SubscriberServer, 
 
 
 @pytest.mark.parametrize("status", [404, 408, 409, 429, 500, 502, 503, 504])
-async def test_a_retryable_failure_is_tried_again(rig: Rig, server: SubscriberServer, status: int) -> None:
+async def test_a_retryable_failure_is_retried(rig: Rig, server: SubscriberServer, status: int) -> None:
     """Spec: Event Delivery 2.1: if it fails with a retryable error, it MUST be retried up to `retry` times."""
     server.answers = [status, status]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2)))
@@ -78,7 +78,7 @@ async def test_a_retryable_failure_is_tried_again(rig: Rig, server: SubscriberSe
 
 
 @pytest.mark.parametrize("status", [300, 301, 307, 400, 401, 403, 405, 413])
-async def test_a_final_failure_is_not_tried_again(rig: Rig, server: SubscriberServer, status: int) -> None:
+async def test_a_final_failure_is_not_retried(rig: Rig, server: SubscriberServer, status: int) -> None:
     """Spec: Event Acknowledgement and Delivery Retry: 3xx, 400 and other 4xx: an error without a retry."""
     server.answers = [status]
     await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=5)))
@@ -160,7 +160,7 @@ async def test_what_cannot_be_delivered_goes_to_the_dead_letter_sink(rig: Rig, s
     assert rig.store.failures["u"][-1].end == "dead-lettered"
 
 
-async def test_the_dead_letter_sink_is_tried_again_too(rig: Rig, server: SubscriberServer) -> None:
+async def test_the_dead_letter_sink_is_retried_too(rig: Rig, server: SubscriberServer) -> None:
     async with SubscriberServer(answers=[500, 500]) as sink:
         server.answers = [400]
         await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=2, dead_letter_url=sink.url())))
@@ -170,7 +170,7 @@ async def test_the_dead_letter_sink_is_tried_again_too(rig: Rig, server: Subscri
     assert rig.dispatcher.figures("u")["deadLettered"] == 1
 
 
-async def test_without_a_sink_an_event_is_dropped_and_the_next_goes_on(rig: Rig, server: SubscriberServer) -> None:
+async def test_without_a_sink_an_event_is_dropped_and_the_next_is_delivered(rig: Rig, server: SubscriberServer) -> None:
     """Spec: Event Delivery 5: if no `deadLetterSink` is specified, the event is dropped."""
     server.answers = [400]
     await rig.serve(subscriber("u", server.url()))
@@ -184,7 +184,7 @@ async def test_without_a_sink_an_event_is_dropped_and_the_next_goes_on(rig: Rig,
 # -- replies
 
 
-async def test_subscribers_are_told_that_replies_are_taken(rig: Rig, server: SubscriberServer) -> None:
+async def test_requests_to_subscribers_prefer_a_reply(rig: Rig, server: SubscriberServer) -> None:
     """Spec: Derived (Reply) Events: MUST indicate support for replies using the `Prefer: reply` header."""
     await rig.serve(subscriber("u", server.url()))
     await rig.send(event(1))
@@ -370,7 +370,7 @@ async def test_an_answer_that_is_no_event_is_accepted(rig: Rig, server: Subscrib
 # -- the event on its way
 
 
-async def test_the_trace_goes_on_as_a_child(rig: Rig, server: SubscriberServer) -> None:
+async def test_each_request_is_a_child_in_the_trace_of_the_event(rig: Rig, server: SubscriberServer) -> None:
     """Spec: knative-data-plane-contract, Observability."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     await rig.serve(subscriber("u", server.url()))
@@ -407,7 +407,7 @@ async def test_events_that_came_over_amqp_are_delivered_alike(rig: Rig, server: 
     assert got["colon"].body == b"hi"
 
 
-async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
+async def test_a_denied_destination_is_not_retried(rig: Rig) -> None:
     """The rules do not change by waiting; and a subscriber that was never asked bears as much as before."""
     async with SubscriberServer() as sink:
         denied = Delivery(retry=9, backoff_delay_ms=3_600_000, dead_letter_url=sink.url())
@@ -421,7 +421,7 @@ async def test_what_may_not_be_delivered_is_not_tried_again(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("step", ["knative_gateway.delivery.plan.verdict", "knative_gateway.dispatcher.subscribers.steps.delivery_headers"])
-async def test_a_fault_of_ours_is_an_attempt_that_failed(
+async def test_an_internal_error_is_a_failed_attempt(
     rig: Rig, server: SubscriberServer, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The event is retried, and goes to the dead letter sink: it is not dropped past them."""

@@ -57,7 +57,7 @@ async def test_a_new_subscriber_gets_what_comes_from_now_on(rig: Rig, server: Su
     assert [got.id for got in await server.wait(1)] == ["3"]
 
 
-async def test_a_new_subscriber_of_an_empty_log_has_a_place_too(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_new_subscriber_of_an_empty_log_has_a_cursor_too(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url()))
     assert rig.store.positions["u"] == {0: "", 1: ""}
 
@@ -81,7 +81,7 @@ async def test_a_subscriber_begins_where_it_wants(
     assert set(server.ids) == expected | {"last"}
 
 
-async def test_a_known_subscriber_goes_on_where_it_was(server: SubscriberServer) -> None:
+async def test_a_known_subscriber_continues_from_its_cursor(server: SubscriberServer) -> None:
     async with Rig() as first:
         await first.serve(subscriber("u", server.url()))
         await first.send(event(1), event(2))
@@ -94,7 +94,7 @@ async def test_a_known_subscriber_goes_on_where_it_was(server: SubscriberServer)
     assert sorted(server.ids) == ["1", "2", "3", "4"]
 
 
-async def test_a_log_made_anew_is_read_from_its_beginning(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_recreated_log_is_read_from_its_beginning(rig: Rig, server: SubscriberServer) -> None:
     """Positions of its predecessor say nothing of it, wherever they are, and everything in it came since."""
     rig.store.positions["u"] = {0: f"{99:016d}", 1: f"{0:016d}"}
     rig.store.incarnations["u"] = "the one before"
@@ -103,7 +103,7 @@ async def test_a_log_made_anew_is_read_from_its_beginning(rig: Rig, server: Subs
     await server.wait(2)
 
 
-async def test_what_is_no_event_is_passed_over_and_told_of(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_message_that_is_not_an_event_is_skipped_and_reported(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url()))
     await rig.log.append(LOG, b"\x00\x53\x77\xa1\x05hello")
     await rig.send(event(1))

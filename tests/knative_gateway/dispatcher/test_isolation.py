@@ -40,7 +40,7 @@ class Gate:
         return web.Response(status=202)
 
 
-async def test_a_stuck_subscriber_delays_nobody_and_gets_everything_later(rig: Rig) -> None:
+async def test_a_stuck_subscriber_delays_no_other_and_gets_everything_later(rig: Rig) -> None:
     gate = Gate()
     async with SubscriberServer(gate) as stuck, SubscriberServer() as quick:
         await rig.serve(subscriber("stuck", stuck.url()), subscriber("quick", quick.url()))

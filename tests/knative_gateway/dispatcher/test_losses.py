@@ -53,7 +53,7 @@ async def test_an_event_that_fails_for_long_holds_up_none_behind_it(server: Subs
     assert sorted(map(int, server.ids)) == [0, *range(201)]
 
 
-async def test_a_log_that_is_made_again_is_delivered_from_its_first_event(rig: Rig, server: SubscriberServer) -> None:
+async def test_a_recreated_log_is_delivered_from_its_first_event(rig: Rig, server: SubscriberServer) -> None:
     await rig.serve(subscriber("u", server.url()))
     await rig.send(*(event(f"old {number}") for number in range(3)))
     await until(lambda: rig.dispatcher.figures("u")["delivered"] == 3)
@@ -133,7 +133,9 @@ async def test_a_dead_letter_is_a_warning(rig: Rig, server: SubscriberServer) ->
     assert [(line["log_level"], line["dead_lettered"]) for line in lines if line["event"] == "events_not_delivered"] == [("warning", 1)]
 
 
-async def test_who_could_not_be_placed_is_not_taken_for_served(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subscriber_without_a_reader_does_not_count_as_served(
+    rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is tried again, and others are served meanwhile."""
     place, failing = PartitionReader.place, [ValueError("a fault of ours")]
 

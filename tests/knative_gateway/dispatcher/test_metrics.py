@@ -41,7 +41,7 @@ async def test_every_end_is_counted() -> None:
     assert (values[f"{prefix}in_flight"], values[f"{prefix}lag_events"], values[f"{prefix}lag_seconds"]) == (0, 0, 0)
 
 
-async def test_who_is_behind_is_seen_to_be() -> None:
+async def test_a_subscriber_that_is_behind_has_lag() -> None:
     """In events and in seconds; those not read yet count."""
     answer = asyncio.Event()
 
@@ -99,7 +99,7 @@ async def test_a_subscriber_that_goes_while_figures_are_made_is_still_in_them() 
         assert {dispatcher.spec.uid for _, dispatcher, _ in [first, *told_of]} == {"a", "b"}
 
 
-async def test_counting_goes_on_through_changes() -> None:
+async def test_counters_survive_changes() -> None:
     async with Rig(partitions=1) as rig, SubscriberServer() as server:
         await rig.serve(subscriber("u", server.url()))
         await rig.send(event(1))

@@ -87,7 +87,7 @@ async def test_each_delivers_what_is_in_its_partitions(pair: Pair, server: Subsc
     assert sorted(map(int, server.ids)) == list(range(10))
 
 
-async def test_what_one_loses_the_other_goes_on_with(pair: Pair, server: SubscriberServer) -> None:
+async def test_a_released_partition_is_continued_by_its_new_owner(pair: Pair, server: SubscriberServer) -> None:
     await pair.send(4)
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})
     pair.shares[0].become()
@@ -108,7 +108,7 @@ async def test_a_replay_that_one_is_asked_for_reaches_the_owners_of_all_partitio
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(4), 1: PLACE(4)})
 
 
-async def test_a_replay_waits_for_somebody_who_owns_the_partition(pair: Pair, server: SubscriberServer) -> None:
+async def test_a_replay_waits_for_an_owner_of_the_partition(pair: Pair, server: SubscriberServer) -> None:
     """Its owner is gone, and the next one is not there yet."""
     await pair.send(4)
     await until(lambda: pair.kept.positions["u"] == {0: PLACE(1), 1: PLACE(1)})

@@ -4,7 +4,7 @@ from knative_gateway.store.decoded import Decoded
 A, B, C = (Key("", "Service", "n", name) for name in "abc")
 
 
-def test_an_object_is_shared_by_all_who_read_its_version() -> None:
+def test_an_object_is_shared_by_all_readers_of_its_version() -> None:
     decoded, object_ = Decoded(), {"a": 1}
     decoded.keep(A, 7, object_, 10)
     assert decoded.get(A, 7) is object_

@@ -41,7 +41,7 @@ async def test_work_of_many_statements_is_one_hop(engine: SqliteEngine, monkeypa
     await engine.close()
 
 
-async def test_a_read_goes_on_beside_a_write(engine: SqliteEngine) -> None:
+async def test_a_read_runs_during_a_write(engine: SqliteEngine) -> None:
     was_read = threading.Event()
     writing = asyncio.create_task(engine.write(lambda _connection: was_read.wait(30)))
     await engine.read(lambda _connection: was_read.set())

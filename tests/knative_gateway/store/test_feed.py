@@ -146,7 +146,7 @@ async def test_a_replica_sees_a_conflict_with_another(postgresql_url: str) -> No
         assert sorted(type(each).__name__ for each in results) == ["ConflictError", "dict"]
 
 
-async def test_everything_goes_on_after_all_connections_were_lost(postgresql_url: str, socket_dir: Path) -> None:
+async def test_the_store_works_again_after_all_connections_were_lost(postgresql_url: str, socket_dir: Path) -> None:
     import asyncpg  # noqa: PLC0415  # only here
 
     async with open_store(postgresql_url, poll_s=600) as one, open_store(postgresql_url, poll_s=600) as other:

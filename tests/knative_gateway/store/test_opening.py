@@ -69,7 +69,7 @@ async def test_a_newer_gateway_s_state_is_left_alone(url: str) -> None:
         ("sqlite:////proc/nowhere/x.db", "cannot be opened"),
     ],
 )
-async def test_a_url_that_cannot_be_is_told(url: str, words: str) -> None:
+async def test_a_url_that_is_not_valid_is_reported(url: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         async with open_store(url):
             pass

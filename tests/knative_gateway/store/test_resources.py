@@ -102,7 +102,7 @@ async def test_several_are_deleted_at_once_each_with_a_version_of_its_own(store:
     assert not await store.resources.remove({key("a"): None})
 
 
-async def test_several_are_put_at_once_those_that_nobody_else_wrote_meanwhile(store: Store) -> None:
+async def test_an_update_stores_the_objects_that_have_the_expected_version(store: Store) -> None:
     first = await store.resources.write(key("a"), made("a"), expected_version=0)
     assert first is not None
     await store.resources.write(key("b"), made("b"), expected_version=0)

@@ -67,11 +67,11 @@ def test_a_config_map_may_have_the_delivery_of_brokers_without_one() -> None:
         {"retention": 10**5000},
     ],
 )
-def test_a_config_that_cannot_be_is_told(data: Object) -> None:
+def test_a_config_that_is_not_valid_is_reported(data: Object) -> None:
     assert from_data(data)[2] == "ConfigInvalid"
 
 
-def test_a_config_that_is_not_there_is_told_unless_it_is_knative_s_own() -> None:
+def test_a_config_that_does_not_exist_is_reported_unless_it_is_knative_s_own() -> None:
     assert of_broker("l", {}, None, CONFIG, SETTINGS).problem == ("ConfigNotFound", "ConfigMap n/c does not exist")
     known = of_broker("l", {}, None, WELL_KNOWN, SETTINGS)
     assert (known.problem, known.delivery) == (None, SETTINGS.defaults.broker_delivery)

@@ -185,7 +185,7 @@ def test_times_of_transition_are_those_of_the_change() -> None:
     assert times["BrokerReady"] == "2023-11-14T22:13:20Z"
 
 
-def test_what_happened_is_told_once_with_its_reason() -> None:
+def test_each_change_is_reported_once_with_its_reason() -> None:
     world = World()
     world.send(broker())
     world.send(trigger(to=ref("s")))

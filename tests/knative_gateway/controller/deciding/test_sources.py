@@ -75,7 +75,7 @@ def test_the_conditions_are_those_that_knative_s_users_know(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_a_log_that_cannot_be_made_is_told_and_its_address_stays(kind: str) -> None:
+def test_a_log_that_cannot_be_created_is_reported_and_its_address_stays(kind: str) -> None:
     world = World()
     key = world.send(source(kind))
     world.settle()

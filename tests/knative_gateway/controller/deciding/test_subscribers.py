@@ -132,7 +132,7 @@ def test_ready_comes_only_after_the_data_plane_serves_exactly_this() -> None:
     assert world.ready(key) == ("Unknown", "Configuring"), "the old subscriber still gets the events"
 
 
-def test_a_subscriber_that_the_data_plane_cannot_set_up_is_told() -> None:
+def test_a_subscriber_that_the_data_plane_cannot_serve_is_reported() -> None:
     world = with_broker()
     key = world.send(trigger())
     world.settle()
@@ -158,7 +158,7 @@ def test_a_trigger_without_its_broker_waits_for_it() -> None:
     assert world.routes.by_path == {}
 
 
-def test_a_trigger_tells_why_its_broker_is_not_ready() -> None:
+def test_a_trigger_reports_why_its_broker_is_not_ready() -> None:
     world = with_broker(spec={"delivery": {"deadLetterSink": ref("none")}})
     inherits, own = world.send(trigger("inherits")), world.send(trigger("own", delivery={"retry": 1}))
     world.settle()

@@ -91,7 +91,7 @@ async def test_each_request_has_its_own_time() -> None:
         connections.close()
 
 
-async def test_who_stops_waiting_leaves_no_connection_behind() -> None:
+async def test_a_request_that_stops_waiting_leaves_no_connection_behind() -> None:
     """Its answer would be taken for another's."""
 
     async def never(_: Got) -> web.StreamResponse:

@@ -225,7 +225,7 @@ async def test_a_second_answer_ends_the_connection() -> None:
         assert not connection.usable
 
 
-async def test_words_that_nobody_asked_for_end_the_connection() -> None:
+async def test_bytes_without_a_request_end_the_connection() -> None:
     async def talkative(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(OK)

@@ -35,7 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolving, "SLOW_MAX", 8)
 
 
-async def test_all_who_ask_for_a_name_share_one_lookup() -> None:
+async def test_all_requests_for_a_name_share_one_lookup() -> None:
     servers = Servers()
     names = Names(servers)
     found = await asyncio.gather(*(names.lookup("a.test", port).addresses() for port in range(256)))
@@ -95,7 +95,7 @@ async def test_what_is_too_old_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
     assert (names.known("a.test"), names._known) == (None, {})
 
 
-async def test_who_stops_waiting_does_not_end_the_lookup_of_others() -> None:
+async def test_a_request_that_stops_waiting_does_not_end_the_lookup_of_others() -> None:
     names = Names(in_thread)
     lookup = names.lookup("localhost", 80)
     first = asyncio.create_task(lookup.addresses())

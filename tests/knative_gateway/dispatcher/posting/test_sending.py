@@ -99,7 +99,7 @@ async def test_a_reply_beyond_the_limit_fails_the_delivery(server: SubscriberSer
     assert "larger" in answer.reason
 
 
-async def test_who_does_not_answer_in_time_gave_no_answer(sender: Sender) -> None:
+async def test_an_answer_that_comes_too_late_is_no_answer(sender: Sender) -> None:
     async def never(_: Got) -> web.StreamResponse:
         await asyncio.Event().wait()
         raise AssertionError
@@ -112,7 +112,7 @@ async def test_who_does_not_answer_in_time_gave_no_answer(sender: Sender) -> Non
         assert answer.reason == "no answer within 50 ms"
 
 
-async def test_nobody_there_is_no_answer(sender: Sender) -> None:
+async def test_a_refused_connection_is_no_answer(sender: Sender) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         answer = await sender.post(f"http://127.0.0.1:{unused.getsockname()[1]}/", *to_binary(EVENT))

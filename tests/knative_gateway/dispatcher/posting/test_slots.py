@@ -31,7 +31,7 @@ async def test_many_that_never_answer_leave_a_share_to_the_next_one() -> None:
     assert slots.waiting == 0
 
 
-async def test_a_slot_that_is_free_again_goes_to_who_waits_in_turns() -> None:
+async def test_free_slots_go_to_waiting_owners_in_turns() -> None:
     slots = Slots(2)
     await slots.acquire("a")
     await asyncio.wait_for(_take_rest(slots), 5)
@@ -51,7 +51,7 @@ async def test_a_slot_that_is_free_again_goes_to_who_waits_in_turns() -> None:
     assert (slots.used, slots.waiting) == (0, 0)
 
 
-async def test_who_stops_waiting_keeps_no_slot_and_takes_no_turn_from_others() -> None:
+async def test_a_request_that_stops_waiting_keeps_no_slot_and_no_turn() -> None:
     slots = Slots(1)
     await slots.acquire("a")
     first, second = asyncio.create_task(slots.acquire("b")), asyncio.create_task(slots.acquire("c"))

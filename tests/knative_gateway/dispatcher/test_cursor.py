@@ -1,7 +1,7 @@
 """How far a subscriber is, by its own reader or by the shared one."""
 
 from knative_gateway.delivery import Window
-from knative_gateway.dispatcher.subscribers.cursor import RANGES_MAX, Cursor, ReadPosition
+from knative_gateway.dispatcher.cursor import RANGES_MAX, Cursor, ReadPosition
 from knative_gateway.ports import Order, Range
 
 
