@@ -13,6 +13,15 @@ from typing import Final, NamedTuple
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol
 from amqp_streams.wire.codec import decode as decode_value
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES_MAP8,
+    APPLICATION_PROPERTIES_MAP32,
+    DATA_BINARY8,
+    DATA_BINARY32,
+    MESSAGE_ANNOTATIONS_MAP8,
+    NULL_VALUE,
+    PROPERTIES_LIST8,
+)
 from event_formats.amqp_binding.writing import CONTENT_TYPE_FIELD
 from event_formats.attributes import INTEGER_MAX, INTEGER_MIN, check_value, is_name, text_of
 from event_formats.errors import InvalidEventError
@@ -75,20 +84,20 @@ class MessageTranscoder:
 
     def _outgoing(self, message: bytes) -> Outgoing | None:
         at = 0
-        if message[:4] == b"\x00\x53\x72\xc1":
+        if message[:4] == MESSAGE_ANNOTATIONS_MAP8:
             at = 5 + message[4]
         attributes: dict[str, Value] = {}
         lines: list[bytes] = []
         own = b""
         content_type = None
-        if message[at : at + 4] == b"\x00\x53\x73\xc0":
+        if message[at : at + 4] == PROPERTIES_LIST8:
             end = at + 5 + message[at + 4]
             section = message[at:end]
             content_type, at = self._content_types.get(section) or self._content_type(section), end
         front = message[at : at + 4]
-        if front == b"\x00\x53\x74\xc1":
+        if front == APPLICATION_PROPERTIES_MAP8:
             end, count, at = at + 5 + message[at + 4], message[at + 5], at + 6
-        elif front == b"\x00\x53\x74\xd1":
+        elif front == APPLICATION_PROPERTIES_MAP32:
             end, count = at + 8 + int.from_bytes(message[at + 4 : at + 8]), int.from_bytes(message[at + 8 : at + 12])
             at += 12
         else:
@@ -164,10 +173,10 @@ class MessageTranscoder:
 def _data(message: bytes, at: int) -> tuple[bytes | None, bool]:
     """The body, and whether it is the whole rest of the message."""
     front = message[at : at + 4]
-    if front == b"\x00\x53\x75\xb0":
+    if front == DATA_BINARY32:
         data = message[at + 8 :]
         return data, int.from_bytes(message[at + 4 : at + 8]) == len(data) and len(message) >= at + 8
-    if front == b"\x00\x53\x75\xa0":
+    if front == DATA_BINARY8:
         data = message[at + 5 :]
         return data, message[at + 4] == len(data)
-    return None, front == b"\x00\x53\x77\x40" and len(message) == at + 4
+    return None, front == NULL_VALUE and len(message) == at + 4

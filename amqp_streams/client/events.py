@@ -10,11 +10,20 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.wire.codec import Symbol, Timestamp, encode, encode_list
 from amqp_streams.wire.keys import key_section
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES_HEAD,
+    APPLICATION_PROPERTIES_MAP8,
+    APPLICATION_PROPERTIES_MAP32,
+    DATA_BINARY8,
+    DATA_BINARY32,
+    MESSAGE_ANNOTATIONS_HEAD,
+    PROPERTIES_HEAD,
+    VALUE_HEAD,
+)
 
 _SHORT_MAX: Final = 255
 _LENGTHS: Final = tuple(bytes((length,)) for length in range(256))
-_DATA_SHORT: Final = tuple(b"\x00\x53\x75\xa0" + length for length in _LENGTHS)
-_DATA_LONG: Final = b"\x00\x53\x75\xb0"
+_DATA_SHORT: Final = tuple(DATA_BINARY8 + length for length in _LENGTHS)
 _STRINGS: Final = tuple(b"\xa1" + length for length in _LENGTHS)
 
 
@@ -64,16 +73,16 @@ class Event:
             size = len(body)
             if size <= _SHORT_MAX:
                 return front + _DATA_SHORT[size] + body
-            return front + _DATA_LONG + size.to_bytes(4) + body
+            return front + DATA_BINARY32 + size.to_bytes(4) + body
         if isinstance(body, bytearray | memoryview):
-            return front + _DATA_LONG + len(body).to_bytes(4) + bytes(body)
-        return front + b"\x00\x53\x77" + encode(body)
+            return front + DATA_BINARY32 + len(body).to_bytes(4) + bytes(body)
+        return front + VALUE_HEAD + encode(body)
 
     def _annotations(self) -> bytes:
         entries: dict[Symbol, object] = {Symbol(key): value for key, value in (self.annotations or {}).items()}
         if self.key is not None:
             entries[Symbol(names.GROUP_KEY)] = self.key
-        return b"\x00\x53\x72" + encode(entries)
+        return MESSAGE_ANNOTATIONS_HEAD + encode(entries)
 
     def _message_properties(self) -> bytes:
         fields = [
@@ -88,7 +97,7 @@ class Event:
             None,
             None if self.creation_time_ms is None else Timestamp(self.creation_time_ms),
         ]
-        return b"\x00\x53\x73" + encode_list(fields)
+        return PROPERTIES_HEAD + encode_list(fields)
 
 
 def _application_properties(properties: Mapping[str, object]) -> bytes:
@@ -96,7 +105,7 @@ def _application_properties(properties: Mapping[str, object]) -> bytes:
     for name, value in properties.items():
         text = name.encode()
         if len(text) > _SHORT_MAX:
-            return b"\x00\x53\x74" + encode(dict(properties))
+            return APPLICATION_PROPERTIES_HEAD + encode(dict(properties))
         pieces.append(_STRINGS[len(text)])
         pieces.append(text)
         if type(value) is str and len(value) <= _SHORT_MAX // 4:
@@ -108,5 +117,5 @@ def _application_properties(properties: Mapping[str, object]) -> bytes:
     inside = b"".join(pieces)
     count = 2 * len(properties)
     if len(inside) < _SHORT_MAX and count <= _SHORT_MAX:
-        return b"\x00\x53\x74\xc1" + _LENGTHS[len(inside) + 1] + _LENGTHS[count] + inside
-    return b"\x00\x53\x74\xd1" + (len(inside) + 4).to_bytes(4) + count.to_bytes(4) + inside
+        return APPLICATION_PROPERTIES_MAP8 + _LENGTHS[len(inside) + 1] + _LENGTHS[count] + inside
+    return APPLICATION_PROPERTIES_MAP32 + (len(inside) + 4).to_bytes(4) + count.to_bytes(4) + inside

@@ -8,14 +8,12 @@ from typing import Final, NamedTuple
 from amqp_streams import names
 from amqp_streams.wire.annotations import section
 from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, decode, encode
+from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_MAP8, HEADS_END, MESSAGE_ANNOTATIONS_HEAD
 from amqp_streams.wire.sections import delivery_annotations, strip
 
 _KEY_BYTES: Final = 9
 """Bytes that tell one layout of annotations from another: an empty header if there is one, the section's code and its size."""
 _LAYOUTS_MAX: Final = 64
-_ANNOTATIONS: Final = b"\x00\x53\x71\xc1"
-_FOLLOWING: Final = b"\x00\x53\x72"
-_END: Final = b"\x00\x53\x79"  # before here: the section that may follow delivery annotations
 
 
 def with_target_partition(message: bytes, partition: str) -> bytes:
@@ -26,9 +24,9 @@ def with_target_partition(message: bytes, partition: str) -> bytes:
 
 def bare(message: bytes) -> bytes:
     """The message less the annotations of the delivery that brought it: what its producer sent."""
-    if message[:4] == _ANNOTATIONS and len(message) > len(_ANNOTATIONS):
+    if message[:4] == DELIVERY_ANNOTATIONS_MAP8 and len(message) > len(DELIVERY_ANNOTATIONS_MAP8):
         stored = message[5 + message[4] :]
-        if _FOLLOWING <= stored < _END:
+        if MESSAGE_ANNOTATIONS_HEAD <= stored < HEADS_END:
             return stored
     return strip(message)[1]
 

@@ -8,7 +8,10 @@ from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import decode
 from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,
+    APPLICATION_PROPERTIES_HEAD,
     DATA,
+    DATA_BINARY8,
+    DATA_BINARY32,
     DELIVERY_ANNOTATIONS,
     MESSAGE_ANNOTATIONS,
     PROPERTIES,
@@ -18,8 +21,6 @@ from amqp_streams.wire.layout import (
     sections,
 )
 from amqp_streams.wire.sections import group_key
-
-_DATA_LONG: Final = b"\x00\x53\x75\xb0"
 
 
 class ReceivedEvent:
@@ -182,16 +183,16 @@ def _read(message: bytes, found: list[Section]) -> object:
 def _data(message: bytes, section: Section) -> object:
     """Bytes of a data section, as nearly everybody writes it."""
     head = message[section.start : section.start + 4]
-    if head == b"\x00\x53\x75\xa0":
+    if head == DATA_BINARY8:
         return message[section.start + 5 : section.end]
-    return message[section.start + 8 : section.end] if head == _DATA_LONG else decoded(message, section.start)
+    return message[section.start + 8 : section.end] if head == DATA_BINARY32 else decoded(message, section.start)
 
 
 def _texts(message: bytes, section: Section) -> object:
     """Application properties: mostly short strings, read where they stand; whatever else is left to the decoder, errors included."""
     at = section.start + 3
     wide = message[at] == 0xD1
-    if message[section.start : at] != b"\x00\x53\x74" or not (wide or message[at] == 0xC1):
+    if message[section.start : at] != APPLICATION_PROPERTIES_HEAD or not (wide or message[at] == 0xC1):
         return decoded(message, section.start)
     count = int.from_bytes(message[at + 5 : at + 9]) if wide else message[at + 2]
     at += 9 if wide else 3

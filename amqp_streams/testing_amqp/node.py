@@ -19,6 +19,7 @@ from amqp_streams.server.service import EventService
 from amqp_streams.storage.ports import CommitDone, StoredLog
 from amqp_streams.streams.management import Request
 from amqp_streams.testing import ManualClock, MemoryStore
+from amqp_streams.wire.layout import DATA_BINARY8
 
 if TYPE_CHECKING:
     import asyncio
@@ -289,7 +290,7 @@ class InMemoryNode:
     def append(self, log: str, *bodies: bytes, partition: int = 0) -> None:
         """Events that are simply there, and wake who waits for them. The store has to complete its commits by itself."""
         assert self.store.auto, "a commit that the test completes is for events that came over a link"
-        messages = [b"\x00\x53\x75\xa0" + bytes((len(body),)) + body for body in bodies]
+        messages = [DATA_BINARY8 + bytes((len(body),)) + body for body in bodies]
         owner = self.store.logs[log].partitions[partition]
         owner.append(messages, bytes(len(messages)), self.clock())
         self.store.commit()

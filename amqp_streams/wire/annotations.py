@@ -16,10 +16,10 @@ from typing import Final
 
 from amqp_streams.names import OFFSET, SOURCE_PARTITION, TIMESTAMP
 from amqp_streams.wire.encoder import encode
+from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_HEAD
 from amqp_streams.wire.offsets import OFFSET_DIGITS, OFFSET_MAX
 from amqp_streams.wire.types import Symbol
 
-_DESCRIPTOR: Final = b"\x00\x53\x71"
 _BLOCK: Final = 1000
 _LOW: Final = tuple(b"%03d" % low for low in range(_BLOCK))
 _PAIRS: Final = 3
@@ -34,7 +34,7 @@ def section(annotations: Mapping[str, object]) -> bytes:
         ValueError: a key is not ASCII.
     """
     entries = {Symbol(key): value for key, value in annotations.items() if value is not None}
-    return _DESCRIPTOR + encode(entries) if entries else b""
+    return DELIVERY_ANNOTATIONS_HEAD + encode(entries) if entries else b""
 
 
 class AnnotationWriter:
@@ -52,7 +52,7 @@ class AnnotationWriter:
         size = len(pairs) + 8 + len(self._after_timestamp) + OFFSET_DIGITS
         small = size + 1 < 256 and count < 256
         head = bytes((0xC1, size + 1, count)) if small else struct.pack(">BII", 0xD1, size + 4, count)
-        self._before_timestamp: Final = _DESCRIPTOR + head + pairs
+        self._before_timestamp: Final = DELIVERY_ANNOTATIONS_HEAD + head + pairs
 
     def run(self, first: int, timestamp_ms: int, count: int) -> list[bytes]:
         """The sections of `count` records from number `first` on, all appended at `timestamp_ms`."""

@@ -27,7 +27,15 @@ from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.encoder import encode
-from amqp_streams.wire.layout import DATA, DELIVERY_ANNOTATIONS, find_section, sections
+from amqp_streams.wire.layout import (
+    DATA,
+    DATA_BINARY32,
+    DELIVERY_ANNOTATIONS,
+    DELIVERY_ANNOTATIONS_HEAD,
+    NULL_VALUE,
+    find_section,
+    sections,
+)
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Array, Symbol, Timestamp, ULong, Value
 
@@ -39,9 +47,7 @@ BATCH_OVERHEAD_BYTES: Final = 512
 """What a batch takes beside its events, at most."""
 
 _SWAP: Final = sys.byteorder == "little"
-_SECTION: Final = b"\x00\x53\x75\xb0"
 _SECTION_BYTES: Final = 8
-_NO_BODY: Final = b"\x00\x53\x77\x40"
 _ARRAY: Final = Struct(">BIIB")
 _MAP: Final = Struct(">BII")
 _MAP_CODE: Final = 0xD1
@@ -101,19 +107,19 @@ def write_batch(
     if formats:
         pairs += [_FORMATS, _array(0x70, array("I", chain.from_iterable(formats.items())))]
     content = b"".join(pairs)
-    head = b"\x00\x53\x71" + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
-    return _with_body(head, sizes, messages) if count else head + _NO_BODY
+    head = DELIVERY_ANNOTATIONS_HEAD + _MAP.pack(_MAP_CODE, 4 + len(content), len(pairs)) + content
+    return _with_body(head, sizes, messages) if count else head + NULL_VALUE
 
 
 def _with_body(head: bytes, sizes: "array[int]", messages: Sequence[bytes]) -> bytes:
     """Everything joined in one go: it is most of what a batch costs."""
     count = len(sizes)
     if sizes.count(sizes[0]) == count:
-        return (_SECTION + _LENGTH.pack(sizes[0])).join([head, *messages])
-    parts: list[bytes] = [_SECTION] * (3 * count)
+        return (DATA_BINARY32 + _LENGTH.pack(sizes[0])).join([head, *messages])
+    parts: list[bytes] = [DATA_BINARY32] * (3 * count)
     parts[1::3] = list(chain.from_iterable(iter_unpack("4s", _bytes(sizes))))
     parts[2::3] = messages
-    parts[0] = head + _SECTION
+    parts[0] = head + DATA_BINARY32
     return b"".join(parts)
 
 

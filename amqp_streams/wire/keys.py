@@ -9,13 +9,14 @@ from typing import Final
 
 from amqp_streams.names import GROUP_KEY
 from amqp_streams.wire.encoder import encode
+from amqp_streams.wire.layout import MESSAGE_ANNOTATIONS_HEAD, MESSAGE_ANNOTATIONS_MAP8
 from amqp_streams.wire.types import Symbol
 
 _NAME: Final = encode(Symbol(GROUP_KEY)) + b"\xa1"
 _SHORT_MAX: Final = 255 - 2 - len(_NAME)
 """Bytes of the longest key whose map has a size of one byte."""
 _HEADS: Final = tuple(
-    b"\x00\x53\x72\xc1" + bytes((len(_NAME) + length + 2, 2)) + _NAME + bytes((length,)) for length in range(_SHORT_MAX + 1)
+    MESSAGE_ANNOTATIONS_MAP8 + bytes((len(_NAME) + length + 2, 2)) + _NAME + bytes((length,)) for length in range(_SHORT_MAX + 1)
 )
 
 
@@ -24,4 +25,4 @@ def key_section(key: str) -> bytes:
     text = key.encode()
     if len(text) <= _SHORT_MAX:
         return _HEADS[len(text)] + text
-    return b"\x00\x53\x72" + encode({Symbol(GROUP_KEY): key})
+    return MESSAGE_ANNOTATIONS_HEAD + encode({Symbol(GROUP_KEY): key})

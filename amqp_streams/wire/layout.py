@@ -61,8 +61,28 @@ _SYMBOLS: Final = {
     b"amqp:footer:map": FOOTER,
 }
 
-_FIRST: Final = b"\x00\x53\x70"
-_END: Final = b"\x00\x53\x79"  # before here: the descriptor of a section in its short form
+# How a section begins in the short form of its descriptor. Heads compare like the sections' order in a message.
+HEADER_HEAD: Final = b"\x00\x53\x70"
+DELIVERY_ANNOTATIONS_HEAD: Final = b"\x00\x53\x71"
+MESSAGE_ANNOTATIONS_HEAD: Final = b"\x00\x53\x72"
+PROPERTIES_HEAD: Final = b"\x00\x53\x73"
+APPLICATION_PROPERTIES_HEAD: Final = b"\x00\x53\x74"
+VALUE_HEAD: Final = b"\x00\x53\x77"
+HEADS_END: Final = b"\x00\x53\x79"
+"""All heads are less than this, and at least HEADER_HEAD."""
+
+# The same with the constructor of the value: its size has one byte or four.
+EMPTY_HEADER: Final = b"\x00\x53\x70\x45"
+"""What Proton's clients put before every message."""
+DELIVERY_ANNOTATIONS_MAP8: Final = b"\x00\x53\x71\xc1"
+MESSAGE_ANNOTATIONS_MAP8: Final = b"\x00\x53\x72\xc1"
+PROPERTIES_LIST8: Final = b"\x00\x53\x73\xc0"
+APPLICATION_PROPERTIES_MAP8: Final = b"\x00\x53\x74\xc1"
+APPLICATION_PROPERTIES_MAP32: Final = b"\x00\x53\x74\xd1"
+DATA_BINARY8: Final = b"\x00\x53\x75\xa0"
+DATA_BINARY32: Final = b"\x00\x53\x75\xb0"
+NULL_VALUE: Final = b"\x00\x53\x77\x40"
+"""A whole section: a message without a body."""
 
 
 class Section(NamedTuple):
@@ -140,7 +160,7 @@ def section_at(message: bytes, at: int) -> tuple[int, int, int]:
 def descriptor_at(message: bytes, at: int) -> tuple[int, int]:
     """Code of the section at byte `at` and start of its value. Raises WireError if there is none."""
     head = message[at : at + 3]
-    if _FIRST <= head < _END:
+    if HEADER_HEAD <= head < HEADS_END:
         return head[2], at + 3
     code: int | None = None
     end = at

@@ -20,12 +20,17 @@ from amqp_streams.wire.layout import (
     APPLICATION_PROPERTIES,
     DATA,
     DELIVERY_ANNOTATIONS,
+    EMPTY_HEADER,
     FOOTER,
     HEADER,
+    HEADER_HEAD,
+    HEADS_END,
     MESSAGE_ANNOTATIONS,
+    MESSAGE_ANNOTATIONS_HEAD,
     NAMES,
     NOTHING,
     PROPERTIES,
+    PROPERTIES_HEAD,
     SEQUENCE,
     VALUE,
     Section,
@@ -71,18 +76,14 @@ HEADER_SIZE_MAX: Final = 255
 ANNOTATIONS_SIZE_MAX: Final = 64 << 10
 """Bytes of an annotations section that is searched, entry by entry, for where a message wants to go."""
 
-_ANNOTATED: Final = b"\x00\x53\x72"  # from here: no header, no delivery annotations
-_BARE: Final = b"\x00\x53\x73"  # from here: no message annotations either
-_END: Final = b"\x00\x53\x79"  # before here: a section of a message
-_EMPTY_HEADER: Final = b"\x00\x53\x70\x45"  # what Proton's clients put before every message
-_EMPTY_HEADER_ANNOTATED: Final = _EMPTY_HEADER + _ANNOTATED
-_EMPTY_HEADER_BARE: Final = _EMPTY_HEADER + _BARE
-_EMPTY_HEADER_END: Final = _EMPTY_HEADER + _END
+_EMPTY_HEADER_ANNOTATED: Final = EMPTY_HEADER + MESSAGE_ANNOTATIONS_HEAD
+_EMPTY_HEADER_BARE: Final = EMPTY_HEADER + PROPERTIES_HEAD
+_EMPTY_HEADER_END: Final = EMPTY_HEADER + HEADS_END
 
 # What stands before the size of an annotations map when nothing but an empty header is in front, and after its count when the hint
 # is the first entry: with these, a hint is read where it stands.
 _NARROW_FRONTS: Final = {
-    code: frozenset(front + bytes((0, 0x53, code, 0xC1)) for front in (b"", _EMPTY_HEADER))
+    code: frozenset(front + bytes((0, 0x53, code, 0xC1)) for front in (b"", EMPTY_HEADER))
     for code in (DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS)
 }
 _WIDE_FRONTS: Final = {code: frozenset(front[:-1] + b"\xd1" for front in fronts) for code, fronts in _NARROW_FRONTS.items()}
@@ -122,10 +123,10 @@ def strip(message: bytes) -> tuple[int, bytes]:
         WireError: it does not begin with a section of a message, has the front sections out of order, a header beyond
             HEADER_SIZE_MAX, or nothing to store.
     """
-    if _ANNOTATED <= message < _END:
+    if MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END:
         return 0, message
     if _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END:
-        return len(_EMPTY_HEADER), message
+        return len(EMPTY_HEADER), message
     return _strip(message)
 
 
@@ -138,7 +139,7 @@ def strip_batch(messages: list[bytes]) -> tuple[list[bytes], bytes]:
     if not messages:
         return messages, b""
     prefix = _header(messages[0])
-    if min(messages) >= prefix + _ANNOTATED and max(messages) < prefix + _END:
+    if min(messages) >= prefix + MESSAGE_ANNOTATIONS_HEAD and max(messages) < prefix + HEADS_END:
         return messages, bytes((len(prefix),)) * len(messages)
     refused: dict[int, WireError] = {}
     stored: list[bytes] = []
@@ -164,7 +165,7 @@ def without_annotations(messages: Sequence[bytes]) -> bool:
     if not messages:
         return True
     prefix = _header(messages[0])
-    return min(messages) >= prefix + _BARE and max(messages) < prefix + _END
+    return min(messages) >= prefix + PROPERTIES_HEAD and max(messages) < prefix + HEADS_END
 
 
 def group_key(message: bytes) -> str | None:
@@ -173,7 +174,7 @@ def group_key(message: bytes) -> str | None:
     Raises:
         WireError: it is of another type, or the sections up to it are broken.
     """
-    if _BARE <= message < _END or _EMPTY_HEADER_BARE <= message < _EMPTY_HEADER_END:
+    if PROPERTIES_HEAD <= message < HEADS_END or _EMPTY_HEADER_BARE <= message < _EMPTY_HEADER_END:
         return None
     key = _first_entry(message, MESSAGE_ANNOTATIONS, _GROUP_KEY_ENTRY)
     return _annotation(message, MESSAGE_ANNOTATIONS, _GROUP_KEY) if key is None else key
@@ -185,7 +186,7 @@ def target_partition(message: bytes) -> str | None:
     Raises:
         WireError: it is of another type, or the sections up to it are broken.
     """
-    if _ANNOTATED <= message < _END or _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END:
+    if MESSAGE_ANNOTATIONS_HEAD <= message < HEADS_END or _EMPTY_HEADER_ANNOTATED <= message < _EMPTY_HEADER_END:
         return None
     partition = _first_entry(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION_ENTRY)
     return _annotation(message, DELIVERY_ANNOTATIONS, _TARGET_PARTITION) if partition is None else partition
@@ -234,7 +235,7 @@ def with_delivery_count(stored: bytes, header_size: int, count: int) -> bytes:
         fields = value if isinstance(value, list) else []
     fields += [None] * (_DELIVERY_COUNT + 1 - len(fields))
     fields[_DELIVERY_COUNT] = UInt(min(count, _UINT_MAX))
-    return b"\x00\x53\x70" + encode_list(fields) + stored[header_size:]
+    return HEADER_HEAD + encode_list(fields) + stored[header_size:]
 
 
 def _strip(message: bytes) -> tuple[int, bytes]:

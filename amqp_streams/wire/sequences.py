@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from amqp_streams.errors import WireError
 from amqp_streams.names import SEQUENCE
 from amqp_streams.wire.encoder import encode
-from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, VALUE, find_section
+from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS, EMPTY_HEADER, MESSAGE_ANNOTATIONS, VALUE, find_section
 from amqp_streams.wire.sections import ANNOTATIONS_SIZE_MAX, delivery_annotations, strip
 from amqp_streams.wire.types import Symbol, Timestamp, ULong
 
@@ -28,7 +28,6 @@ _KEY: Final = encode(Symbol(SEQUENCE))
 _DESCRIPTOR: Final = bytes((0, 0x53, DELIVERY_ANNOTATIONS))
 _FRONT: Final = _DESCRIPTOR + bytes((0xC1, 1 + len(_KEY) + 1 + _NUMBER_BYTES, 2)) + _KEY + b"\x80"
 _WIDE_FRONT: Final = _DESCRIPTOR + struct.pack(">BII", 0xD1, 4 + len(_KEY) + 1 + _NUMBER_BYTES, 2) + _KEY + b"\x80"
-_EMPTY_HEADER: Final = b"\x00\x53\x70\x45"
 _NEXT: Final = bytes((0, 0x53, MESSAGE_ANNOTATIONS))
 _END: Final = bytes((0, 0x53, VALUE + 2))
 _PACK: Final = struct.Struct(">Q").pack
@@ -46,7 +45,7 @@ class Split(NamedTuple):
 
 def split_batch(messages: list[bytes]) -> Split | None:
     """Numbers and stored bytes of messages that all look as our client, or Proton's, writes them; None: ask each."""
-    header = _EMPTY_HEADER if messages[0].startswith(_EMPTY_HEADER) else b""
+    header = EMPTY_HEADER if messages[0].startswith(EMPTY_HEADER) else b""
     front = header + (_FRONT if messages[0].startswith(_FRONT, len(header)) else _WIDE_FRONT)
     size, end = len(front), len(front) + _NUMBER_BYTES
     if {message[:size] for message in messages} != {front}:

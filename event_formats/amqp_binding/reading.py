@@ -11,7 +11,19 @@ from uuid import UUID
 from amqp_streams.errors import WireError
 from amqp_streams.wire.codec import Described, Symbol, Timestamp
 from amqp_streams.wire.codec import decode as decode_value
-from amqp_streams.wire.layout import APPLICATION_PROPERTIES, DATA, PROPERTIES, SEQUENCE, VALUE, Section, sections
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES,
+    APPLICATION_PROPERTIES_MAP8,
+    APPLICATION_PROPERTIES_MAP32,
+    DATA,
+    DATA_BINARY8,
+    DATA_BINARY32,
+    PROPERTIES,
+    SEQUENCE,
+    VALUE,
+    Section,
+    sections,
+)
 from event_formats.amqp_binding.writing import CONTENT_TYPE_FIELD
 from event_formats.attributes import check, check_name, shown
 from event_formats.errors import InvalidEventError, UnsupportedFormatError
@@ -95,9 +107,9 @@ def attributes_in(
         WireError, IndexError, UnicodeDecodeError: the section is broken.
     """
     kind = message[start : start + 4]
-    if kind == b"\x00\x53\x74\xc1":
+    if kind == APPLICATION_PROPERTIES_MAP8:
         at = start + 6
-    elif kind == b"\x00\x53\x74\xd1":
+    elif kind == APPLICATION_PROPERTIES_MAP32:
         at = start + 12
     else:
         return None
@@ -222,9 +234,9 @@ def _body(message: bytes, body: list[Section]) -> bytes | None:
     pieces: list[bytes] = []
     for section in body:
         head = message[section.start : section.start + 4]
-        if head == b"\x00\x53\x75\xb0":
+        if head == DATA_BINARY32:
             pieces.append(message[section.start + 8 : section.end])
-        elif head == b"\x00\x53\x75\xa0":
+        elif head == DATA_BINARY8:
             pieces.append(message[section.start + 5 : section.end])
         else:
             described, _ = decode_value(message, section.start)

@@ -9,6 +9,14 @@ from typing import Final
 from amqp_streams.wire.codec import Symbol, encode_list
 from amqp_streams.wire.codec import encode as encode_value
 from amqp_streams.wire.keys import key_section
+from amqp_streams.wire.layout import (
+    APPLICATION_PROPERTIES_MAP8,
+    APPLICATION_PROPERTIES_MAP32,
+    DATA_BINARY8,
+    DATA_BINARY32,
+    NULL_VALUE,
+    PROPERTIES_HEAD,
+)
 from event_formats.attributes import NAME_LENGTH_MAX, text_of
 from event_formats.event import CloudEvent, Value
 from event_formats.json_format import write_event
@@ -24,7 +32,6 @@ _BYTE_MAX: Final = 127
 # What precedes a short string, by its size; a small integer, whole.
 _STRINGS: Final = tuple(b"\xa1" + bytes((length,)) for length in range(256))
 _BYTES: Final = tuple(b"\x55" + bytes((number,)) for number in range(_BYTE_MAX + 1))
-_NO_BODY: Final = b"\x00\x53\x77\x40"
 
 _keys: Final[Memory[str, bytes]] = Memory(2048, NAME_LENGTH_MAX)
 _content_types: Final[Memory[str, bytes]] = Memory(2048, 256)
@@ -62,7 +69,7 @@ def encode(event: CloudEvent, passed_on: Mapping[str, str] | None = None) -> byt
     if key is not None:
         front = key_section(text_of(key)) + front
     front += properties_section(b"".join(pieces), count)
-    return front + (_NO_BODY if event.data is None else data_head(len(event.data)) + event.data)
+    return front + (NULL_VALUE if event.data is None else data_head(len(event.data)) + event.data)
 
 
 def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
@@ -74,7 +81,7 @@ def _structured(event: CloudEvent, passed_on: Mapping[str, str]) -> bytes:
         pieces = [encode_value(AMQP_HEADER_PREFIX + name) + encode_value(header) for name, header in passed_on.items()]
         front += properties_section(b"".join(pieces), len(pieces))
     body = write_event(event, binary=True)
-    return front + b"\x00\x53\x75\xb0" + len(body).to_bytes(4) + body
+    return front + DATA_BINARY32 + len(body).to_bytes(4) + body
 
 
 def attribute(name: str, value: Value) -> bytes:
@@ -93,8 +100,8 @@ def properties_section(inside: bytes, count: int) -> bytes:
     """The application properties: `inside` are the keys and values of `count` entries."""
     size, items = len(inside), 2 * count
     if size < _SHORT_MAX and items <= _SHORT_MAX:
-        return b"\x00\x53\x74\xc1" + bytes((size + 1, items)) + inside
-    return b"\x00\x53\x74\xd1" + (size + 4).to_bytes(4) + items.to_bytes(4) + inside
+        return APPLICATION_PROPERTIES_MAP8 + bytes((size + 1, items)) + inside
+    return APPLICATION_PROPERTIES_MAP32 + (size + 4).to_bytes(4) + items.to_bytes(4) + inside
 
 
 def content_type_section(content_type: str) -> bytes:
@@ -102,10 +109,10 @@ def content_type_section(content_type: str) -> bytes:
     section = _content_types.get(content_type)
     if section is None:
         fields = [*[None] * CONTENT_TYPE_FIELD, Symbol(content_type)]
-        section = _content_types.keep(content_type, b"\x00\x53\x73" + encode_list(fields))
+        section = _content_types.keep(content_type, PROPERTIES_HEAD + encode_list(fields))
     return section
 
 
 def data_head(size: int) -> bytes:
     """What precedes `size` bytes of data: a data section without its bytes."""
-    return b"\x00\x53\x75\xa0" + bytes((size,)) if size <= _SHORT_MAX else b"\x00\x53\x75\xb0" + size.to_bytes(4)
+    return DATA_BINARY8 + bytes((size,)) if size <= _SHORT_MAX else DATA_BINARY32 + size.to_bytes(4)

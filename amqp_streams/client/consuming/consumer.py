@@ -26,12 +26,12 @@ from amqp_streams.client.options import ACCEPTED, Latest, Outcome, Settle, Start
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.errors import AmqpStreamsError, WireError
 from amqp_streams.wire.codec import Symbol, ULong
+from amqp_streams.wire.layout import DELIVERY_ANNOTATIONS_MAP8
 
 _logger: Final = logging.getLogger("amqp_streams.client")
 _ITERATION_MAX: Final = 256
 """Events that `async for` takes at a time."""
 _HEAD_BYTES: Final = 6
-_PLAIN_HEAD: Final = b"\x00\x53\x71\xc1"
 _PLAIN_COUNT: Final = 2 * 3
 """Of a delivery annotations section with place, time and partition alone: its code, a short map of some size, and its count."""
 _HEADS_MAX: Final = 64
@@ -291,7 +291,7 @@ class Consumer(Endpoint):
             if head not in self._heads:
                 with suppress(WireError):  # whoever looks at the event is told
                     self._partitions = associated_of(message) or self._partitions
-                if head[:-1].startswith(_PLAIN_HEAD) and head[-1] == _PLAIN_COUNT and len(self._heads) < _HEADS_MAX:
+                if head[:-1].startswith(DELIVERY_ANNOTATIONS_MAP8) and head[-1] == _PLAIN_COUNT and len(self._heads) < _HEADS_MAX:
                     self._heads.add(head)
 
     def _settle_taken(self) -> None:
