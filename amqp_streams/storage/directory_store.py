@@ -214,7 +214,7 @@ class DirectoryStore:
         except OSError as error:
             raise opening.storage_error(self._folder(name), error) from error
         for partition in partitions:
-            partition.failure = StorageError(f"log {name} was deleted")
+            partition.stop(StorageError(f"log {name} was deleted"))
             self._journal.drop(partition)
             self._flusher.forget(partition, partition.end)
             for segment in partition.segments.row:

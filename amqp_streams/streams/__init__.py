@@ -1,1 +1,1 @@
-"""What the Event Stream Extensions say about links, as pure functions and values."""
+"""What the Event Stream Extensions say about links: decisions without I/O, a clock or an engine. Time is an argument."""

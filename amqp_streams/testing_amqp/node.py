@@ -121,7 +121,7 @@ class Peer(Protocol):
 
 
 class MemoryChannel:
-    """A byte stream to a peer (`server.channel.ByteChannel`). With `stuck` the peer takes nothing."""
+    """A byte stream to a peer (`server.listening.channel.ByteChannel`). With `stuck` the peer takes nothing."""
 
     secure = False
 

@@ -112,7 +112,7 @@ class Committer:
                 self._flusher.grow_journal()
                 return  # the next journal file is full and waits for its segments
             for partition in journaled:
-                partition.refusal = self._flusher.space.error()
+                partition.refuse_appends(self._flusher.space.error())
             journaled = []
         if any(partition.busy for partition in direct):
             return  # the write to its segments ends soon, and calls start again
@@ -200,7 +200,7 @@ class Committer:
         except Exception as error:  # noqa: BLE001  # our own bug costs these records, not every commit of the node
             self._give_up(commit, partition, error)
             return None
-        partition.busy = True
+        partition.begin_write()
         commit.parts.append(_Part(partition, chunk, size, staged))
         lazy: list[OpenFile] = [] if self._always else [step.file for step in staged.steps if isinstance(step, Write)]
         return Work(staged.steps, lazy=lazy)
@@ -246,7 +246,7 @@ class Committer:
     def _direct_ended(self, commit: _Commit, part: _Part, work: Work) -> None:
         partition, staged = part.partition, part.staged
         assert staged is not None, "direct parts are staged"
-        partition.busy = False
+        partition.end_write()
         if work.error:
             partition.segments.forget(staged)
             self._fail(commit, partition, work.error, undone=work.undone)

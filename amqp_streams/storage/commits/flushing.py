@@ -169,12 +169,12 @@ class Flusher:
         except Exception as error:  # noqa: BLE001  # our own bug stops this partition, not every commit
             self.stop(partition, OSError(EIO, f"{type(error).__name__}: {error}"))
             return
-        partition.busy = True
+        partition.begin_write()
         self._outstanding.submit(self._writer, [Work(staged.steps)], partial(self._flush_ended, partition, staged))
 
     def _flush_ended(self, partition: PartitionLog, staged: Staged, task: Task) -> None:
         work = task.works[0]
-        partition.busy = False
+        partition.end_write()
         if work.error:
             partition.segments.forget(staged)
             self._not_flushed(partition, work.error, again=work.undone and work.error.errno in FULL)
@@ -231,14 +231,13 @@ class Flusher:
         except OSError as error:
             self.stop(partition, error)
             return
-        partition.syncing = True
-        partition.unsynced_bytes = 0
+        partition.begin_sync()
         ended = partial(self._sync_ended, partition, partition.flushed_end, [active] if with_index else [])
         self._outstanding.submit(self._keeper, [Work(steps)], ended)
 
     def _sync_ended(self, partition: PartitionLog, end: int, indexed: Sequence[Segment], task: Task) -> None:
         work = task.works[0]
-        partition.syncing = False
+        partition.end_sync()
         _saved(indexed, task)
         if work.error and isinstance(work.failed, SyncFile):
             self.stop(partition, work.error)
@@ -294,7 +293,7 @@ class Flusher:
         """Stop appends to the partition until the store is opened again. Durable records stay readable."""
         if partition.failure is None:
             words = f"log {partition.log} partition {partition.index} stopped: {error.strerror or error}"
-            partition.failure = StorageError(f"{words}; repair the disk and start the node again")
+            partition.stop(StorageError(f"{words}; repair the disk and start the node again"))
             self.grow_journal()
 
     def break_slot(self, slot: Slot, error: OSError) -> None:

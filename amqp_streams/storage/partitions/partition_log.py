@@ -62,6 +62,34 @@ class PartitionLog:
         self._visible_ms = self.last_ms
         self._admit: Final = admit
 
+    # -- what its commits and its flushes do with it
+
+    def begin_write(self) -> None:
+        """A write to its segments begins."""
+        assert not self.busy, "at most one write to its segments is in flight"
+        self.busy = True
+
+    def end_write(self) -> None:
+        """The write to its segments is back."""
+        self.busy = False
+
+    def begin_sync(self) -> None:
+        """A sync of all that its segments have begins."""
+        self.syncing = True
+        self.unsynced_bytes = 0
+
+    def end_sync(self) -> None:
+        """The sync is back."""
+        self.syncing = False
+
+    def refuse_appends(self, error: StorageError) -> None:
+        """Refuse appends until the pending records have failed in a commit, or are given up."""
+        self.refusal = error
+
+    def stop(self, error: StorageError) -> None:
+        """Refuse appends until the store is opened again. Durable records stay readable."""
+        self.failure = error
+
     # -- appending
 
     @property
@@ -147,7 +175,7 @@ class PartitionLog:
         lost records.
         """
         if self.pending_count:
-            self.refusal = error
+            self.refuse_appends(error)
             return True
         self.give_up_pending()
         return False
