@@ -1,10 +1,12 @@
-"""Binary mode of AMQP to binary mode of HTTP in one pass over a message. Pure. The way back of `http_to_amqp`.
+"""Binary mode of AMQP to binary mode of HTTP in one pass over a message. Pure. The way back of
+`http_to_amqp`.
 
-Law: attributes, data and header fields that come out are those that `amqp_binding.decode` and `http_binding.to_binary`
-give. For a message that is in any way unusual the result is None, and those two decide.
+Law: attributes, data and header fields that come out are those that `amqp_binding.decode` and
+`http_binding.to_binary` give. For a message that is in any way unusual the result is None, and those two
+decide.
 
-What repeats from event to event (version, type, source, content type) is looked at once: an attribute is known by its
-bytes, name and value together.
+What repeats from event to event (version, type, source, content type) is looked at once: an attribute is
+known by its bytes, name and value together.
 """
 
 import re
@@ -44,7 +46,9 @@ _WIDTHS: Final = {0x41: 1, 0x42: 1, 0x55: 2, 0x81: 9}
 
 
 class Outgoing(NamedTuple):
-    """An event for a request. `lines`: its header fields as bytes, without the attribute that is set apart, which is `own`."""
+    """An event for a request. `lines`: its header fields as bytes, without the attribute that is set apart,
+    which is `own`.
+    """
 
     attributes: dict[str, Value]
     data: bytes | None

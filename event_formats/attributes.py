@@ -1,9 +1,10 @@
-"""Rules for the names and values of context attributes. Spec: CloudEvents 1.0, 2.2 (names), 2.3 (types), 3; 0.3 likewise.
+"""Rules for the names and values of context attributes. Spec: CloudEvents 1.0, 2.2 (names), 2.3 (types), 3;
+0.3 likewise.
 
 Law: an event that passes `check` can be written in every binding, and comes back from it unchanged.
 
-The patterns are text because they have two users: Python's `re` (with ASCII digits) and RE2, which checks whole columns.
-Both read them alike.
+The patterns are text because they have two users: Python's `re` (with ASCII digits) and RE2, which checks
+whole columns. Both read them alike.
 """
 
 import re
@@ -29,7 +30,9 @@ FORBIDDEN: Final = (
     (0xFDD0, 0xFDEF),
     *((plane << 16 | 0xFFFE, plane << 16 | 0xFFFF) for plane in range(17)),
 )
-"""Code points that no String has (2.3), first and last of each range: control characters, surrogates, noncharacters."""
+"""Code points that no String has (2.3), first and last of each range: control characters, surrogates,
+noncharacters.
+"""
 
 _SCHEME: Final = r"[A-Za-z][A-Za-z0-9+.\-]*"
 URI_REFERENCE: Final = rf"^(?:{_SCHEME}:|[^:/?#]*(?:[/?#]|$))"
@@ -132,7 +135,9 @@ def is_media_type(text: str) -> bool:
 
 
 def text_of(value: Value) -> str:
-    """The canonical string of a value: what headers contain, and what filters compare. Spec: CloudEvents 1.0, 2.3."""
+    """The canonical string of a value: what headers contain, and what filters compare. Spec: CloudEvents 1.0,
+    2.3.
+    """
     if type(value) is str:
         return value
     if type(value) is bool:
@@ -198,4 +203,6 @@ _RULES: Final = {
     CONTENT_TYPE: _check_media_type,
     CONTENT_ENCODING: _check_nonempty,
 }
-"""For attributes that version 1.0 or 0.3 defines. A name that only the other version defines is an extension; the rule holds, too."""
+"""For attributes that version 1.0 or 0.3 defines. A name that only the other version defines is an extension;
+the rule holds, too.
+"""

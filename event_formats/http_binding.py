@@ -1,7 +1,8 @@
-"""Events in HTTP requests and responses. Spec: HTTP binding 1.0.2 (and 0.3), 3.1 binary, 3.2 structured, 3.3 batched.
+"""Events in HTTP requests and responses. Spec: HTTP binding 1.0.2 (and 0.3), 3.1 binary, 3.2 structured, 3.3
+batched.
 
-Laws: in binary mode the body is the data, byte for byte; Content-Type alone decides the mode; what cannot be read is
-refused with a reason.
+Laws: in binary mode the body is the data, byte for byte; Content-Type alone decides the mode; what cannot be
+read is refused with a reason.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,16 @@ from event_formats import json_format, percent
 from event_formats.attributes import NAME_LENGTH_MAX, check, check_name, text_of
 from event_formats.errors import InvalidEventError
 from event_formats.event import CloudEvent, Value
-from event_formats.media import BATCH, BATCH_JSON, STRUCTURED_JSON, Mode, announces_event, essence, fits_binary, mode_of
+from event_formats.media import (
+    BATCH,
+    BATCH_JSON,
+    STRUCTURED_JSON,
+    Mode,
+    announces_event,
+    essence,
+    fits_binary,
+    mode_of,
+)
 from event_formats.memory import Memory
 from event_formats.names import CONTENT_TYPE, HTTP_PREFIX
 
@@ -69,7 +79,9 @@ def events_from_http(headers: Headers, body: bytes, *, count_max: int = BATCH_EV
 
 
 def mode_of_http(headers: Headers) -> Mode | None:
-    """The mode in which the message claims to have an event; None: it claims nothing. Nothing else is checked."""
+    """The mode in which the message claims to have an event; None: it claims nothing. Nothing else is
+    checked.
+    """
     specversion = False
     for name, value in headers:
         known = _classified.get(name)
@@ -97,8 +109,8 @@ def to_binary(event: CloudEvent) -> HttpMessage:
 def to_http(event: CloudEvent, *, structured: bool) -> HttpMessage:
     """The message in the wanted mode; in structured mode also if binary mode cannot carry the event.
 
-    More than `HEADER_BYTES_MAX` of headers are too many for common servers. Every receiver reads structured mode
-    (HTTP binding, 3).
+    More than `HEADER_BYTES_MAX` of headers are too many for common servers. Every receiver reads structured
+    mode (HTTP binding, 3).
     """
     if structured or not fits_binary(event):
         return to_structured(event)
@@ -118,7 +130,9 @@ def to_batch(events: Sequence[CloudEvent]) -> HttpMessage:
 
 
 def _read(headers: Headers) -> tuple[dict[str, Value], str | None]:
-    """Attributes by name, and the content type. If that announces an event, broken attributes in headers are ignored."""
+    """Attributes by name, and the content type. If that announces an event, broken attributes in headers are
+    ignored.
+    """
     attributes: dict[str, Value] = {}
     content_type: str | None = None
     broken: InvalidEventError | None = None

@@ -1,10 +1,10 @@
 """Binary mode of HTTP to binary mode of AMQP in one pass over the headers, without an event in memory. Pure.
 
-Law: a message that comes out is byte for byte the message that `from_http` and `amqp_binding.encode` make. For a request
-that is in any way unusual the result is None, and those two decide.
+Law: a message that comes out is byte for byte the message that `from_http` and `amqp_binding.encode` make.
+For a request that is in any way unusual the result is None, and those two decide.
 
-What repeats from request to request (type, source, content type, but also host and user agent) is looked at once: a
-header is known by its bytes, name and value together.
+What repeats from request to request (type, source, content type, but also host and user agent) is looked at
+once: a header is known by its bytes, name and value together.
 """
 
 import re
@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from amqp_streams.wire.keys import key_section
-from event_formats.amqp_binding.writing import attribute_key, content_type_section, data_head, properties_section
+from event_formats.amqp_binding.writing import (
+    attribute_key,
+    content_type_section,
+    data_head,
+    properties_section,
+)
 from event_formats.attributes import NAME_LENGTH_MAX, check_name, check_value
 from event_formats.errors import InvalidEventError
 from event_formats.event import SPEC_VERSIONS
@@ -43,14 +48,24 @@ _LEFT_ALONE: Final = frozenset({CONTENT_TYPE, CONTENT_ENCODING, "schemaurl"})
 _REPEATING: Final = frozenset(
     {
         *(b"ce-specversion", b"ce-type", b"ce-source", b"ce-dataschema", b"content-type", b"content-length"),
-        *(b"host", b"user-agent", b"accept", b"accept-encoding", b"connection", b"keep-alive", b"cache-control"),
+        *(
+            b"host",
+            b"user-agent",
+            b"accept",
+            b"accept-encoding",
+            b"connection",
+            b"keep-alive",
+            b"cache-control",
+        ),
     }
 )
 assert SPEC_VERSIONS == ("1.0", "0.3"), "both have the same rules for the attributes that are taken here"
 
 
 class _Known(NamedTuple):
-    """A header: its bits, its bytes in the message (an attribute, or the content type's section), its number (the length)."""
+    """A header: its bits, its bytes in the message (an attribute, or the content type's section), its number
+    (the length).
+    """
 
     which: int
     piece: bytes = b""
@@ -69,9 +84,11 @@ class Head(NamedTuple):
 
 
 class RequestTranscoder:
-    """Makes messages of requests. `left_alone`: names of attributes whose requests are not for here, because they have rules.
+    """Makes messages of requests. `left_alone`: names of attributes whose requests are not for here, because
+    they have rules.
 
-    `passed_over`: whether a header with this name (in lower case) means nothing, so that the request is usual with it.
+    `passed_over`: whether a header with this name (in lower case) means nothing, so that the request is usual
+    with it.
     """
 
     __slots__ = ("_headers", "_left_alone", "_names", "_passed_over", "_remembered")
@@ -84,9 +101,11 @@ class RequestTranscoder:
         self._names: Final[Memory[bytes, _Known]] = Memory(4096, len(HTTP_PREFIX) + NAME_LENGTH_MAX)
 
     def head(self, headers: Sequence[tuple[bytes, bytes]], added: Sequence[bytes] = ()) -> Head | None:
-        """The beginning of the message of a request; names are in lower case. None: the request is not for here.
+        """The beginning of the message of a request; names are in lower case. None: the request is not for
+        here.
 
-        `added`: attributes that the message gets besides those of the request (`amqp_binding.writing.attribute`).
+        `added`: attributes that the message gets besides those of the request
+        (`amqp_binding.writing.attribute`).
         """
         seen, length, front = 0, -1, b""
         pieces: list[bytes] = []

@@ -1,7 +1,7 @@
 """Events as JSON, one or a batch. Spec: JSON event format 1.0.2, and 0.3.
 
-Law: **data is never written anew.** A reader cuts the text of the `data` member out of the JSON as it stands, with its
-spaces, order of keys and spelling of numbers; a writer puts the data in as it is.
+Law: **data is never written anew.** A reader cuts the text of the `data` member out of the JSON as it stands,
+with its spaces, order of keys and spelling of numbers; a writer puts the data in as it is.
 """
 
 import json
@@ -20,7 +20,8 @@ from event_formats.names import CONTENT_ENCODING, CONTENT_TYPE, DATA, DATA_BASE6
 
 JSON: Final = "application/json"
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
-# A name without escapes up to its value, and what follows a value: most of JSON between values, in one step each.
+# A name without escapes up to its value, and what follows a value: most of JSON between values, in one step
+# each.
 _KEY: Final = re.compile(r'"([a-z0-9_]+)"[ \t\n\r]*:[ \t\n\r]*')
 _NEXT: Final = re.compile(r"[ \t\n\r]*([,}])[ \t\n\r]*")
 _BOM: Final = b"\xef\xbb\xbf"
@@ -56,10 +57,12 @@ def read_event(body: bytes) -> CloudEvent:
 
 
 def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
-    """Attributes and data of an event with any attributes: a str or bool, or the JSON text of any other value.
+    """Attributes and data of an event with any attributes: a str or bool, or the JSON text of any other
+    value.
 
     Raises:
-        InvalidEventError: it is not JSON, has no `specversion`, its data cannot be read, or an attribute is not Unicode text.
+        InvalidEventError: it is not JSON, has no `specversion`, its data cannot be read, or an attribute is
+        not Unicode text.
     """
     text = _decoded(body)
     quick = _quick(text)
@@ -82,7 +85,9 @@ def read_unchecked(body: bytes) -> tuple[dict[str, object], bytes | None]:
 
 
 def _quick(text: str) -> tuple[dict[str, object], str | None] | None:
-    """The members of an event, and the text of its data, from one run of the parser; None: it takes a look at each member."""
+    """The members of an event, and the text of its data, from one run of the parser; None: each member
+    needs a look of its own.
+    """
     try:
         members: dict[str, object] = _quick_decoder.decode(text)
     except (ValueError, RecursionError):
@@ -146,10 +151,11 @@ def read_batch(body: bytes, *, count_max: int) -> list[CloudEvent]:
 
 
 def write_event(event: CloudEvent, *, binary: bool = False) -> bytes:
-    """The event as a JSON object. Data that is not JSON of its own type, or not UTF-8 text, is written in Base64.
+    """The event as a JSON object. Data that is not JSON of its own type, or not UTF-8 text, is written in
+    Base64.
 
-    `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for that: reading it would give another
-    encoding.)
+    `binary`: all data of a 1.0 event is written in Base64. (0.3 has no member for that: reading it would give
+    another encoding.)
     """
     attributes = {name: b64encode(value).decode() if isinstance(value, bytes) else value for name, value in event.attributes.items()}
     member = b""
@@ -220,7 +226,9 @@ def _event(text: str, at: int) -> tuple[CloudEvent, int]:
 
 
 def _data(attributes: Mapping[str, object], raw: str | None, value: object, binary: object) -> bytes | None:
-    """The bytes of the members `data` (its JSON text `raw`, its `value`) and `data_base64` (its value `binary`)."""
+    """The bytes of the members `data` (its JSON text `raw`, its `value`) and `data_base64` (its value
+    `binary`).
+    """
     if binary is not None:
         if attributes.get("specversion") == "0.3":
             raise InvalidEventError("data_base64 does not exist in 0.3: use datacontentencoding")

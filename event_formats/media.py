@@ -1,4 +1,6 @@
-"""Media types: the content mode that they announce, and whether data is JSON. Spec: HTTP binding 3, JSON format 3.1."""
+"""Media types: the content mode that they announce, and whether data is JSON. Spec: HTTP binding 3, JSON
+format 3.1.
+"""
 
 from enum import StrEnum
 from typing import Final
@@ -24,7 +26,8 @@ class Mode(StrEnum):
 
 
 def mode_of(content_type: str) -> Mode:
-    """The mode that a content type announces. One that does not begin with application/cloudevents is for binary mode.
+    """The mode that a content type announces. One that does not begin with application/cloudevents is for
+    binary mode.
 
     Raises:
         UnsupportedFormatError: an event format other than JSON, or a charset other than UTF-8.
@@ -68,7 +71,9 @@ def is_unicode(content_type: str) -> bool:
 
 
 def essence(content_type: str) -> tuple[str, str]:
-    """Type and subtype in lower case without parameters, and the charset in lower case: "" if the type has none."""
+    """Type and subtype in lower case without parameters, and the charset in lower case: "" if the type has
+    none.
+    """
     media_type, _, parameters = content_type.partition(";")
     charset = ""
     for parameter in parameters.split(";"):

@@ -1,9 +1,11 @@
 """Results for keys that repeat, kept for the next time.
 
-Law: a memory changes the cost of a result, never the result; and it has a bound, although strangers choose the keys.
+Law: a memory changes the cost of a result, never the result; and it has a bound, although strangers choose
+the keys.
 
-Memories belong to the module or object that fills them, and live as long as the process: names of attributes, media types
-and types of events repeat across connections, logs and tasks. A race of two threads costs at most one entry.
+Memories belong to the module or object that fills them, and live as long as the process: names of attributes,
+media types and types of events repeat across connections, logs and tasks. A race of two threads costs at most
+one entry.
 """
 
 from collections.abc import Callable, Hashable
@@ -14,7 +16,9 @@ V = TypeVar("V")
 
 
 class Memory(dict[K, V]):
-    """Results by key: at most `entries_max` of them, and none for a key longer than `length_max`. If it is full, it is emptied."""
+    """Results by key: at most `entries_max` of them, and none for a key longer than `length_max`. If it is
+    full, it is emptied.
+    """
 
     __slots__ = ("_length_of", "entries_max", "length_max")
 

@@ -18,6 +18,8 @@ AMQP_PREFIX: Final = "cloudEvents_"
 AMQP_PREFIXES: Final = (AMQP_PREFIX, "cloudEvents:")
 """Both spellings that the binding allows. They have the same length."""
 AMQP_HEADER_PREFIX: Final = "httpHeader_"
-"""Application properties that are not attributes but headers of the request that brought the event (not in the standard)."""
+"""Application properties that are not attributes but headers of the request that brought the event (not in
+the standard).
+"""
 HTTP_PREFIX: Final = "ce-"
 """Before the name of an attribute in an HTTP header field."""

@@ -18,7 +18,9 @@ _BACKSLASHED: Final = re.compile(rb"\\(.)", re.DOTALL)
 
 
 def encoded(text: str) -> str:
-    """The header's value: space, double quote, percent sign and all but printable ASCII become %XX of their UTF-8."""
+    """The header's value: space, double quote, percent sign and all but printable ASCII become %XX of their
+    UTF-8.
+    """
     return text if _PLAIN.fullmatch(text) else quote(text, safe=_SAFE)
 
 

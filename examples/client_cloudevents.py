@@ -26,7 +26,12 @@ async def main(url: str, log: str) -> None:
         async with client.producer(log) as producer:
             for room, degrees in (("kitchen", 20.5), ("hall", 18.0), ("cellar", 12.25)):
                 # Events with the same partitionkey stay in order: they go to one partition.
-                attributes = {"type": "temperature.measured", "source": "/sensors", "subject": room, "partitionkey": room}
+                attributes = {
+                    "type": "temperature.measured",
+                    "source": "/sensors",
+                    "subject": room,
+                    "partitionkey": room,
+                }
                 await producer.send(to_event(CloudEvent(attributes, {"celsius": degrees})))
 
         async with client.consumer(log, start=EARLIEST) as consumer:

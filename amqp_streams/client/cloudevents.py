@@ -3,8 +3,8 @@
     await producer.send(to_event(CloudEvent({"type": "measured", "source": "/roof"}, {"f": 39.4})))
     cloud_event = from_event(received)
 
-An event is stored as a gateway stores it (CloudEvents AMQP binding 1.0.2), so gateway, Spark and other clients read it.
-Law: `from_event(to_event(e), raw=True)` has the attributes and the bytes of `e`. Pure.
+An event is stored as a gateway stores it (CloudEvents AMQP binding 1.0.2), so gateway, Spark and other
+clients read it. Law: `from_event(to_event(e), raw=True)` has the attributes and the bytes of `e`. Pure.
 """
 
 import json
@@ -59,10 +59,12 @@ def to_event(cloud_event: BaseCloudEvent) -> Event:
 def from_event(event: Event | ReceivedEvent | bytes, *, raw: bool = False) -> BaseCloudEvent:
     """The CloudEvent of an event, or of the bytes of a message: an SDK event of version 1.0 or 0.3.
 
-    Its data is what the SDK makes of the bytes: an object of JSON, text, or bytes. `raw`: the bytes as they are.
+    Its data is what the SDK makes of the bytes: an object of JSON, text, or bytes. `raw`: the bytes as they
+    are.
 
     Raises:
-        InvalidEventError: it is not a CloudEvent, or its time is a leap second or before the year 1, which Python cannot express.
+        InvalidEventError: it is not a CloudEvent, or its time is a leap second or before the year 1, which
+        Python cannot express.
     """
     read = decode(event if isinstance(event, bytes) else event.encode())
     attributes: dict[str, Any] = dict(read.attributes)

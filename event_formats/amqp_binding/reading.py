@@ -66,7 +66,9 @@ def decode(message: bytes) -> CloudEvent:
 
 
 def identity(message: bytes) -> tuple[str, str]:
-    """Id and source of a message that `decode` refuses; "" for what cannot be read, at most `IDENTITY_MAX` characters each."""
+    """Id and source of a message that `decode` refuses; "" for what cannot be read, at most `IDENTITY_MAX`
+    characters each.
+    """
     try:
         found = {section.code: section for section in sections(message)}
         properties = _map(message, found[APPLICATION_PROPERTIES]) if APPLICATION_PROPERTIES in found else {}
@@ -96,12 +98,14 @@ def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
 def attributes_in(
     message: bytes, start: int, end: int, names: Memory[bytes, str], read_name: Callable[[bytes], str]
 ) -> dict[str, object] | None:
-    """The attributes of application properties that are laid out as usual, values as AMQP has them; no null values.
+    """The attributes of application properties that are laid out as usual, values as AMQP has them; no null
+    values.
 
-    The section is `message[start:end]`. `names` are attributes by key of the property ("" for a property that is not an
-    attribute); for a key that is not there, `read_name` is called.
+    The section is `message[start:end]`. `names` are attributes by key of the property ("" for a property that
+    is not an attribute); for a key that is not there, `read_name` is called.
 
-    None: the section has long keys, an attribute twice, or an unusual constructor. Read it with the general decoder.
+    None: the section has long keys, an attribute twice, or an unusual constructor. Read it with the general
+    decoder.
 
     Raises:
         WireError, IndexError, UnicodeDecodeError: the section is broken.

@@ -1,6 +1,8 @@
-"""The fast way of a request into a log: `event_formats.http_to_amqp`, with what a Broker adds to an event. Pure.
+"""The fast way of a request into a log: `event_formats.http_to_amqp`, with what a Broker adds to an event.
+Pure.
 
-Law: a message that comes out is byte for byte the message that reading the event, `received` and `amqp_binding.encode` make.
+Law: a message that comes out is byte for byte the message that reading the event, `received` and
+`amqp_binding.encode` make.
 """
 
 from collections.abc import Sequence

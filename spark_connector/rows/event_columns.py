@@ -1,7 +1,8 @@
-"""CloudEvents from messages: attributes and data of each row. Spec: CloudEvents 1.0.2, its AMQP binding and JSON format. Pure.
+"""CloudEvents from messages: attributes and data of each row. Spec: CloudEvents 1.0.2, its AMQP binding and
+JSON format. Pure.
 
-Both spellings of the binding's prefix are read, and both modes. The rules for names and values are not checked: a query
-may look at events that a Broker refuses.
+Both spellings of the binding's prefix are read, and both modes. The rules for names and values are not
+checked: a query may look at events that a Broker refuses.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,9 @@ class Events:
         return [value if type(value) is str else text_of(value) for value in values]
 
     def times(self, faults: dict[int, str]) -> list[int | None]:
-        """The column `time`, in microseconds since 1970 UTC. What is not a time is None, and a fault of its row."""
+        """The column `time`, in microseconds since 1970 UTC. What is not a time is None, and a fault of its
+        row.
+        """
         found: list[int | None] = []
         for row, one in enumerate(self.attributes):
             try:
@@ -69,7 +72,9 @@ class Events:
 
 
 def events_of(parts: Parts) -> Events:
-    """The events of messages that were taken apart with properties, application properties and body. Adds to `parts.faults`."""
+    """The events of messages that were taken apart with properties, application properties and body. Adds to
+    `parts.faults`.
+    """
     types = [_content_type(section) for section in parts.tables[PROPERTIES]]
     properties = list(parts.tables[APPLICATION_PROPERTIES])
     found = Events([], [])
@@ -97,7 +102,9 @@ def events_of(parts: Parts) -> Events:
 
 
 def _content_type(section: bytes) -> str | None:
-    """The content-type in a properties section; None if the section is broken, which is a fault of the columns that show it."""
+    """The content-type in a properties section; None if the section is broken, which is a fault of the
+    columns that show it.
+    """
     try:
         return text_of(FIELDS["content_type"](fields_of(section)))
     except (WireError, ValueError, IndexError):

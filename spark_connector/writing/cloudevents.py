@@ -1,10 +1,11 @@
-"""Columns of CloudEvents as AMQP messages, in binary mode. Spec: CloudEvents 1.0, its AMQP binding 1.0.2. Pure.
+"""Columns of CloudEvents as AMQP messages, in binary mode. Spec: CloudEvents 1.0, its AMQP binding 1.0.2.
+Pure.
 
     message annotations (group key: extension partitionkey) | properties (content-type)
     | application properties (attributes) | data
 
-Law: what is written here passes the rules of `event_formats.attributes`, so that a Broker's Triggers take it. A row that
-does not is an error that names the column and the row. Times are text of RFC 3339 in UTC.
+Law: what is written here passes the rules of `event_formats.attributes`, so that a Broker's Triggers take it.
+A row that does not is an error that names the column and the row. Times are text of RFC 3339 in UTC.
 """
 
 from collections.abc import Mapping
@@ -110,7 +111,11 @@ def _check(name: str, column: pa.Array) -> None:
     required = name in REQUIRED
     if required:
         _refuse(pc.is_null(column), name, "is null")
-    _refuse(pc.equal(pc.binary_length(column), 0), name, "is empty" if required else "is empty (null leaves it out)")
+    _refuse(
+        pc.equal(pc.binary_length(column), 0),
+        name,
+        "is empty" if required else "is empty (null leaves it out)",
+    )
     _check_text(name, column)
     if name == "source":
         _refuse(pc.invert(pc.match_substring_regex(column, URI_REFERENCE)), name, "is not a URI-reference", column)
@@ -118,13 +123,20 @@ def _check(name: str, column: pa.Array) -> None:
         _refuse(pc.invert(pc.match_substring_regex(column, URI)), name, "is not an absolute URI", column)
     elif name == "time":
         _refuse(
-            pc.invert(pc.match_substring_regex(column, TIME)), name, "is not a timestamp of RFC 3339 between the years 0 and 9999", column
+            pc.invert(pc.match_substring_regex(column, TIME)),
+            name,
+            "is not a timestamp of RFC 3339 between the years 0 and 9999",
+            column,
         )
         _refuse(_no_leap_year(column), name, "is a day that does not exist", column)
 
 
 def _check_text(name: str, column: pa.Array) -> None:
-    _refuse(pc.match_substring_regex(column, _FORBIDDEN), name, "has a control character or noncharacter, which an attribute cannot have")
+    _refuse(
+        pc.match_substring_regex(column, _FORBIDDEN),
+        name,
+        "has a control character or noncharacter, which an attribute cannot have",
+    )
 
 
 def _check_extensions(extensions: pa.Array) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from amqp_streams.client.raw import Symbol, encode, key_section
+from event_formats.memory import Memory
 
 Pieces = list[bytes]
 
@@ -26,9 +27,8 @@ _NO_BODY: Final = b"\x00\x53\x77\x40"
 _STRINGS: Final = tuple(b"\xa1" + length for length in _LENGTHS)
 _BINARIES: Final = tuple(b"\xa0" + length for length in _LENGTHS)
 _REMEMBERED_MAX: Final = 4096
-_NAMES_REMEMBERED_MAX: Final = 1024
 
-_names: dict[tuple[bytes, bytes], bytes] = {}
+_names: Final[Memory[tuple[bytes, bytes], bytes]] = Memory(1024, 255, lambda key: len(key[1]))
 
 
 def texts(column: pa.Array) -> list[bytes | None]:
@@ -222,8 +222,5 @@ def _name(prefix: bytes, name: bytes, check: Callable[[str], object] | None) -> 
     if found is None:
         if check is not None:
             check(name.decode())
-        found = encode((prefix + name).decode())
-        if len(_names) >= _NAMES_REMEMBERED_MAX:
-            _names.clear()
-        _names[prefix, name] = found
+        found = _names.keep((prefix, name), encode((prefix + name).decode()))
     return found

@@ -15,7 +15,11 @@ NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20)
 OWN = {
     "id", "source", "type", "specversion", "subject", "time", "dataschema", "schemaurl", "datacontenttype", "datacontentencoding", "data",
 }  # fmt: skip
-SOURCES = st.one_of(WORDS.filter(lambda text: ":" not in text), WORDS.map("urn:x:{}".format), st.just("https://example.com/a?b=c#d"))
+SOURCES = st.one_of(
+    WORDS.filter(lambda text: ":" not in text),
+    WORDS.map("urn:x:{}".format),
+    st.just("https://example.com/a?b=c#d"),
+)
 TIMES = st.datetimes(timezones=st.just(None)).map(lambda moment: moment.isoformat() + "Z")
 INTEGERS = st.integers(-(1 << 31), (1 << 31) - 1)
 VALUES = st.one_of(TEXTS, st.booleans(), INTEGERS, st.binary(max_size=20))
@@ -43,7 +47,9 @@ JSON = st.recursive(
 
 @st.composite
 def events(
-    draw: st.DrawFn, values: st.SearchStrategy[str | bool | int | bytes] = VALUES, types: st.SearchStrategy[str] = TYPES
+    draw: st.DrawFn,
+    values: st.SearchStrategy[str | bool | int | bytes] = VALUES,
+    types: st.SearchStrategy[str] = TYPES,
 ) -> CloudEvent:
     """Any event of 1.0, data and type independent of each other."""
     attributes = {"specversion": "1.0", "id": draw(WORDS), "source": draw(SOURCES), "type": draw(WORDS)}

@@ -44,7 +44,10 @@ def test_any_event_is_read_as_the_long_way_reads_it(event: CloudEvent) -> None:
 
 
 @given(
-    st.one_of(st.builds(encode, events()), st.just(encode(CloudEvent({**REQUIRED, APART: 9, "datacontenttype": "text/plain"}, b"x")))),
+    st.one_of(
+        st.builds(encode, events()),
+        st.just(encode(CloudEvent({**REQUIRED, APART: 9, "datacontenttype": "text/plain"}, b"x"))),
+    ),
     st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
     st.integers(0, 400),
 )
@@ -97,7 +100,10 @@ def test_what_the_fast_way_in_writes_the_fast_way_out_reads() -> None:
     "message",
     [
         Event(b"{}", content_type="application/cloudevents+json", properties={"cloudEvents_id": "2"}).encode(),
-        Event(b"x", properties={f"cloudEvents_{name}": value for name, value in REQUIRED.items()} | {"other": "y"}).encode(),
+        Event(
+            b"x",
+            properties={f"cloudEvents_{name}": value for name, value in REQUIRED.items()} | {"other": "y"},
+        ).encode(),
         encode(CloudEvent({**REQUIRED, "x": "é"})),
         encode(CloudEvent({**REQUIRED, "x": b"bytes"})),
         encode(CloudEvent({**REQUIRED, "x": "y" * 300})),

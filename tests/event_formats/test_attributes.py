@@ -1,4 +1,6 @@
-"""What an attribute may be called and may say, and what is said of those that may not. CloudEvents 1.0, 2.2, 2.3, 3."""
+"""What an attribute may be called and may say, and what is said of those that may not. CloudEvents 1.0, 2.2,
+2.3, 3.
+"""
 
 import pytest
 from hypothesis import given
@@ -115,7 +117,13 @@ def test_every_other_name_is_one(name: str) -> None:
 
 def test_values_have_one_text_each() -> None:
     """CloudEvents 1.0, 2.3: the canonical string encodings."""
-    assert [text_of(value) for value in ("a", True, False, -5, b"\xff\xfe")] == ["a", "true", "false", "-5", "//4="]
+    assert [text_of(value) for value in ("a", True, False, -5, b"\xff\xfe")] == [
+        "a",
+        "true",
+        "false",
+        "-5",
+        "//4=",
+    ]
 
 
 def test_what_is_shown_is_short() -> None:

@@ -1,8 +1,9 @@
-"""An event is the same whatever modes it goes through: HTTP in, AMQP in a log, HTTP out, and columns of Spark both ways.
+"""An event is the same whatever modes it goes through: HTTP in, AMQP in a log, HTTP out, and columns of Spark
+both ways.
 
-Law: `decode(encode(event)) == event` for every event that an ingress admits. What the bindings cannot tell apart is equal:
-in HTTP headers all values are text, and without a content type an empty body is no data; JSON has no binary values, and
-the space around data that is JSON is not part of it.
+Law: `decode(encode(event)) == event` for every event that an ingress admits. What the bindings cannot tell
+apart is equal: in HTTP headers all values are text, and without a content type an empty body is no data; JSON
+has no binary values, and the space around data that is JSON is not part of it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,15 @@ from event_formats.amqp_binding import decode, encode
 from event_formats.amqp_to_http import MessageTranscoder
 from event_formats.attributes import text_of
 from event_formats.event import CloudEvent
-from event_formats.http_binding import HttpMessage, events_from_http, from_http, to_batch, to_binary, to_http, to_structured
+from event_formats.http_binding import (
+    HttpMessage,
+    events_from_http,
+    from_http,
+    to_batch,
+    to_binary,
+    to_http,
+    to_structured,
+)
 from event_formats.http_to_amqp import RequestTranscoder
 from event_formats.json_format import write_event
 from event_formats.media import STRUCTURED_JSON, fits_binary

@@ -1,4 +1,6 @@
-"""Events in HTTP messages, both ways and in all modes, cross-checked with the CloudEvents SDK. HTTP binding 1.0.2."""
+"""Events in HTTP messages, both ways and in all modes, cross-checked with the CloudEvents SDK. HTTP binding
+1.0.2.
+"""
 
 import json
 from contextlib import suppress
@@ -12,7 +14,15 @@ from hypothesis import strategies as st
 
 from event_formats.errors import InvalidEventError, TooManyEventsError, UnsupportedFormatError
 from event_formats.event import CloudEvent
-from event_formats.http_binding import HttpMessage, events_from_http, from_http, mode_of_http, to_batch, to_binary, to_structured
+from event_formats.http_binding import (
+    HttpMessage,
+    events_from_http,
+    from_http,
+    mode_of_http,
+    to_batch,
+    to_binary,
+    to_structured,
+)
 from event_formats.media import Mode
 from tests.event_formats.events import TEXTS, WORDS, events
 
@@ -28,7 +38,9 @@ def raw(message: HttpMessage) -> list[tuple[bytes, bytes]]:
 
 @given(events(values=TEXTS))
 def test_binary_comes_back_as_it_was_sent(event: CloudEvent) -> None:
-    """All values are strings in headers, so strings come back; no body and an empty one are told apart by Content-Type alone."""
+    """All values are strings in headers, so strings come back; no body and an empty one are told apart by
+    Content-Type alone.
+    """
     message = to_binary(event)
     assert message.body == (event.data or b"")
     again = from_http([(name.title(), value) for name, value in raw(message)], message.body)
@@ -51,7 +63,16 @@ def test_a_batch_comes_back_as_it_was_sent(batch: list[CloudEvent]) -> None:
 
 @given(WORDS, WORDS, TEXTS.filter(bool), st.binary(min_size=1, max_size=50))
 def test_the_sdk_reads_what_is_sent_in_binary_mode(id_: str, type_: str, extension: str, data: bytes) -> None:
-    ours = CloudEvent({**REQUIRED, "id": id_, "type": type_, "myext": extension, "datacontenttype": "application/octet-stream"}, data)
+    ours = CloudEvent(
+        {
+            **REQUIRED,
+            "id": id_,
+            "type": type_,
+            "myext": extension,
+            "datacontenttype": "application/octet-stream",
+        },
+        data,
+    )
     message = to_binary(ours)
     theirs = sdk.from_binary(sdk.HTTPMessage(dict(message.headers), message.body), JSONFormat(), SdkEvent)
     assert (theirs.get_id(), theirs.get_type(), theirs.get_extension("myext")) == (id_, type_, extension)
@@ -61,7 +82,13 @@ def test_the_sdk_reads_what_is_sent_in_binary_mode(id_: str, type_: str, extensi
 
 @given(WORDS, WORDS, TEXTS.filter(bool), st.dictionaries(TEXTS, st.integers(), max_size=3))
 def test_what_the_sdk_sends_is_read(id_: str, type_: str, extension: str, data: dict[str, int]) -> None:
-    attributes = {**REQUIRED, "id": id_, "type": type_, "myext": extension, "datacontenttype": "application/json"}
+    attributes = {
+        **REQUIRED,
+        "id": id_,
+        "type": type_,
+        "myext": extension,
+        "datacontenttype": "application/json",
+    }
     theirs = SdkEvent(dict(attributes), data)
     for message in (sdk.to_binary(theirs, JSONFormat()), sdk.to_structured(theirs, JSONFormat())):
         headers = [(name.encode(), value.encode()) for name, value in message.headers.items()]
@@ -79,7 +106,10 @@ def test_structured_mode_is_read_by_the_sdk() -> None:
 
 def test_the_body_of_binary_mode_is_the_data() -> None:
     """HTTP binding 3.1.2: the data is placed into the body as is; Content-Type maps to datacontenttype."""
-    event = from_http([*HEADERS, (b"content-type", b"application/json"), (b"x-other", b"1"), (b"ce-myext", b"a%20b")], b' {"a":1}\n')
+    event = from_http(
+        [*HEADERS, (b"content-type", b"application/json"), (b"x-other", b"1"), (b"ce-myext", b"a%20b")],
+        b' {"a":1}\n',
+    )
     assert event == CloudEvent({**REQUIRED, "myext": "a b", "datacontenttype": "application/json"}, b' {"a":1}\n')
 
 
@@ -98,7 +128,12 @@ def test_the_content_type_decides_even_beside_headers_of_an_event() -> None:
 
 def test_0_3_is_read_and_stays_0_3() -> None:
     """Never upgraded: version and attributes go on as they came."""
-    headers = [(b"ce-specversion", b"0.3"), *HEADERS[1:], (b"ce-schemaurl", b"/schema"), (b"ce-datacontentencoding", b"base64")]
+    headers = [
+        (b"ce-specversion", b"0.3"),
+        *HEADERS[1:],
+        (b"ce-schemaurl", b"/schema"),
+        (b"ce-datacontentencoding", b"base64"),
+    ]
     event = from_http(headers, b"/wA=")
     assert event == CloudEvent({**REQUIRED, "specversion": "0.3", "schemaurl": "/schema", "datacontentencoding": "base64"}, b"/wA=")
     assert ("ce-specversion", "0.3") in to_binary(event).headers
@@ -177,7 +212,12 @@ def test_whether_a_message_brings_an_event_is_told_by_its_headers(headers: list[
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([b"ce-id", b"ce-specversion", b"ce-x", b"content-type", b"ce-Y_"]), st.binary(max_size=9))),
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"ce-id", b"ce-specversion", b"ce-x", b"content-type", b"ce-Y_"]),
+            st.binary(max_size=9),
+        )
+    ),
     st.binary(),
 )
 def test_garbage_is_refused_and_nothing_else(headers: list[tuple[bytes, bytes]], body: bytes) -> None:

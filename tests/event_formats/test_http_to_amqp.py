@@ -15,22 +15,75 @@ from event_formats.http_to_amqp import RequestTranscoder
 from tests.event_formats.events import TEXTS, events
 
 Headers = list[tuple[bytes, bytes]]
-PLAIN: Headers = [(b"host", b"h"), (b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")]
+PLAIN: Headers = [
+    (b"host", b"h"),
+    (b"ce-specversion", b"1.0"),
+    (b"ce-id", b"1"),
+    (b"ce-source", b"/s"),
+    (b"ce-type", b"t"),
+]
 LENGTH = (b"content-length", b"4")
 BODY = b"data"
 ALONE = "hops"
 VALUES = st.one_of(
     st.sampled_from(
-        [b"", b"x", b"1.0", b"0.3", b"/s", b"urn:x", b"a:b c", b"%41", b'"q"', b"a\tb", b"2024-05-01T12:00:00Z", b"2023-02-29T12:00:00Z"]
+        [
+            b"",
+            b"x",
+            b"1.0",
+            b"0.3",
+            b"/s",
+            b"urn:x",
+            b"a:b c",
+            b"%41",
+            b'"q"',
+            b"a\tb",
+            b"2024-05-01T12:00:00Z",
+            b"2023-02-29T12:00:00Z",
+        ]
     ),
-    st.sampled_from([b"application/json", b"text/plain; a=b", b"application/cloudevents+json", b"4", b"04", b"-4", "é".encode(), b"\xff"]),
+    st.sampled_from(
+        [
+            b"application/json",
+            b"text/plain; a=b",
+            b"application/cloudevents+json",
+            b"4",
+            b"04",
+            b"-4",
+            "é".encode(),
+            b"\xff",
+        ]
+    ),
     st.binary(max_size=6),
     st.just(b"x" * 300),
 )
 NAMES = st.sampled_from(
     [
-        *(b"host", b"content-length", b"content-type", b"user-agent", b"x-odd", b"ce-", b"ce-data", b"ce-A", b"ce-x", b"ce-" + b"y" * 129),
-        *(b"ce-" + name for name in (b"specversion", b"id", b"source", b"type", b"subject", b"time", b"dataschema", b"schemaurl")),
+        *(
+            b"host",
+            b"content-length",
+            b"content-type",
+            b"user-agent",
+            b"x-odd",
+            b"ce-",
+            b"ce-data",
+            b"ce-A",
+            b"ce-x",
+            b"ce-" + b"y" * 129,
+        ),
+        *(
+            b"ce-" + name
+            for name in (
+                b"specversion",
+                b"id",
+                b"source",
+                b"type",
+                b"subject",
+                b"time",
+                b"dataschema",
+                b"schemaurl",
+            )
+        ),
         *(b"ce-" + name for name in (b"partitionkey", b"datacontenttype", b"datacontentencoding", ALONE.encode())),
     ]
 )
@@ -45,7 +98,9 @@ SHARED = transcoder()
 
 
 def check(headers: Headers, body: bytes) -> bool:
-    """Whether the fast way took it; then both ways give the same bytes. What the slow way refuses, it does not take."""
+    """Whether the fast way took it; then both ways give the same bytes. What the slow way refuses, it does
+    not take.
+    """
     begun = SHARED.head(headers)
     fresh = transcoder().head(headers)
     assert begun == fresh
@@ -80,7 +135,12 @@ def test_any_headers_become_the_same_bytes_or_are_left_to_the_slow_way(odd: Head
     [
         [],
         [(b"content-type", b"text/plain")],
-        [(b"ce-time", b"2024-05-01T12:00:00.123Z"), (b"ce-subject", b"s"), (b"ce-dataschema", b"urn:x"), (b"user-agent", b"x")],
+        [
+            (b"ce-time", b"2024-05-01T12:00:00.123Z"),
+            (b"ce-subject", b"s"),
+            (b"ce-dataschema", b"urn:x"),
+            (b"user-agent", b"x"),
+        ],
         [(b"ce-partitionkey", b"kitchen"), (b"content-type", b"text/plain")],
         [(b"content-type", b"text/plain"), (b"ce-partitionkey", b"kitchen")],
         [(b"ce-x%d" % number, b"v" * 250) for number in range(150)],
@@ -91,7 +151,10 @@ def test_usual_requests_are_made_here(more: Headers, body: bytes) -> None:
 
 
 def test_added_attributes_are_the_last() -> None:
-    begun = transcoder().head([*PLAIN, LENGTH], (writing.attribute("a", 255), writing.attribute("b", "c"), writing.attribute("d", True)))
+    begun = transcoder().head(
+        [*PLAIN, LENGTH],
+        (writing.attribute("a", 255), writing.attribute("b", "c"), writing.attribute("d", True)),
+    )
     assert begun is not None
     event = from_http([*PLAIN, LENGTH], BODY)
     assert begun.message(BODY) == encode(CloudEvent({**event.attributes, "a": 255, "b": "c", "d": True}, BODY))

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from event_formats.errors import InvalidEventError, TooManyEventsError
 from event_formats.event import CloudEvent
-from event_formats.json_format import is_json_text, read_batch, read_event, read_unchecked, write_batch, write_event
+from event_formats.json_format import (
+    is_json_text,
+    read_batch,
+    read_event,
+    read_unchecked,
+    write_batch,
+    write_event,
+)
 from tests.event_formats.events import JSON, events
 
 HEAD = b'{"specversion":"1.0","id":"1","source":"/s","type":"t"'
@@ -27,9 +34,17 @@ def test_what_is_written_is_read_again(event: CloudEvent) -> None:
     assert again.data == event.data
 
 
-@given(JSON, st.sampled_from([None, 1, "\t"]), SPACES, SPACES, st.sampled_from([None, "application/json", "a/b+json"]))
+@given(
+    JSON,
+    st.sampled_from([None, 1, "\t"]),
+    SPACES,
+    SPACES,
+    st.sampled_from([None, "application/json", "a/b+json"]),
+)
 def test_json_data_keeps_its_bytes(value: object, indent: int | str | None, before: str, after: str, content_type: str | None) -> None:
-    """Whatever spaces and spellings: what stands between the colon and the comma, spaces around it left out, is the data."""
+    """Whatever spaces and spellings: what stands between the colon and the comma, spaces around it left out,
+    is the data.
+    """
     data = json.dumps(value, indent=indent, ensure_ascii=indent is None).encode()
     kind = b"" if content_type is None else b',"datacontenttype":"' + content_type.encode() + b'"'
     for text in (
@@ -42,7 +57,18 @@ def test_json_data_keeps_its_bytes(value: object, indent: int | str | None, befo
 
 
 @pytest.mark.parametrize(
-    "data", [b"null", b"0.10", b"-0", b"1E5", b"9" * 5000, b'"\\u00e9 \\ud800"', b'{"b":1,"a":1,"b":2}', '"é😀"'.encode(), b"[ ]"]
+    "data",
+    [
+        b"null",
+        b"0.10",
+        b"-0",
+        b"1E5",
+        b"9" * 5000,
+        b'"\\u00e9 \\ud800"',
+        b'{"b":1,"a":1,"b":2}',
+        '"é😀"'.encode(),
+        b"[ ]",
+    ],
 )
 def test_odd_json_is_left_alone(data: bytes) -> None:
     """Null is data; numbers keep their digits, members their order and their doubles."""
@@ -86,15 +112,29 @@ def test_data_that_its_type_does_not_explain_goes_as_base64(content_type: str | 
 
 @pytest.mark.parametrize(
     ("data", "is_json"),
-    [(b"1", True), (b" [] \n", True), (b"", False), (b"{} {}", False), (b"NaN", False), (b"\xff", False), (b"[" * 99_999, False)],
+    [
+        (b"1", True),
+        (b" [] \n", True),
+        (b"", False),
+        (b"{} {}", False),
+        (b"NaN", False),
+        (b"\xff", False),
+        (b"[" * 99_999, False),
+    ],
 )
 def test_json_text_is_one_value(data: bytes, is_json: bool) -> None:
     assert is_json_text(data) is is_json
 
 
-@given(events(values=TEXTS_AND_NUMBERS), st.sampled_from(["data", "x", "a\\u0000", 'a"data"', "\ud7ff"]), st.sampled_from([None, 2]))
+@given(
+    events(values=TEXTS_AND_NUMBERS),
+    st.sampled_from(["data", "x", "a\\u0000", 'a"data"', "\ud7ff"]),
+    st.sampled_from([None, 2]),
+)
 def test_an_event_that_is_not_checked_is_read_alike(event: CloudEvent, subject: str, indent: int | None) -> None:
-    """Texts like the name of the data's member must not be taken for it; a number is as it stands in the text."""
+    """Texts like the name of the data's member must not be taken for it; a number is as it stands in the
+    text.
+    """
     body = write_event(CloudEvent({**event.attributes, "subject": subject}, event.data))
     for text in (body, json.dumps(json.loads(body), indent=indent, ensure_ascii=indent is None).encode()):
         try:
@@ -130,7 +170,12 @@ def test_a_null_attribute_is_absent() -> None:
 def test_values_keep_their_types() -> None:
     """JSON format 2.2: Boolean, Integer and String have JSON types of their own."""
     event = read_event(HEAD + b',"a":true,"b":-5,"c":"5","d":2147483647}')
-    assert {name: event.attributes[name] for name in "abcd"} == {"a": True, "b": -5, "c": "5", "d": 2147483647}
+    assert {name: event.attributes[name] for name in "abcd"} == {
+        "a": True,
+        "b": -5,
+        "c": "5",
+        "d": 2147483647,
+    }
 
 
 @pytest.mark.parametrize(

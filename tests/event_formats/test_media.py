@@ -19,7 +19,9 @@ from event_formats.media import Mode, essence, is_json, is_unicode, mode_of
     ],
 )
 def test_the_content_type_decides_the_mode(content_type: str, mode: Mode) -> None:
-    """HTTP binding 3: a media type with the prefix application/cloudevents, in any case, is structured or batched."""
+    """HTTP binding 3: a media type with the prefix application/cloudevents, in any case, is structured or
+    batched.
+    """
     assert mode_of(content_type) is mode
 
 

@@ -17,10 +17,17 @@ def test_what_is_encoded_is_printable_and_comes_back(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "header"),
-    [("Euro € 😀", "Euro%20%E2%82%AC%20%F0%9F%98%80"), ('a"b', "a%22b"), ("50%", "50%25"), ("a/b?c=d&e#f~!'()*", "a/b?c=d&e#f~!'()*")],
+    [
+        ("Euro € 😀", "Euro%20%E2%82%AC%20%F0%9F%98%80"),
+        ('a"b', "a%22b"),
+        ("50%", "50%25"),
+        ("a/b?c=d&e#f~!'()*", "a/b?c=d&e#f~!'()*"),
+    ],
 )
 def test_only_what_must_be_is_encoded(text: str, header: str) -> None:
-    """HTTP binding 3.1.3.2: space, double quote, percent, and all beyond U+0021 to U+007E MUST be; the first row is its own example."""
+    """HTTP binding 3.1.3.2: space, double quote, percent, and all beyond U+0021 to U+007E MUST be; the first
+    row is its own example.
+    """
     assert encoded(text) == header
     assert decoded("x", header.encode()) == text
 
@@ -43,12 +50,16 @@ def test_only_what_must_be_is_encoded(text: str, header: str) -> None:
     ],
 )
 def test_a_header_is_unquoted_then_decoded_once(header: bytes, text: str) -> None:
-    """HTTP binding 3.1.3.2: unquoting MUST come first, then a single round; needless escapes MUST be taken."""
+    """HTTP binding 3.1.3.2: unquoting MUST come first, then a single round; needless escapes MUST be
+    taken.
+    """
     assert decoded("x", header) == text
 
 
 @pytest.mark.parametrize("header", [b"%C0%A0", b"%ff", b"\xff", b"%ED%A0%80", b"%E2%82"])
 def test_bytes_that_are_no_unicode_are_refused(header: bytes) -> None:
-    """HTTP binding 3.1.3.2: sequences that are invalid in UTF-8 MUST be rejected; the first is its own example."""
+    """HTTP binding 3.1.3.2: sequences that are invalid in UTF-8 MUST be rejected; the first is its own
+    example.
+    """
     with pytest.raises(InvalidEventError, match="x is not UTF-8"):
         decoded("x", header)

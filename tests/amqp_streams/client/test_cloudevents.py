@@ -25,7 +25,9 @@ def sdk(data: Any = None, **attributes: Any) -> SdkEvent:
 
 @given(events() | events(TEXTS | INTEGERS | st.booleans(), ANNOUNCING))
 def test_every_event_comes_back_through_the_sdk(event: CloudEvent) -> None:
-    """What a gateway stored is read, and what is sent again is the same event, with every attribute and byte."""
+    """What a gateway stored is read, and what is sent again is the same event, with every attribute and
+    byte.
+    """
     read = from_event(ReceivedEvent(encode(event)), raw=True)
     attributes = read.get_attributes()
     assert ("time" in attributes) is ("time" in event.attributes)
@@ -58,7 +60,16 @@ def test_data_is_read_as_the_sdk_reads_it(data: Any, content_type: str | None, s
 
 
 def test_an_event_has_the_form_that_a_gateway_stores() -> None:
-    event = to_event(sdk({"f": 1}, partitionkey="roof", level=3, hot=True, raw=b"\x01", time=TIME.astimezone(timezone(timedelta(hours=1)))))
+    event = to_event(
+        sdk(
+            {"f": 1},
+            partitionkey="roof",
+            level=3,
+            hot=True,
+            raw=b"\x01",
+            time=TIME.astimezone(timezone(timedelta(hours=1))),
+        )
+    )
     assert event == Event(
         b'{"f": 1}',
         "roof",
@@ -87,7 +98,11 @@ def test_0_3_stays_0_3() -> None:
 @pytest.mark.parametrize(
     ("data", "attributes", "words"),
     [
-        ({"a": 1}, {"datacontenttype": "text/plain"}, "data is a dict, and its type 'text/plain' is not JSON"),
+        (
+            {"a": 1},
+            {"datacontenttype": "text/plain"},
+            "data is a dict, and its type 'text/plain' is not JSON",
+        ),
         ({"a": {1}}, {}, "data cannot be JSON"),
         ({"a": float("nan")}, {}, "data cannot be JSON"),
         (None, {"level": 1 << 40}, "level is 1099511627776: an integer has at most 32 bits"),

@@ -1,4 +1,6 @@
-"""Events as messages: they come back as they were, and what others write is read. CloudEvents AMQP binding 1.0.2."""
+"""Events as messages: they come back as they were, and what others write is read. CloudEvents AMQP binding
+1.0.2.
+"""
 
 import json
 from contextlib import suppress
@@ -51,7 +53,9 @@ def test_an_unknown_event_format_is_reported(content_type: str) -> None:
 
 @given(events())
 def test_others_read_it(event: CloudEvent) -> None:
-    """AMQP binding 3.1: attributes are application properties, datacontenttype is content-type, the data is one data section."""
+    """AMQP binding 3.1: attributes are application properties, datacontenttype is content-type, the data is
+    one data section.
+    """
     theirs = Message()
     theirs.decode(encode(event))
     attributes = dict(event.attributes)
@@ -66,7 +70,9 @@ def test_the_sdk_reads_it() -> None:
     message = Message()
     message.decode(encode(CloudEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, b'{"a": 1}')))
     theirs = sdk.from_binary(
-        sdk.AMQPMessage({"content-type": message.content_type}, message.properties, bytes(message.body)), JSONFormat(), SdkEvent
+        sdk.AMQPMessage({"content-type": message.content_type}, message.properties, bytes(message.body)),
+        JSONFormat(),
+        SdkEvent,
     )
     assert (theirs.get_id(), theirs.get_extension("myext"), theirs.get_data()) == ("1", "x", {"a": 1})
 
@@ -111,11 +117,29 @@ def test_one_attribute_in_both_spellings_must_agree() -> None:
 
 
 def test_native_types_are_read() -> None:
-    """AMQP binding 3.1.3.2: receivers MUST take the native types and the canonical strings; milliseconds become RFC 3339."""
-    native = Message(b"x", inferred=True, properties={**PROPERTIES, "cloudEvents_time": timestamp(1714564800123), "cloudEvents_b": True})
-    native.properties |= {"cloudEvents_n": 7, "cloudEvents_y": b"\xff", "cloudEvents_s": symbol("sym"), "cloudEvents_none": None}
+    """AMQP binding 3.1.3.2: receivers MUST take the native types and the canonical strings; milliseconds
+    become RFC 3339.
+    """
+    native = Message(
+        b"x",
+        inferred=True,
+        properties={**PROPERTIES, "cloudEvents_time": timestamp(1714564800123), "cloudEvents_b": True},
+    )
+    native.properties |= {
+        "cloudEvents_n": 7,
+        "cloudEvents_y": b"\xff",
+        "cloudEvents_s": symbol("sym"),
+        "cloudEvents_none": None,
+    }
     event = decode(bytes(native.encode()))
-    assert event.attributes == {**REQUIRED, "time": "2024-05-01T12:00:00.123Z", "b": True, "n": 7, "y": b"\xff", "s": "sym"}
+    assert event.attributes == {
+        **REQUIRED,
+        "time": "2024-05-01T12:00:00.123Z",
+        "b": True,
+        "n": 7,
+        "y": b"\xff",
+        "s": "sym",
+    }
     text = Event(b"", properties={**PROPERTIES, "cloudEvents_time": "2024-05-01T12:00:00.123456789+02:00"}).encode()
     assert decode(text).attributes["time"] == "2024-05-01T12:00:00.123456789+02:00"
 
@@ -140,7 +164,14 @@ def test_pieces_of_data_are_put_together() -> None:
 
 
 def test_headers_and_annotations_are_passed_over() -> None:
-    theirs = Message(b"x", inferred=True, durable=True, properties=PROPERTIES, annotations={symbol("a"): 1}, instructions={symbol("b"): 2})
+    theirs = Message(
+        b"x",
+        inferred=True,
+        durable=True,
+        properties=PROPERTIES,
+        annotations={symbol("a"): 1},
+        instructions={symbol("b"): 2},
+    )
     assert decode(bytes(theirs.encode())) == CloudEvent(REQUIRED, b"x")
 
 
