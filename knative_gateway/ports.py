@@ -184,10 +184,21 @@ class ResourceStore(Protocol):
     async def get(self, key: Key) -> Mapping[str, object] | None:
         """The object; None: it does not exist."""
 
-    async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
+    async def list(
+        self,
+        group: str,
+        kind: str,
+        namespace: str | None = None,
+    ) -> tuple[int, Sequence[Mapping[str, object]]]:
         """The version of the list, and the objects of a kind, sorted by namespace and name."""
 
-    async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
+    async def write(
+        self,
+        key: Key,
+        object_: Mapping[str, object] | None,
+        *,
+        expected_version: int | None,
+    ) -> Mapping[str, object] | None:
         """Store an object, or delete it (None); returns it with its new `metadata.resourceVersion`.
 
         `expected_version` 0: the object must not exist; None: any version.
@@ -196,7 +207,10 @@ class ResourceStore(Protocol):
             ConflictError: the object has another version.
         """
 
-    async def update(self, objects: Mapping[Key, tuple[Mapping[str, object], int]]) -> Mapping[Key, Mapping[str, object]]:
+    async def update(
+        self,
+        objects: Mapping[Key, tuple[Mapping[str, object], int]],
+    ) -> Mapping[Key, Mapping[str, object]]:
         """Store several objects that have the given versions (0: must not exist); returns those that were
         stored.
         """
@@ -290,7 +304,9 @@ class CursorStore(Protocol):
         """As `reset`, in a recreated log: replays of the former log are forgotten, too."""
 
     async def ask_replay(self, uid: str, to: Mapping[int, str]) -> None:
-        """Ask the owners of these partitions to replay them from these positions; replaces earlier requests."""
+        """Ask the owners of these partitions to replay them from these positions; replaces
+        earlier requests.
+        """
 
     async def replay(self, uid: str, positions: Mapping[int, str]) -> None:
         """As `reset`, and the replays of these partitions are done."""

@@ -35,7 +35,9 @@ class DispatcherReplays:
         self._dispatcher: Final = dispatcher
 
     async def replay(self, subscriber: Object, start: str) -> Mapping[str, object]:
-        """Deliver again from `start`, which the caller has validated. Raises StatusError, UnavailableError."""
+        """Deliver again from `start`, which the caller has validated. Raises StatusError,
+        UnavailableError.
+        """
         found, _ = extensions.of_subscriber({"metadata": {"annotations": {extensions.START: start}}})
         uid = uid_of(subscriber)
         try:
@@ -65,4 +67,8 @@ class DispatcherReplays:
 
 
 def _not_served() -> StatusError:
-    return StatusError(503, "ServiceUnavailable", "this subscriber is not served now: see its conditions, and try again")
+    return StatusError(
+        503,
+        "ServiceUnavailable",
+        "this subscriber is not served now: see its conditions, and try again",
+    )

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from knative_gateway.ports import EventLog, Route, Subscriber
 
 SERVICE: Final = "knative-gateway"
-_SWITCHES: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_TRACES_EXPORTER")
+_SWITCHES: Final = (
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_TRACES_EXPORTER",
+)
 _HEADERS: Final = ("traceparent", "tracestate")
 _PATH: Final = "/v1/traces"
 
@@ -44,16 +48,33 @@ class Traces:
         self._tracer: Final = trace.get_tracer("knative_gateway", __version__, provider)
 
     @contextmanager
-    def receiving(self, route: "Route", headers: Headers) -> Iterator[tuple["Outcome", list[tuple[bytes, bytes]]]]:
-        """Open the span of a request: where the answer is recorded, and the headers with this span's context."""
+    def receiving(
+        self,
+        route: "Route",
+        headers: Headers,
+    ) -> Iterator[tuple["Outcome", list[tuple[bytes, bytes]]]]:
+        """Open the span of a request: where the answer is recorded, and the headers with this
+        span's context.
+        """
         found = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
         sent = found if "traceparent" in found else {name: found[f"ce-{name}"] for name in _HEADERS if f"ce-{name}" in found}
-        attributes = {"messaging.system": "knative", "messaging.destination.name": route.path, "http.request.method": "POST"}
+        attributes = {
+            "messaging.system": "knative",
+            "messaging.destination.name": route.path,
+            "http.request.method": "POST",
+        }
         with self._tracer.start_as_current_span(
-            f"receive {route.path}", _w3c.extract(sent, Context()), SpanKind.SERVER, attributes, record_exception=False
+            f"receive {route.path}",
+            _w3c.extract(sent, Context()),
+            SpanKind.SERVER,
+            attributes,
+            record_exception=False,
         ) as span:
             passed = [field for field in headers if field[0] not in {b"traceparent", b"tracestate"}]
-            yield Outcome(span), [*passed, *((name.encode(), value.encode()) for name, value in _context(span).items())]
+            yield (
+                Outcome(span),
+                [*passed, *((name.encode(), value.encode()) for name, value in _context(span).items())],
+            )
 
     @contextmanager
     def appending(self, log: str, message: bytes) -> Iterator[None]:
@@ -62,13 +83,21 @@ class Traces:
         brought = trace.get_current_span(_extracted(event)).get_span_context()
         links = [Link(brought)] if brought.is_valid and brought != trace.get_current_span().get_span_context() else []
         with self._tracer.start_as_current_span(
-            f"append {log}", kind=SpanKind.PRODUCER, attributes={"messaging.destination.name": log, **_of_event(event)}, links=links
+            f"append {log}",
+            kind=SpanKind.PRODUCER,
+            attributes={"messaging.destination.name": log, **_of_event(event)},
+            links=links,
         ):
             yield
 
     @contextmanager
     def delivering(
-        self, spec: "Subscriber", post: "Post", *, partition: int, offset: str
+        self,
+        spec: "Subscriber",
+        post: "Post",
+        *,
+        partition: int,
+        offset: str,
     ) -> Iterator[tuple[list[tuple[str, str]], "Outcome"]]:
         """Open the span of an attempt: the headers that make the request its child, and where the answer is
         recorded.
@@ -84,7 +113,10 @@ class Traces:
             "messaging.message.offset": offset,
         }
         with self._tracer.start_as_current_span(
-            f"deliver {name}", _extracted(post.event.attributes), SpanKind.CLIENT, {**attributes, **_of_event(post.event.attributes)}
+            f"deliver {name}",
+            _extracted(post.event.attributes),
+            SpanKind.CLIENT,
+            {**attributes, **_of_event(post.event.attributes)},
         ) as span:
             yield list(_context(span).items()), Outcome(span)
 
@@ -131,7 +163,11 @@ def _extracted(attributes: Mapping[str, object]) -> Context:
 
 
 def _of_event(attributes: Mapping[str, object]) -> dict[str, str]:
-    named = {"cloudevents.event_id": "id", "cloudevents.event_source": "source", "cloudevents.event_type": "type"}
+    named = {
+        "cloudevents.event_id": "id",
+        "cloudevents.event_source": "source",
+        "cloudevents.event_type": "type",
+    }
     return {name: str(attributes[attribute]) for name, attribute in named.items() if attribute in attributes}
 
 

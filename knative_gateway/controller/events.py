@@ -1,4 +1,6 @@
-"""Kubernetes Events: what the controller did and why, counted while it repeats, and kept for an hour. Pure."""
+"""Kubernetes Events: what the controller did and why, counted while it repeats, and kept for
+an hour. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -27,7 +29,11 @@ COMPONENT: Final = "knative-gateway"
 MESSAGE_CHARACTERS_MAX: Final = 1024
 _LOSSES: Final = (
     ("dropped", "EventsDropped", "events were given up without a dead letter: see status.history"),
-    ("removed", "EventsRemoved", "retention removed events of the log before they were delivered: see status.deliveries"),
+    (
+        "removed",
+        "EventsRemoved",
+        "retention removed events of the log before they were delivered: see status.deliveries",
+    ),
 )
 """Counters of `status.deliveries`. The messages have no numbers, so that repetitions are counted in one Event
 object.
@@ -77,7 +83,12 @@ def key_of(object_event: ObjectEvent) -> Key:
 def event(object_event: ObjectEvent, before: Object | None, now_ms: int, uid: str) -> dict[str, object]:
     """The Event object. `before`: the one that exists, whose count continues. `uid`: for a new one."""
     about, key, now = object_event.about, key_of(object_event), timestamp(now_ms)
-    metadata: Mapping[str, object] = {"name": key.name, "namespace": key.namespace, "uid": uid, "creationTimestamp": now}
+    metadata: Mapping[str, object] = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "uid": uid,
+        "creationTimestamp": now,
+    }
     fields = {
         "apiVersion": text(about, "apiVersion"),
         "kind": text(about, "kind"),
@@ -88,7 +99,11 @@ def event(object_event: ObjectEvent, before: Object | None, now_ms: int, uid: st
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": child(before, "metadata") or metadata,
-        "involvedObject": {**fields, "uid": uid_of(about), "resourceVersion": text(about, "metadata", "resourceVersion")},
+        "involvedObject": {
+            **fields,
+            "uid": uid_of(about),
+            "resourceVersion": text(about, "metadata", "resourceVersion"),
+        },
         "type": object_event.type,
         "reason": object_event.reason,
         "message": object_event.message[:MESSAGE_CHARACTERS_MAX],

@@ -13,7 +13,9 @@ from knative_gateway.resources.objects import Object, entries, name_of, text, ui
 
 
 class Belongings:
-    """Objects by namespace and owner, so that the dependents of a deleted object are found without a search."""
+    """Objects by namespace and owner, so that the dependents of a deleted object are found
+    without a search.
+    """
 
     def __init__(self) -> None:
         self._uids: Final[dict[str, Key]] = {}
@@ -33,7 +35,10 @@ class Belongings:
         if object_ is None:
             _remove(self._in_namespace, key.namespace, key)
             return
-        uid, owners = uid_of(object_), [text(each, "uid") for each in entries(object_, "metadata", "ownerReferences")]
+        uid, owners = (
+            uid_of(object_),
+            [text(each, "uid") for each in entries(object_, "metadata", "ownerReferences")],
+        )
         self._known[key] = uid, owners
         self._uids[uid] = key
         for owner in owners:

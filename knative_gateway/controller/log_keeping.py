@@ -137,7 +137,12 @@ class LogKeeper:
                 self._took(key, None)
                 return True
         if need is not None and owner != need.owner:
-            made = {"apiVersion": f"{GATEWAY}/v1", "kind": LOG, "metadata": {"name": name}, "spec": {"owner": need.owner}}
+            made = {
+                "apiVersion": f"{GATEWAY}/v1",
+                "kind": LOG,
+                "metadata": {"name": name},
+                "spec": {"owner": need.owner},
+            }
             self._took(key, await self._store.write(key, made, expected_version=version_of(kept)))
         return True
 

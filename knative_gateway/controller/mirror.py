@@ -33,7 +33,9 @@ class Mirror:
         self._on_change: Final = on_change
 
     async def run(self) -> None:
-        """List, then follow, until cancelled; list again if the store has forgotten our version, or was away."""
+        """List, then follow, until cancelled; list again if the store has forgotten our
+        version, or was away.
+        """
         while True:
             try:
                 await self._follow(await self._list())

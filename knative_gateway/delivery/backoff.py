@@ -61,7 +61,14 @@ def retry_after_ms(value: str, at_ms: int) -> int | None:
         return None
 
 
-def wait_ms(delivery: Delivery, retry: int, answer: Answer, *, jitter: float = 0.0, chance: float = 0.0) -> int:
+def wait_ms(
+    delivery: Delivery,
+    retry: int,
+    answer: Answer,
+    *,
+    jitter: float = 0.0,
+    chance: float = 0.0,
+) -> int:
     """The wait before the `retry`-th retry after this answer: the longer of the backoff and the answer's
     `Retry-After`.
 

@@ -141,4 +141,7 @@ class Congestion:
             self._probing, self._slow_answers = False, 0
 
     def _slow(self) -> bool:
-        return self._unhurried_ms is not None and self._latency_ms > max(self._unhurried_ms * SLOWDOWN, LATENCY_FLOOR_MS)
+        return self._unhurried_ms is not None and self._latency_ms > max(
+            self._unhurried_ms * SLOWDOWN,
+            LATENCY_FLOOR_MS,
+        )

@@ -39,7 +39,10 @@ TRACE_STATE_MAX: Final = 512
 
 _HOPS: Final = HOPS.encode()
 _HOPS_DIGITS: Final = 9
-_TRACE_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
+_TRACE_PARENT: Final = re.compile(
+    r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?",
+    re.ASCII,
+)
 _VISIBLE: Final = re.compile(r"[ -~]*", re.ASCII)
 _FIELD_NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 # Spec: RFC 9110, 5.5: visible characters, spaces and tabs.
@@ -85,7 +88,11 @@ def stored_with_reply(headers: Received) -> dict[str, str]:
 
 
 def delivery_headers(
-    *, reply_wanted: bool = False, namespace: str | None = None, passed_on: Sequence[Header] = (), trace: Sequence[Header] = ()
+    *,
+    reply_wanted: bool = False,
+    namespace: str | None = None,
+    passed_on: Sequence[Header] = (),
+    trace: Sequence[Header] = (),
 ) -> list[Header]:
     """The headers of one POST, without those of the event.
 

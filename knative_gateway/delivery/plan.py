@@ -156,7 +156,16 @@ class Plan:
         reason = answer.reason or f"status {answer.status}"
         body = answer.body[:BODY_BYTES_MAX]
         retryable = judged is Verdict.RETRY
-        self.failure = Attempt(post.to, post.url, post.attempt, answer.at_ms, answer.status, reason, body, retryable)
+        self.failure = Attempt(
+            post.to,
+            post.url,
+            post.attempt,
+            answer.at_ms,
+            answer.status,
+            reason,
+            body,
+            retryable,
+        )
         return self._failed(self.failure, answer, now_ms)
 
     def stored(self, problem: Unstored | None, now_ms: int) -> Action:
@@ -166,7 +175,16 @@ class Plan:
         self.failure = None
         if problem is None:
             return self._done(End.COMPLETED)
-        self.failure = Attempt(To.REPLY, store.log, store.attempt, problem.at_ms, None, problem.reason, b"", problem.retryable)
+        self.failure = Attempt(
+            To.REPLY,
+            store.log,
+            store.attempt,
+            problem.at_ms,
+            None,
+            problem.reason,
+            b"",
+            problem.retryable,
+        )
         return self._failed(self.failure, Answer(None, problem.at_ms), now_ms)
 
     def resumed(self) -> Action:
@@ -192,10 +210,27 @@ class Plan:
         return departing(self.event) if self.subscriber.departs(url) else self.event
 
     def _post(
-        self, to: To, url: str, event: CloudEvent, *, reply_wanted: bool = False, passed_on: tuple[tuple[bytes, bytes], ...] = ()
+        self,
+        to: To,
+        url: str,
+        event: CloudEvent,
+        *,
+        reply_wanted: bool = False,
+        passed_on: tuple[tuple[bytes, bytes], ...] = (),
     ) -> Action:
         delivery = self.subscriber.delivery
-        return self._then(Post(to, url, event, self._count(to), reply_wanted, delivery.timeout_ms, passed_on, delivery.structured))
+        return self._then(
+            Post(
+                to,
+                url,
+                event,
+                self._count(to),
+                reply_wanted,
+                delivery.timeout_ms,
+                passed_on,
+                delivery.structured,
+            )
+        )
 
     def _count(self, to: To) -> int:
         self._attempts[to] += 1
@@ -209,7 +244,9 @@ class Plan:
             if stored is None:
                 self._reply_expired = True
                 return self._done(End.COMPLETED)
-            return self._then(Store(self.subscriber.reply_log, stored, self._count(To.REPLY), tuple(answer.headers)))
+            return self._then(
+                Store(self.subscriber.reply_log, stored, self._count(To.REPLY), tuple(answer.headers)),
+            )
         if self.subscriber.reply_url is not None:
             return self._post(To.REPLY, self.subscriber.reply_url, reply, passed_on=tuple(answer.headers))
         return self._done(End.COMPLETED)

@@ -113,5 +113,8 @@ class Arrival:
             self._requests = {}
         made = self._requests.get((departs, structured))
         if made is None:
-            made = self._requests[departs, structured] = to_http(departing(event) if departs else event, structured=structured)
+            made = self._requests[departs, structured] = to_http(
+                departing(event) if departs else event,
+                structured=structured,
+            )
         return made

@@ -37,7 +37,13 @@ class Cursor:
     stored any more.
     """
 
-    def __init__(self, key: tuple[str, int], window: Window, start: str, completed: Sequence[Range] = ()) -> None:
+    def __init__(
+        self,
+        key: tuple[str, int],
+        window: Window,
+        start: str,
+        completed: Sequence[Range] = (),
+    ) -> None:
         """Begin at `start`. `completed`: ranges above it that were completed before; their events are
         skipped.
         """

@@ -101,7 +101,12 @@ class Dispatcher:
         ]
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -277,7 +282,9 @@ class Dispatcher:
 
     @property
     def stored_s_ago(self) -> float:
-        """Seconds since cursors were stored; what was delivered since then is delivered again after a crash."""
+        """Seconds since cursors were stored; what was delivered since then is delivered again
+        after a crash.
+        """
         return time.monotonic() - self._stored_s
 
     def _cursors(self) -> list[Cursor]:

@@ -1,4 +1,6 @@
-"""[io] The metrics of each subscriber, of connections and of partitions, read from their counters on request."""
+"""[io] The metrics of each subscriber, of connections and of partitions, read from their
+counters on request.
+"""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -74,7 +76,15 @@ class DispatcherMetrics(Collector):
             for histogram, latencies in ((request, figures.request), (delivery, figures.end_to_end)):
                 if any(latencies.counts):
                     histogram.add_metric(labels, _buckets(latencies), latencies.total_ms / 1000)
-        yield from (*counters.values(), *gauges.values(), events, seconds, request, delivery, self._partitions())
+        yield from (
+            *counters.values(),
+            *gauges.values(),
+            events,
+            seconds,
+            request,
+            delivery,
+            self._partitions(),
+        )
         yield from self._connections()
 
     def _connections(self) -> Iterator[Metric]:
@@ -92,7 +102,11 @@ class DispatcherMetrics(Collector):
         )
         for (name, help_), value in zip(_ALL_GAUGES.items(), values, strict=True):
             yield GaugeMetricFamily(name, help_, value)
-        yield CounterMetricFamily("knative_gateway_local_errors", _LOCAL_ERRORS, connections.opener.local_errors)
+        yield CounterMetricFamily(
+            "knative_gateway_local_errors",
+            _LOCAL_ERRORS,
+            connections.opener.local_errors,
+        )
         yield CounterMetricFamily("knative_gateway_resent", _RESENT, connections.resent)
 
     def _partitions(self) -> Metric:

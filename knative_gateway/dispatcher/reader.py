@@ -184,7 +184,9 @@ class PartitionReader:
                 await asyncio.sleep(0)
 
     async def _wanted_by(self, arrival: Arrival) -> Sequence[str]:
-        """The subscribers that the event goes to. A filter that fails costs its subscriber this event only."""
+        """The subscribers that the event goes to. A filter that fails costs its subscriber
+        this event only.
+        """
         assert arrival.attributes is not None
         index = self._index()
         try:
@@ -198,7 +200,9 @@ class PartitionReader:
         return uids
 
     async def _wanted_one_by_one(self, arrival: Arrival) -> Sequence[str]:
-        """The same; other tasks run between two subscribers. Members that join meanwhile are asked as well."""
+        """The same; other tasks run between two subscribers. Members that join meanwhile are
+        asked as well.
+        """
         asked: set[str] = set()
         wanted: list[str] = []
         while left := [uid for uid in self.members if uid not in asked]:

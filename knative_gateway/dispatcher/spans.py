@@ -25,7 +25,12 @@ class Tracer(Protocol):
         """False: no spans are made, so events may take the short path, which does not call `delivering`."""
 
     def delivering(
-        self, spec: Subscriber, post: Post, *, partition: int, offset: str
+        self,
+        spec: Subscriber,
+        post: Post,
+        *,
+        partition: int,
+        offset: str,
     ) -> AbstractContextManager[tuple[Sequence[tuple[str, str]] | None, Span]]:
         """Open the span of an attempt: its trace headers, and the span. None: the event's own trace is passed
         on.

@@ -1,8 +1,8 @@
 """[io] Where subscribers start in each partition, and what is stored of that.
 
-Laws: a subscriber has a stored cursor before it is reported as served; it continues from a stored cursor, unless its log
-was recreated; a replay that was asked for is carried out by the owner of each partition, also if the replica that was
-asked has ended.
+Laws: a subscriber has a stored cursor before it is reported as served; it continues from a stored cursor,
+unless its log was recreated; a replay that was asked for is carried out by the owner of each partition, also
+if the replica that was asked has ended.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -42,9 +42,9 @@ async def begin(
 ) -> Mapping[str, Mapping[int, Begin]]:
     """Where each subscriber begins or continues in each partition, by uid; stored when it returns.
 
-    One call for all subscribers of a route, which takes few transactions. Replays of our partitions are carried out.
-    `anew`: the log was recreated while it was served, so that stored positions may be of the former log: our partitions
-    begin at their first event.
+    One call for all subscribers of a route, which takes few transactions. Replays of our partitions are
+    carried out. `anew`: the log was recreated while it was served, so that stored positions may be of the
+    former log: our partitions begin at their first event.
 
     Raises:
         UnavailableError: log or store are away.
@@ -116,7 +116,10 @@ async def _start(subscriber: Subscriber, log: str, extents: Extents, events: Eve
     if subscriber.start is Start.OFFSET:
         first = before_first(extents)
         given = after_offsets(start_at, ends)
-        return {**ends, **{partition: max(position, first[partition]) for partition, position in given.items()}}
+        return {
+            **ends,
+            **{partition: max(position, first[partition]) for partition, position in given.items()},
+        }
     return ends
 
 
@@ -132,10 +135,11 @@ async def after_time(log: str, at_ms: int, events: EventLog) -> Mapping[int, str
 
 
 def after_offsets(text: str, ends: Mapping[int, str]) -> Mapping[int, str]:
-    """The positions of PARTITION=OFFSET,…: the next event is the first after the offset. Also @earliest and @latest.
+    """The positions of PARTITION=OFFSET,…: the next event is the first after the offset. Also @earliest and
+    @latest.
 
-    An offset beyond the end is the end, so that no future event is skipped. Anything else that is not a number is the
-    end, too: an early build admitted such texts, and no node can read from there.
+    An offset beyond the end is the end, so that no future event is skipped. Anything else that is not a
+    number is the end, too: an early build admitted such texts, and no node can read from there.
     """
     found: dict[int, str] = {}
     for partition, offset in positions.given(text).items():

@@ -50,7 +50,11 @@ async def flush(cursors: Iterable[Cursor], moved: set[Cursor], store: CursorStor
         cursor.saved_done = completed
 
 
-async def keep(dispatchers: Sequence[SubscriberDispatcher], store: CursorStore, cursors: Sequence[Cursor] | None = None) -> None:
+async def keep(
+    dispatchers: Sequence[SubscriberDispatcher],
+    store: CursorStore,
+    cursors: Sequence[Cursor] | None = None,
+) -> None:
     """Store these cursors (None: all of the dispatchers) and the histories of the dispatchers, for the last
     time.
 

@@ -208,7 +208,9 @@ class RouteWorker:
                 continue
 
     async def _become(self, wanted: Route) -> Mapping[str, str]:
-        """Serve this route: end removed subscribers, change those that stay, begin new ones; why some failed."""
+        """Serve this route: end removed subscribers, change those that stay, begin new ones;
+        why some failed.
+        """
         specs = {subscriber.uid: subscriber for subscriber in wanted.subscribers}
         # Before they end: a cursor that is stored later may be one that the controller has removed already.
         removed = [dispatcher for uid, dispatcher in self.dispatchers.items() if uid not in specs]

@@ -1,4 +1,6 @@
-"""The state of the gateway in SQLite or PostgreSQL: objects, their watch feed, cursors, delivery histories."""
+"""The state of the gateway in SQLite or PostgreSQL: objects, their watch feed, cursors,
+delivery histories.
+"""
 
 from knative_gateway.store.opening import Store, open_store, sqlite_url
 

@@ -45,18 +45,26 @@ class SqlCursorStore:
         bytewise = "C" if database.postgresql else "BINARY"
         key = [POSITIONS.c.uid, POSITIONS.c.log_partition]
         self._forward: Final = position.on_conflict_do_update(
-            index_elements=key, set_={"log_offset": new}, where=collate(kept, bytewise) < collate(new, bytewise)
+            index_elements=key,
+            set_={"log_offset": new},
+            where=collate(kept, bytewise) < collate(new, bytewise),
         )
-        self._set_position: Final = position.on_conflict_do_update(index_elements=key, set_={"log_offset": new})
+        self._set_position: Final = position.on_conflict_do_update(
+            index_elements=key,
+            set_={"log_offset": new},
+        )
         ranges, replay, incarnation = insert_(RANGES), insert_(REPLAYS), insert_(INCARNATIONS)
         self._set_ranges: Final = ranges.on_conflict_do_update(
-            index_elements=[RANGES.c.uid, RANGES.c.log_partition], set_={"ranges": ranges.excluded.ranges}
+            index_elements=[RANGES.c.uid, RANGES.c.log_partition],
+            set_={"ranges": ranges.excluded.ranges},
         )
         self._set_replay: Final = replay.on_conflict_do_update(
-            index_elements=[REPLAYS.c.uid, REPLAYS.c.log_partition], set_={"log_offset": replay.excluded.log_offset}
+            index_elements=[REPLAYS.c.uid, REPLAYS.c.log_partition],
+            set_={"log_offset": replay.excluded.log_offset},
         )
         self._set_incarnation: Final = incarnation.on_conflict_do_update(
-            index_elements=[INCARNATIONS.c.uid], set_={"incarnation": incarnation.excluded.incarnation}
+            index_elements=[INCARNATIONS.c.uid],
+            set_={"incarnation": incarnation.excluded.incarnation},
         )
 
     async def load(self, uids: Collection[str]) -> Mapping[str, StoredCursor]:
@@ -147,7 +155,9 @@ class SqlCursorStore:
 
     async def replays(self) -> Mapping[str, Mapping[int, str]]:
         """All replays that are asked for and not done, by subscriber and partition."""
-        return _by_uid(await self._database.read(lambda connection: connection.execute(select(REPLAYS)).all()))
+        return _by_uid(
+            await self._database.read(lambda connection: connection.execute(select(REPLAYS)).all()),
+        )
 
     async def forget(self, uid: str) -> None:
         """Remove everything about a subscriber."""
@@ -176,7 +186,9 @@ class SqlCursorStore:
 
     async def history(self, uid: str) -> Sequence[Failure]:
         """The failures of a subscriber, the latest first."""
-        documents = await self._database.read(lambda connection: connection.execute(_HISTORY, {"of": uid}).scalars().all())
+        documents = await self._database.read(
+            lambda connection: connection.execute(_HISTORY, {"of": uid}).scalars().all(),
+        )
         return [Failure(**read(document)) for document in documents]  # type: ignore[arg-type]  # as `record` wrote them
 
     def _reset(self, uid: str, positions: Mapping[int, str], connection: Connection) -> None:

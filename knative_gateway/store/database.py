@@ -24,7 +24,11 @@ WRITE_WAIT_S: Final = 3.0
 """How long a write waits for earlier writes of this process."""
 CLOSE_S: Final = 5.0
 """How long connections may take to close; the others end with the process."""
-_DRIVERS: Final = {"sqlite": "sqlite+pysqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+_DRIVERS: Final = {
+    "sqlite": "sqlite+pysqlite",
+    "postgresql": "postgresql+asyncpg",
+    "postgres": "postgresql+asyncpg",
+}
 T = TypeVar("T")
 log = structlog.get_logger("knative_gateway.store")
 

@@ -49,7 +49,14 @@ Rows = list[Row[tuple[object, ...]]]
 class Feed:
     """The changes of one store, from `start` to `close`."""
 
-    def __init__(self, database: Database, *, poll_s: float = POLL_S, tail_max: int = TAIL_MAX, tasks: Supervisor | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        poll_s: float = POLL_S,
+        tail_max: int = TAIL_MAX,
+        tasks: Supervisor | None = None,
+    ) -> None:
         self._database: Final = database
         self._poll_s: Final = poll_s
         self._tail: Final[deque[Change]] = deque()
@@ -71,7 +78,9 @@ class Feed:
         self._newest = self._reach = await self._database.read(_version)
         self._tasks.append(self._supervisor.keep("store.feed", self._follow, finished=self._closing.is_set))
         if self._database.postgresql:
-            self._tasks.append(self._supervisor.keep("store.notices", self._listen, finished=self._closing.is_set))
+            self._tasks.append(
+                self._supervisor.keep("store.notices", self._listen, finished=self._closing.is_set),
+            )
 
     async def close(self) -> None:
         """End all watches."""

@@ -38,7 +38,10 @@ def _replays(connection: Connection) -> None:
     uid, partition, offset = POSITIONS.c.uid, POSITIONS.c.log_partition, POSITIONS.c.log_offset
     incarnations = select(uid, offset).where(partition == -1)
     connection.execute(insert(INCARNATIONS).from_select(["uid", "incarnation"], incarnations))
-    replays = select(uid, -2 - partition, func.substr(offset, 2)).where(partition < -1, offset.startswith("="))
+    replays = select(uid, -2 - partition, func.substr(offset, 2)).where(
+        partition < -1,
+        offset.startswith("="),
+    )
     connection.execute(insert(REPLAYS).from_select(["uid", "log_partition", "log_offset"], replays))
     connection.execute(delete(POSITIONS).where(partition < 0))
 

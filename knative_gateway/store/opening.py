@@ -40,7 +40,11 @@ def sqlite_url(state_dir: Path) -> str:
 
 @asynccontextmanager
 async def open_store(
-    url: str, *, changes_max: int = CHANGES_MAX, poll_s: float = POLL_S, tasks: Supervisor | None = None
+    url: str,
+    *,
+    changes_max: int = CHANGES_MAX,
+    poll_s: float = POLL_S,
+    tasks: Supervisor | None = None,
 ) -> AsyncIterator[Store]:
     """The store at a URL (`sqlite:///FILE`, `postgresql://…`), with its schema created or upgraded, until the
     block ends.

@@ -59,7 +59,12 @@ class SqlResources:
         row = await self._database.read(partial(_found, key))
         return None if row is None else read(row.document)
 
-    async def list(self, group: str, kind: str, namespace: str | None = None) -> tuple[int, Sequence[Mapping[str, object]]]:
+    async def list(
+        self,
+        group: str,
+        kind: str,
+        namespace: str | None = None,
+    ) -> tuple[int, Sequence[Mapping[str, object]]]:
         """The version of the list, and the objects of a kind, sorted by namespace and name."""
         wanted = and_(OBJECTS.c.api_group == group, OBJECTS.c.kind == kind)
         if namespace is not None:
@@ -67,7 +72,9 @@ class SqlResources:
 
         def found(connection: Connection) -> tuple[int, Sequence[Mapping[str, object]]]:
             version = connection.execute(_VERSION).scalar_one()
-            rows = connection.execute(select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted)).all()
+            rows = connection.execute(
+                select(OBJECTS.c.namespace, OBJECTS.c.name, OBJECTS.c.version).where(wanted),
+            ).all()
             # Sorted here, because the database's order depends on its locale.
             versions = {
                 Key(group, kind, row.namespace, row.name): row.version for row in sorted(rows, key=lambda row: (row.namespace, row.name))
@@ -95,7 +102,13 @@ class SqlResources:
                 self._decoded.keep(key, row.version, found[key], len(row.document))
         return found
 
-    async def write(self, key: Key, object_: Mapping[str, object] | None, *, expected_version: int | None) -> Mapping[str, object] | None:
+    async def write(
+        self,
+        key: Key,
+        object_: Mapping[str, object] | None,
+        *,
+        expected_version: int | None,
+    ) -> Mapping[str, object] | None:
         """Store an object, or delete it (None); returns it with its new `metadata.resourceVersion`.
 
         `expected_version` 0: the object must not exist; None: any version.
@@ -117,7 +130,10 @@ class SqlResources:
         self._feed.wake()
         return stored
 
-    async def update(self, objects: Mapping[Key, tuple[Mapping[str, object], int]]) -> Mapping[Key, Mapping[str, object]]:
+    async def update(
+        self,
+        objects: Mapping[Key, tuple[Mapping[str, object], int]],
+    ) -> Mapping[Key, Mapping[str, object]]:
         """Store several objects that have the given versions (0: must not exist); returns those that were
         stored.
 
@@ -172,7 +188,12 @@ class SqlResources:
         return deleted
 
     def _put(
-        self, connection: Connection, key: Key, object_: Mapping[str, object] | None, row: Row[Any, Any] | None, version: int
+        self,
+        connection: Connection,
+        key: Key,
+        object_: Mapping[str, object] | None,
+        row: Row[Any, Any] | None,
+        version: int,
     ) -> Mapping[str, object]:
         """Write in a transaction that holds the lock. `row`: the stored object; None: it does not exist."""
         stored = _versioned(read(row.document) if object_ is None and row else object_ or {}, version)
@@ -203,7 +224,9 @@ class SqlResources:
         """
         size = func.length(CHANGES.c.document) + func.coalesce(func.length(CHANGES.c.previous), 0)
         total = 0
-        for row in connection.execute(select(CHANGES.c.version, size.label("size")).order_by(CHANGES.c.version.desc())):
+        for row in connection.execute(
+            select(CHANGES.c.version, size.label("size")).order_by(CHANGES.c.version.desc()),
+        ):
             total += row.size
             if total > CHANGES_CHARACTERS_MAX:
                 return int(row.version)
@@ -249,4 +272,7 @@ def _check(key: Key, row: Row[Any, Any] | None, expected: int | None) -> None:
 
 def _versioned(object_: Mapping[str, object], version: int) -> dict[str, object]:
     metadata = object_.get("metadata")
-    return {**object_, "metadata": {**(metadata if isinstance(metadata, Mapping) else {}), "resourceVersion": str(version)}}
+    return {
+        **object_,
+        "metadata": {**(metadata if isinstance(metadata, Mapping) else {}), "resourceVersion": str(version)},
+    }

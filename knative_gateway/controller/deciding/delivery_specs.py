@@ -15,7 +15,11 @@ from knative_gateway.resources.durations import duration_ms
 from knative_gateway.resources.objects import EMPTY, Object, at, child, number, put, text
 
 DEAD_LETTER_SINK_RESOLVED: Final = "DeadLetterSinkResolved"
-NOT_CONFIGURED: Final = is_true(DEAD_LETTER_SINK_RESOLVED, "DeadLetterSinkNotConfigured", "no dead letter sink is configured")
+NOT_CONFIGURED: Final = is_true(
+    DEAD_LETTER_SINK_RESOLVED,
+    "DeadLetterSinkNotConfigured",
+    "no dead letter sink is configured",
+)
 
 
 @dataclass(frozen=True, slots=True)

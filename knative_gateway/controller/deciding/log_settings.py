@@ -47,7 +47,13 @@ class LogSettings:
     problem: tuple[str, str] | None = None
 
 
-def of_broker(log: str, broker: Object, config: Object | None, config_key: Key | None, settings: Settings) -> LogSettings:
+def of_broker(
+    log: str,
+    broker: Object,
+    config: Object | None,
+    config_key: Key | None,
+    settings: Settings,
+) -> LogSettings:
     """The settings of a Broker's log. `config`: the object that spec.config refers to as `config_key`, if
     both exist.
     """
@@ -57,7 +63,11 @@ def of_broker(log: str, broker: Object, config: Object | None, config_key: Key |
     where = f"ConfigMap {config_key.namespace}/{config_key.name}"
     is_foreign = config_key.namespace != namespace_of(broker)
     if (config_key.group, config_key.kind) != ("", "ConfigMap"):
-        found = _failed(plain, "ConfigKindNotSupported", f"spec.config refers to a {config_key.kind}; a ConfigMap is needed")
+        found = _failed(
+            plain,
+            "ConfigKindNotSupported",
+            f"spec.config refers to a {config_key.kind}; a ConfigMap is needed",
+        )
     elif config is not None:
         found = _read(plain, child(config, "data"), settings, where)
         if found.problem and is_foreign:
@@ -70,7 +80,11 @@ def of_broker(log: str, broker: Object, config: Object | None, config_key: Key |
         return found
     delivery, problem = _delivery(text(config, "data", "delivery"))
     if problem:
-        return _failed(plain, "ConfigInvalid", f"{where} {_NOT_SHOWN}" if is_foreign else f"{where}: delivery: {problem}")
+        return _failed(
+            plain,
+            "ConfigInvalid",
+            f"{where} {_NOT_SHOWN}" if is_foreign else f"{where}: delivery: {problem}",
+        )
     return LogSettings(found.need, settings.defaults.broker_delivery if delivery is None else delivery)
 
 
@@ -91,7 +105,9 @@ def _read(plain: LogSettings, data: Object, settings: Settings, where: str) -> L
             written = _written(data[name])
             if not re.fullmatch("[0-9]{1,4}", written) or not 1 <= int(written) <= PARTITIONS_MAX:
                 return _failed(
-                    plain, "ConfigInvalid", f"{where}: {name} must be an integer from 1 to {PARTITIONS_MAX}, not {written[:80]!r}"
+                    plain,
+                    "ConfigInvalid",
+                    f"{where}: {name} must be an integer from 1 to {PARTITIONS_MAX}, not {written[:80]!r}",
                 )
             partitions = int(written)
             break

@@ -76,7 +76,11 @@ class Reconciler:
             (self._dirty_members, self._make_member),
             (self._dirty_routes, self._make_route),
         )
-        self._dirty_by_stage: Final = {_SOURCE: self._dirty_sources, _PARENT: self._dirty_parents, _MEMBER: self._dirty_members}
+        self._dirty_by_stage: Final = {
+            _SOURCE: self._dirty_sources,
+            _PARENT: self._dirty_parents,
+            _MEMBER: self._dirty_members,
+        }
 
     # -- what changed
 
@@ -85,7 +89,10 @@ class Reconciler:
         group_kind = key.group, key.kind
         if group_kind in SOURCES:
             self._dirty_sources[key] = None
-            self._dirty_dependents(key, only=_SOURCE)  # others see its published form, which `_make_source` compares
+            self._dirty_dependents(
+                key,
+                only=_SOURCE,
+            )  # others see its published form, which `_make_source` compares
             return
         if group_kind in MEMBERS:
             self._dirty_members[key] = None
@@ -138,7 +145,9 @@ class Reconciler:
         return not self._dirty_objects and not any(dirty for dirty, _ in self._steps)
 
     def step(self, limit: int) -> bool:
-        """Compute at most so many results, in the order of their dependencies; returns whether more are left."""
+        """Compute at most so many results, in the order of their dependencies; returns whether
+        more are left.
+        """
         for _ in range(limit):
             for dirty, make in self._steps:
                 if dirty:
@@ -154,7 +163,11 @@ class Reconciler:
         """The routes; the same object as before if nothing changed."""
         if self._routes_changed:
             self._routes_changed = False
-            self._routes = replace(self._routes, version=self._routes.version + 1, by_path=dict(self._by_path))
+            self._routes = replace(
+                self._routes,
+                version=self._routes.version + 1,
+                by_path=dict(self._by_path),
+            )
         return self._routes
 
     def writes(self, limit: int, now_ms: int) -> Sequence[Write]:
@@ -244,7 +257,10 @@ class Reconciler:
         made = self._guarded((_MEMBER, key), partial(member, key, object_, parent, addressing, served))
         if made is not None:
             if before is not None and made.subscriber == before.subscriber:
-                made = replace(made, subscriber=before.subscriber)  # the same object, so that comparing routes is cheap
+                made = replace(
+                    made,
+                    subscriber=before.subscriber,
+                )  # the same object, so that comparing routes is cheap
             self._members[key] = made
         self._dirty_objects[key] = None
         self._member_changed(parent_key, before, self._members.get(key))
@@ -269,7 +285,9 @@ class Reconciler:
         old, new = (None if each is None else each.subscriber for each in (before, after))
         if old is not new:
             self._dirty_routes[parent_key] = None
-        if (parent_key.group, parent_key.kind) in SOURCES and subscriber_entry(before) != subscriber_entry(after):
+        if (parent_key.group, parent_key.kind) in SOURCES and subscriber_entry(before) != subscriber_entry(
+            after,
+        ):
             self._dirty_objects[parent_key] = None
 
     def _make_route(self, key: Key) -> None:
@@ -329,7 +347,11 @@ class Reconciler:
 
     def _addressing(self, lookup: Lookup) -> Addressing:
         return Addressing(
-            lookup, self._settings.services, self._settings.allowed, f"{self._settings.base_url}/broker/", self._settings.inward
+            lookup,
+            self._settings.services,
+            self._settings.allowed,
+            f"{self._settings.base_url}/broker/",
+            self._settings.inward,
         )
 
     def _identified(self, key: Key) -> Object | None:

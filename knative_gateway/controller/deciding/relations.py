@@ -20,7 +20,12 @@ def broker_of(key: Key, trigger: Object) -> Key:
 def channel_of(key: Key, subscription: Object) -> Key:
     """The Channel that a Subscription is associated with. Spec: "Channel Lifecycle"."""
     group = group_of(text(subscription, "spec", "channel", "apiVersion"))
-    return Key(group, text(subscription, "spec", "channel", "kind"), key.namespace, text(subscription, "spec", "channel", "name"))
+    return Key(
+        group,
+        text(subscription, "spec", "channel", "kind"),
+        key.namespace,
+        text(subscription, "spec", "channel", "name"),
+    )
 
 
 def parent_of(key: Key, object_: Object) -> Key:

@@ -14,7 +14,15 @@ from knative_gateway.controller.deciding.log_settings import LogSettings, of_bro
 from knative_gateway.controller.deciding.plan import Settings
 from knative_gateway.controller.deciding.relations import CHANNELS
 from knative_gateway.ports import Key
-from knative_gateway.resources.conditions import TRUE, Condition, is_false, is_true, is_unknown, status_of, summary
+from knative_gateway.resources.conditions import (
+    TRUE,
+    Condition,
+    is_false,
+    is_true,
+    is_unknown,
+    status_of,
+    summary,
+)
 from knative_gateway.resources.extensions import duplicate_window_ms
 from knative_gateway.resources.kinds import EVENTING, MESSAGING
 from knative_gateway.resources.objects import Object, child, group_of, put, text, uid_of
@@ -123,7 +131,12 @@ def _log_settings(key: Key, log: str, object_: Object, lookup: Lookup, settings:
     if not config:
         return of_broker(log, object_, None, None, settings)
     namespace = text(config, "namespace") or key.namespace
-    config_key = Key(group_of(text(config, "apiVersion")), text(config, "kind"), namespace, text(config, "name"))
+    config_key = Key(
+        group_of(text(config, "apiVersion")),
+        text(config, "kind"),
+        namespace,
+        text(config, "name"),
+    )
     return of_broker(log, object_, lookup(config_key), config_key, settings)
 
 
@@ -142,7 +155,11 @@ def _age(object_: Object) -> tuple[str, bool, str]:
     """The sort key of age. Timestamps are whole seconds: of two in one second, the one that has the address
     keeps it.
     """
-    return text(object_, "metadata", "creationTimestamp"), not text(object_, "status", "address", "url"), uid_of(object_)
+    return (
+        text(object_, "metadata", "creationTimestamp"),
+        not text(object_, "status", "address", "url"),
+        uid_of(object_),
+    )
 
 
 def _data_plane(log: LogSettings, kept: Upkeep, was_served: bool) -> Condition:

@@ -11,9 +11,29 @@ from knative_gateway.controller.deciding.relations import CHANNELS
 from knative_gateway.controller.deciding.sources import conditions
 from knative_gateway.controller.deciding.subscribers import Member, Parent, subscriber_spec, subscriber_status
 from knative_gateway.ports import Failure
-from knative_gateway.resources.conditions import FALSE, READY, TRUE, UNKNOWN, Condition, is_false, living, status_of
+from knative_gateway.resources.conditions import (
+    FALSE,
+    READY,
+    TRUE,
+    UNKNOWN,
+    Condition,
+    is_false,
+    living,
+    status_of,
+)
 from knative_gateway.resources.kinds import established
-from knative_gateway.resources.objects import Object, at, child, drop, entries, number, put, same, text, timestamp
+from knative_gateway.resources.objects import (
+    Object,
+    at,
+    child,
+    drop,
+    entries,
+    number,
+    put,
+    same,
+    text,
+    timestamp,
+)
 
 HISTORY_MAX: Final = 10
 """Failures in a status; the API has more."""
@@ -21,20 +41,36 @@ RECONCILED: Final = "Reconciled"
 """The condition of an object that could not be reconciled; other objects do not have it."""
 
 
-def _with_status(object_: Object, status: Mapping[str, object], conditions_: Sequence[Condition], now: str) -> dict[str, object]:
+def _with_status(
+    object_: Object,
+    status: Mapping[str, object],
+    conditions_: Sequence[Condition],
+    now: str,
+) -> dict[str, object]:
     """Spec: observedGeneration and conditions MUST be updated in the same transaction: they are one value of
     one write.
     """
     generation = number(object_, "metadata", "generation")
     annotations = child(object_, "status", "annotations")
     kept = {"annotations": annotations} if annotations else {}
-    return {**object_, "status": {"observedGeneration": generation, "conditions": living(conditions_, object_, now), **kept, **status}}
+    return {
+        **object_,
+        "status": {
+            "observedGeneration": generation,
+            "conditions": living(conditions_, object_, now),
+            **kept,
+            **status,
+        },
+    }
 
 
 def of_source(parent: Parent, members: Sequence[Member], now: str) -> Object:
     """A Broker or Channel, with its subscribers."""
     source_, delivery = parent.source, parent.delivery
-    status: dict[str, object] = {**({"address": {"url": source_.url}} if source_.url else {}), **delivery.status()}
+    status: dict[str, object] = {
+        **({"address": {"url": source_.url}} if source_.url else {}),
+        **delivery.status(),
+    }
     object_ = source_.resource
     if source_.key.kind in CHANNELS:
         object_ = _with_subscribers(object_, [subscriber_spec(each) for each in members if each.subscriber is not None])
@@ -65,17 +101,35 @@ def of_member(each: Member, figures: Figures | None, now: str) -> Object:
 
 def _failure(failure: Failure) -> dict[str, object]:
     """A failure in the form of a status."""
-    made: dict[str, object] = {"time": timestamp(failure.at_ms), "eventId": failure.event_id, "eventSource": failure.event_source}
-    made |= {"partition": failure.partition, "offset": failure.offset, "attempt": failure.attempt, "reason": failure.reason}
+    made: dict[str, object] = {
+        "time": timestamp(failure.at_ms),
+        "eventId": failure.event_id,
+        "eventSource": failure.event_source,
+    }
+    made |= {
+        "partition": failure.partition,
+        "offset": failure.offset,
+        "attempt": failure.attempt,
+        "reason": failure.reason,
+    }
     made |= {} if failure.code is None else {"code": failure.code}
     return made | {name: value for name, value in (("body", failure.body), ("end", failure.end)) if value}
 
 
 def of_broken(object_: Object, now: str) -> Object:
     """An object that the gateway failed to reconcile: the rest of its status stays."""
-    broken = is_false(RECONCILED, "InternalError", "the gateway failed to reconcile this object: see the gateway's log")
+    broken = is_false(
+        RECONCILED,
+        "InternalError",
+        "the gateway failed to reconcile this object: see the gateway's log",
+    )
     known = [
-        Condition(text(each, "type"), text(each, "status"), text(each, "reason") or "Unknown", text(each, "message"))
+        Condition(
+            text(each, "type"),
+            text(each, "status"),
+            text(each, "reason") or "Unknown",
+            text(each, "message"),
+        )
         for each in entries(object_, "status", "conditions")
         if text(each, "type") not in {READY, RECONCILED, ""} and text(each, "status") in {TRUE, FALSE, UNKNOWN}
     ]

@@ -15,7 +15,17 @@ from knative_gateway.controller.deciding.relations import CHANNELS, broker_of, c
 from knative_gateway.controller.deciding.sources import Source
 from knative_gateway.filters import trigger_filters
 from knative_gateway.ports import Delivery, Key, Subscriber
-from knative_gateway.resources.conditions import FALSE, PAUSED, READY, TRUE, Condition, is_false, is_true, is_unknown, status_of
+from knative_gateway.resources.conditions import (
+    FALSE,
+    PAUSED,
+    READY,
+    TRUE,
+    Condition,
+    is_false,
+    is_true,
+    is_unknown,
+    status_of,
+)
 from knative_gateway.resources.extensions import dependency, of_subscriber
 from knative_gateway.resources.kinds import MESSAGING
 from knative_gateway.resources.objects import Object, child, group_of, number, same, text, uid_of
@@ -26,7 +36,9 @@ OIDC: Final = is_true("OIDCIdentityCreated", "OIDCNotUsed", "deliveries carry no
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The Broker or Channel: its Ready, and the delivery options that its Triggers or Subscriptions inherit."""
+    """The Broker or Channel: its Ready, and the delivery options that its Triggers or
+    Subscriptions inherit.
+    """
 
     source: Source
     ready: Condition
@@ -57,12 +69,24 @@ class Served:
     problem: str | None = None
 
 
-def member(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
+def member(
+    key: Key,
+    object_: Object,
+    parent: Parent | None,
+    addressing: Addressing,
+    served: Served,
+) -> Member:
     """One Trigger or Subscription."""
     return (_trigger if key.kind == "Trigger" else _subscription)(key, object_, parent, addressing, served)
 
 
-def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
+def _trigger(
+    key: Key,
+    object_: Object,
+    parent: Parent | None,
+    addressing: Addressing,
+    served: Served,
+) -> Member:
     """Spec: "Trigger Lifecycle"."""
     broker = broker_of(key, object_)
     delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
@@ -70,12 +94,23 @@ def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addre
     subscriber = None
     if parent is not None and parent.source.served and not isinstance(url, Unresolved) and delivery.is_usable:
         target = _Target(addressing.reached(url), parent.source.log.need.log, None)
-        made = _subscriber(key, object_, target, delivery.delivery(addressing), trigger_filters(child(object_, "spec")))
+        made = _subscriber(
+            key,
+            object_,
+            target,
+            delivery.delivery(addressing),
+            trigger_filters(child(object_, "spec")),
+        )
         subscriber = replace(made, brokers=addressing.brokers)
     status: dict[str, object] = {"subscriberUri": _shown(url), **delivery.status()}
     added = _added("SubscriptionReady", subscriber, served, _was_added("SubscriptionReady", object_, status))
     conditions = (  # causes before consequences: Ready has the reason of the first that is False
-        _mirrored("BrokerReady", parent, "BrokerDoesNotExist", f"the Broker {broker.namespace}/{broker.name} does not exist"),
+        _mirrored(
+            "BrokerReady",
+            parent,
+            "BrokerDoesNotExist",
+            f"the Broker {broker.namespace}/{broker.name} does not exist",
+        ),
         _resolution("SubscriberResolved", {"subscriber": url}, addressing, key.namespace),
         delivery.condition,
         _dependency(key, object_, addressing),
@@ -85,7 +120,13 @@ def _trigger(key: Key, object_: Object, parent: Parent | None, addressing: Addre
     return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
 
 
-def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: Addressing, served: Served) -> Member:
+def _subscription(
+    key: Key,
+    object_: Object,
+    parent: Parent | None,
+    addressing: Addressing,
+    served: Served,
+) -> Member:
     """Spec: "Subscription Lifecycle"."""
     channel = channel_of(key, object_)
     delivery = effective(object_, key.namespace, parent.delivery if parent else None, addressing)
@@ -104,11 +145,17 @@ def _subscription(key: Key, object_: Object, parent: Parent | None, addressing: 
         channel_ready = _mirrored("ChannelReady", parent, "ChannelDoesNotExist", missing)
     else:
         channel_ready = is_false(
-            "ChannelReady", "ChannelKindNotSupported", f"a {channel.kind} of {channel.group or 'the core'} is not a supported channel"
+            "ChannelReady",
+            "ChannelKindNotSupported",
+            f"a {channel.kind} of {channel.group or 'the core'} is not a supported channel",
         )
     references = _resolution("ReferencesResolved", urls, addressing, key.namespace)
     if references.status == TRUE and delivery.condition.status == FALSE:
-        references = is_false("ReferencesResolved", delivery.condition.reason, f"deadLetterSink: {delivery.condition.message}")
+        references = is_false(
+            "ReferencesResolved",
+            delivery.condition.reason,
+            f"deadLetterSink: {delivery.condition.message}",
+        )
     conditions = (references, channel_ready, OIDC, added)
     return Member(key, object_, parent, subscriber, delivery, conditions, status, added)
 
@@ -122,7 +169,13 @@ class _Target:
     reply_url: str | None
 
 
-def _subscriber(key: Key, object_: Object, target: _Target, delivery: Delivery, filters: Sequence[Mapping[str, object]] = ()) -> Subscriber:
+def _subscriber(
+    key: Key,
+    object_: Object,
+    target: _Target,
+    delivery: Delivery,
+    filters: Sequence[Mapping[str, object]] = (),
+) -> Subscriber:
     extensions, _ = of_subscriber(object_)
     return Subscriber(
         uid=uid_of(object_),
@@ -148,7 +201,12 @@ def _shown(url: str | Unresolved) -> str:
     return "" if isinstance(url, Unresolved) else without_credentials(url)
 
 
-def _resolution(type_: str, urls: Mapping[str, str | Unresolved], addressing: Addressing, namespace: str) -> Condition:
+def _resolution(
+    type_: str,
+    urls: Mapping[str, str | Unresolved],
+    addressing: Addressing,
+    namespace: str,
+) -> Condition:
     """Whether all destinations are resolved, and the address that a Service's name is resolved to."""
     sent: list[str] = []
     for name, url in urls.items():
@@ -164,10 +222,18 @@ def _dependency(key: Key, trigger: Object, addressing: Addressing) -> Condition:
     reference, _ = dependency(trigger)
     if not reference:
         return is_true(DEPENDENCY_READY, "NoDependency")
-    group, kind, name = group_of(text(reference, "apiVersion")), text(reference, "kind"), text(reference, "name")
+    group, kind, name = (
+        group_of(text(reference, "apiVersion")),
+        text(reference, "kind"),
+        text(reference, "name"),
+    )
     found = addressing.lookup(Key(group, kind, key.namespace, name))
     if found is None:
-        return is_false(DEPENDENCY_READY, "DependencyDoesNotExist", f"the {kind} {key.namespace}/{name} does not exist")
+        return is_false(
+            DEPENDENCY_READY,
+            "DependencyDoesNotExist",
+            f"the {kind} {key.namespace}/{name} does not exist",
+        )
     ready = status_of(found, READY)
     words = f"{kind} {key.namespace}/{name} is not Ready"
     if ready == TRUE:
@@ -192,7 +258,11 @@ def _added(type_: str, subscriber: Subscriber | None, served: Served, before: bo
     events.
     """
     if subscriber is None:
-        return is_false(type_, "NotConfigured", "it gets no events until everything that it refers to is there")
+        return is_false(
+            type_,
+            "NotConfigured",
+            "it gets no events until everything that it refers to is there",
+        )
     if served.problem is not None:
         return is_false(type_, "SubscriberFailing", served.problem)
     if not before and subscriber != served.subscriber:
@@ -219,7 +289,11 @@ def subscriber_spec(member_: Member) -> dict[str, object]:
     physical = child(member_.status, "physicalSubscription")
     uris = {name: physical[name] for name in ("subscriberUri", "replyUri") if text(physical, name)}
     delivery = member_.delivery.as_uri()
-    made: dict[str, object] = {"uid": uid_of(member_.resource), "generation": number(member_.resource, "metadata", "generation"), **uris}
+    made: dict[str, object] = {
+        "uid": uid_of(member_.resource),
+        "generation": number(member_.resource, "metadata", "generation"),
+        **uris,
+    }
     return {**made, **({"delivery": delivery} if delivery else {})}
 
 
@@ -229,6 +303,10 @@ def subscriber_status(member_: Member) -> dict[str, object]:
     Spec: "duckv1.SubscriberStatus"; Knative writes `observedGeneration` now.
     """
     generation = number(member_.resource, "metadata", "generation")
-    made: dict[str, object] = {"uid": uid_of(member_.resource), "generation": generation, "observedGeneration": generation}
+    made: dict[str, object] = {
+        "uid": uid_of(member_.resource),
+        "generation": generation,
+        "observedGeneration": generation,
+    }
     made |= {"name": member_.key.name, "ready": member_.added.status}
     return {**made, **({"message": member_.added.message} if member_.added.message else {})}

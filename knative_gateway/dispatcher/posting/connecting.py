@@ -12,7 +12,13 @@ from typing import Final
 
 import structlog
 
-from knative_gateway.dispatcher.posting.connection import Connection, ConnectionClosedError, Ended, LimitOf, Response
+from knative_gateway.dispatcher.posting.connection import (
+    Connection,
+    ConnectionClosedError,
+    Ended,
+    LimitOf,
+    Response,
+)
 from knative_gateway.dispatcher.posting.opening import Opener
 from knative_gateway.dispatcher.posting.replies import BYTES_MAX, Replies
 from knative_gateway.dispatcher.posting.resolving import Names, Resolve
@@ -83,7 +89,15 @@ class Connections:
             self._close_idle()
 
     def begin(
-        self, target: Target, fields: bytes, body: bytes, *, timeout_s: float, limit_of: LimitOf, ended: Ended, owner: str = ""
+        self,
+        target: Target,
+        fields: bytes,
+        body: bytes,
+        *,
+        timeout_s: float,
+        limit_of: LimitOf,
+        ended: Ended,
+        owner: str = "",
     ) -> Connection | None:
         """Send one POST over an idle connection; None: there is no idle connection.
 
@@ -122,7 +136,11 @@ class Connections:
             if connection is None:
                 waited_s = await self._slot(owner)
                 try:
-                    connection, deadline_s = await self.opener.open(target, deadline_s + waited_s, namespace=namespace)
+                    connection, deadline_s = await self.opener.open(
+                        target,
+                        deadline_s + waited_s,
+                        namespace=namespace,
+                    )
                 finally:
                     self.slots.release(owner)
             if deadline_s <= self._loop.time():
@@ -130,7 +148,15 @@ class Connections:
                 raise TimeoutError
             waiting: asyncio.Future[Response] = self._loop.create_future()
             connection.deadline_s = deadline_s
-            self._begin(connection, target, fields, body, limit_of=limit_of, ended=partial(_settle, waiting), owner=owner)
+            self._begin(
+                connection,
+                target,
+                fields,
+                body,
+                limit_of=limit_of,
+                ended=partial(_settle, waiting),
+                owner=owner,
+            )
             try:
                 return await waiting
             except ConnectionClosedError:
@@ -170,7 +196,15 @@ class Connections:
             del self._idle[endpoint]
 
     def _begin(
-        self, connection: Connection, target: Target, fields: bytes, body: bytes, *, limit_of: LimitOf, ended: Ended, owner: str
+        self,
+        connection: Connection,
+        target: Target,
+        fields: bytes,
+        body: bytes,
+        *,
+        limit_of: LimitOf,
+        ended: Ended,
+        owner: str,
     ) -> None:
         """The connection's `deadline_s` is set already.
 
@@ -220,7 +254,10 @@ class Connections:
                 try:
                     connection.expire()
                 except Exception:
-                    log.exception("delivery_fault", destination=self._in_use.get(connection, ((), "", None))[0])
+                    log.exception(
+                        "delivery_fault",
+                        destination=self._in_use.get(connection, ((), "", None))[0],
+                    )
         finally:
             if self._in_use:
                 self._wake_at(max(self._loop.time() + TICK_S, min(each.deadline_s for each in self._in_use)))

@@ -81,7 +81,16 @@ class Connection(asyncio.Protocol):
         self._entry: Entry | None = None
         self._is_paused = False
 
-    def begin(self, head: bytes, body: bytes, limit_of: LimitOf, ended: Ended, *, replies: Replies | None = None, owner: str = "") -> None:
+    def begin(
+        self,
+        head: bytes,
+        body: bytes,
+        limit_of: LimitOf,
+        ended: Ended,
+        *,
+        replies: Replies | None = None,
+        owner: str = "",
+    ) -> None:
         """Send a request.
 
         `ended` is called once, later: with the answer, ConnectionClosedError, BadResponseError or
@@ -158,7 +167,11 @@ class Connection(asyncio.Protocol):
         if self._limit is not None and exc is None and self._is_open_ended():
             self._complete()
         else:
-            self._fail(ConnectionClosedError(str(exc) if exc is not None else "the connection was closed before an answer"))
+            self._fail(
+                ConnectionClosedError(
+                    str(exc) if exc is not None else "the connection was closed before an answer",
+                )
+            )
         self._report()
 
     # -- httptools
@@ -258,7 +271,13 @@ def _announced(headers: Headers, limit: int) -> int:
 async def connect(address: str, port: int, tls: ssl.SSLContext | None, host: str) -> Connection:
     """Connect to an address. `tls`: the peer must show a certificate for `host`. Raises OSError."""
     loop = asyncio.get_running_loop()
-    _, made = await loop.create_connection(Connection, address, port, ssl=tls, server_hostname=host if tls is not None else None)
+    _, made = await loop.create_connection(
+        Connection,
+        address,
+        port,
+        ssl=tls,
+        server_hostname=host if tls is not None else None,
+    )
     return made
 
 

@@ -38,7 +38,13 @@ class Opener:
     threads.
     """
 
-    def __init__(self, rules: Destinations, tls: ssl.SSLContext, connect_timeout_s: float, names: Names) -> None:
+    def __init__(
+        self,
+        rules: Destinations,
+        tls: ssl.SSLContext,
+        connect_timeout_s: float,
+        names: Names,
+    ) -> None:
         self.tls = tls
         self.local_errors = 0
         self._rules: Final = rules
@@ -47,7 +53,13 @@ class Opener:
         self._loop: Final = asyncio.get_running_loop()
         self._report_at_s = 0.0
 
-    async def open(self, target: Target, deadline_s: float, *, namespace: str = "") -> tuple[Connection, float]:
+    async def open(
+        self,
+        target: Target,
+        deadline_s: float,
+        *,
+        namespace: str = "",
+    ) -> tuple[Connection, float]:
         """A new connection, and the deadline plus the time that the request waited for this machine.
 
         `namespace`: of the subscriber, which has a share of all lookups.
@@ -70,7 +82,11 @@ class Opener:
                     async with asyncio.timeout(wait_s):
                         if lookup is not None:
                             addresses = await lookup.addresses()
-                        return await self._connect(target, self._allowed(target, addresses or ()), self._loop.time() + wait_s), later_s
+                        return await self._connect(
+                            target,
+                            self._allowed(target, addresses or ()),
+                            self._loop.time() + wait_s,
+                        ), later_s
                 except TimeoutError:
                     message = f"no connection within {wait_s * 1000:.0f} ms"
                     raise TimeoutError(message) from None
@@ -98,7 +114,12 @@ class Opener:
             share_s = (deadline_s - self._loop.time()) / (len(addresses) - count)
             try:
                 async with asyncio.timeout(share_s):
-                    return await connect(address, target.port, self.tls if target.is_tls else None, target.host)
+                    return await connect(
+                        address,
+                        target.port,
+                        self.tls if target.is_tls else None,
+                        target.host,
+                    )
             except OSError as error:
                 failure = error
                 if error.errno == errno.EADDRNOTAVAIL and ":" not in address:

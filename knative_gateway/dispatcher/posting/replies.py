@@ -14,7 +14,9 @@ BYTES_MAX: Final = 64 << 20
 
 
 class Entry:
-    """An answer that is received, or waits. `go` is called when it is admitted, unless `enter` admitted it."""
+    """An answer that is received, or waits. `go` is called when it is admitted, unless `enter`
+    admitted it.
+    """
 
     __slots__ = ("go", "is_in", "owner", "size")
 

@@ -49,7 +49,9 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A lookup that has not ended. `begun` is done when it has a thread: the time before that is not counted."""
+    """A lookup that has not ended. `begun` is done when it has a thread: the time before that
+    is not counted.
+    """
 
     begun: "asyncio.Future[None]"
     answer: "asyncio.Task[Sequence[str]]"
@@ -120,7 +122,13 @@ class Names:
             lookup.answer.cancel()
             lookup.begun.cancel()
 
-    async def _look_up(self, host: str, port: int, begun: "asyncio.Future[None]", namespace: str) -> Sequence[str]:
+    async def _look_up(
+        self,
+        host: str,
+        port: int,
+        begun: "asyncio.Future[None]",
+        namespace: str,
+    ) -> Sequence[str]:
         slots = self._slow if host in self._silent else self._quick
         try:
             await slots.acquire(namespace)

@@ -80,7 +80,11 @@ class Inside(Protocol):
         """Whether the URL is that of a Broker or Channel of this gateway."""
 
     async def take(
-        self, url: str, namespace: str, headers: Sequence[tuple[bytes, bytes]], body: bytes
+        self,
+        url: str,
+        namespace: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
     ) -> tuple[int, Mapping[str, Any], Mapping[str, Any]]:
         """Store the event of a request that an object of this namespace sends.
 
@@ -122,7 +126,12 @@ class Sender:
         )
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.connections.close()
 
     def use(self, tls: ssl.SSLContext) -> None:
@@ -135,7 +144,15 @@ class Sender:
         return self.connections.resent
 
     def begin(
-        self, url: str, fields: bytes, body: bytes, *, timeout_ms: int | None, reply_wanted: bool, to: Outcomes, owner: str = ""
+        self,
+        url: str,
+        fields: bytes,
+        body: bytes,
+        *,
+        timeout_ms: int | None,
+        reply_wanted: bool,
+        to: Outcomes,
+        owner: str = "",
     ) -> Connection | None:
         """Send one request without waiting; None: no idle connection, or a URL that is not valid or denied.
 
@@ -169,7 +186,15 @@ class Sender:
             else:
                 to.answered(self._failed(outcome, began, limit_ms))
 
-        return self.connections.begin(target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, ended=ended, owner=owner)
+        return self.connections.begin(
+            target,
+            fields,
+            body,
+            timeout_s=limit_ms / 1000,
+            limit_of=limit_of,
+            ended=ended,
+            owner=owner,
+        )
 
     async def post(
         self,
@@ -198,14 +223,33 @@ class Sender:
         try:
             fields = lines(headers)
             response = await self.connections.post(
-                target, fields, body, timeout_s=limit_ms / 1000, limit_of=limit_of, owner=owner, namespace=namespace
+                target,
+                fields,
+                body,
+                timeout_s=limit_ms / 1000,
+                limit_of=limit_of,
+                owner=owner,
+                namespace=namespace,
             )
         except (OSError, ValueError) as error:
             return self._failed(error, began, limit_ms)
         status, received, kept = response
-        return self._read(status, received, kept, began, wanted=reply_wanted and status == OK and mode_of_http(received) is not None)
+        return self._read(
+            status,
+            received,
+            kept,
+            began,
+            wanted=reply_wanted and status == OK and mode_of_http(received) is not None,
+        )
 
-    async def _store_inside(self, inside: Inside, url: str, namespace: str, headers: Iterable[tuple[str, str]], body: bytes) -> Answer:
+    async def _store_inside(
+        self,
+        inside: Inside,
+        url: str,
+        namespace: str,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+    ) -> Answer:
         """The answer of this gateway's ingress, without a connection."""
         began = time.monotonic()
         status, _, message = await inside.take(url, namespace, [(name.lower().encode(), value.encode()) for name, value in headers], body)
@@ -227,21 +271,39 @@ class Sender:
         wanted = status == OK and mode_of_http(headers) is not None
         return self.settings.reply_bytes_max + 1 if wanted else _KEPT_BYTES
 
-    def _read(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, began: float, *, wanted: bool) -> Answer:
+    def _read(
+        self,
+        status: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        began: float,
+        *,
+        wanted: bool,
+    ) -> Answer:
         at_ms, elapsed_ms = self._now_ms(), _since(began)
         if not wanted:
             reason = "" if succeeded(status) else f"status {status}"
             return Answer(status, at_ms, reason, body[:_KEPT_BYTES], headers, elapsed_ms=elapsed_ms)
         if len(body) > self.settings.reply_bytes_max:
             # A reply that cannot be stored fails the attempt, even with status 200.
-            return Answer(None, at_ms, f"the reply is larger than {self.settings.reply_bytes_max} bytes", elapsed_ms=elapsed_ms)
+            return Answer(
+                None,
+                at_ms,
+                f"the reply is larger than {self.settings.reply_bytes_max} bytes",
+                elapsed_ms=elapsed_ms,
+            )
         try:
             event, reason = from_http(headers, body), ""
         except EventFormatError as error:
             event, reason = None, f"the answer is not a valid event: {error}"
         except Exception as error:
             log.exception("reply_not_read")
-            return Answer(None, at_ms, f"the reply could not be read: internal error: {error!r}"[:_REASON_MAX], elapsed_ms=elapsed_ms)
+            return Answer(
+                None,
+                at_ms,
+                f"the reply could not be read: internal error: {error!r}"[:_REASON_MAX],
+                elapsed_ms=elapsed_ms,
+            )
         return Answer(status, at_ms, reason, body[:_KEPT_BYTES], headers, event, elapsed_ms)
 
     def _failed(self, error: Exception, began: float, limit_ms: int) -> Answer:
@@ -251,7 +313,13 @@ class Sender:
             reason = f"no answer within {limit_ms} ms"
         else:
             reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return Answer(None, self._now_ms(), reason[:_REASON_MAX], elapsed_ms=_since(began), final=isinstance(error, DeniedError))
+        return Answer(
+            None,
+            self._now_ms(),
+            reason[:_REASON_MAX],
+            elapsed_ms=_since(began),
+            final=isinstance(error, DeniedError),
+        )
 
 
 def lines(headers: Iterable[tuple[str, str]]) -> bytes:

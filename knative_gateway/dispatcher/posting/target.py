@@ -43,7 +43,9 @@ class Target:
         authority = named if port == _PORTS[parts.scheme] else f"{named}:{port}"
         head = f"POST {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: knative-gateway\r\nAccept-Encoding: identity\r\n"
         if parts.username is not None:
-            secret = b64encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()).decode("ascii")
+            secret = b64encode(f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()).decode(
+                "ascii",
+            )
             head += f"Authorization: Basic {secret}\r\n"
         is_tls = parts.scheme == "https"
         return cls(host, port, is_tls, head.encode("ascii"), (host, port, is_tls))

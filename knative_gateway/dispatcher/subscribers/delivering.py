@@ -91,7 +91,9 @@ class SubscriberDispatcher:
         return removed
 
     async def release(self, partition: SubscriberPartition, drain_s: float) -> None:
-        """Wait so long for answers in a removed partition, and drop the rest: the new owner reads it again."""
+        """Wait so long for answers in a removed partition, and drop the rest: the new owner
+        reads it again.
+        """
         await self._drop(partition, drain_s)
         self._released.discard(partition)
         partition.drop()
@@ -131,7 +133,9 @@ class SubscriberDispatcher:
     # -- redrive
 
     def redrive(self, events: Sequence[PartitionOffset], read: ReadOne) -> None:
-        """Deliver these events again, however they ended before. `read` is called for one of them at a time."""
+        """Deliver these events again, however they ended before. `read` is called for one of
+        them at a time.
+        """
         if not self.redrives.want(events) or self.scheduler.stopped:
             return
         if self._redriving is None or self._redriving.done():
@@ -148,7 +152,12 @@ class SubscriberDispatcher:
                 async with self._context.reading:
                     arrival = await read(event)
             except Exception:
-                log.exception("event_not_redriven", subscriber=self.spec.uid, partition=event[0], offset=event[1])
+                log.exception(
+                    "event_not_redriven",
+                    subscriber=self.spec.uid,
+                    partition=event[0],
+                    offset=event[1],
+                )
             if arrival is None:
                 self.redrives.give_up(event)
                 continue

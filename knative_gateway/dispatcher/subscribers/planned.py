@@ -24,7 +24,7 @@ Pause = Callable[[int], Awaitable[None]]
 
 
 class PlannedDelivery:
-    """One event on its way to one subscriber, a step at a time. It has a slot of the requests in flight."""
+    """Delivers one event to one subscriber, step by step. It holds a slot of the requests in flight."""
 
     def __init__(self, state: SubscriberState, scheduler: Scheduler, arrival: Arrival, pause: Pause) -> None:
         self._state: Final = state
@@ -76,7 +76,10 @@ class PlannedDelivery:
     async def _post(self, post: Post) -> Answer:
         spec, context, arrival = self._state.spec, self._state.context, self._arrival
         tracer = context.settings.tracer
-        with tracer.delivering(spec, post, partition=arrival.partition, offset=arrival.offset) as (trace, span):
+        with tracer.delivering(spec, post, partition=arrival.partition, offset=arrival.offset) as (
+            trace,
+            span,
+        ):
             headers, body = request(post, arrival, spec, trace)
             answer = await context.sender.post(
                 post.url,

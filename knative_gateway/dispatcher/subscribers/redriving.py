@@ -63,7 +63,11 @@ class Redrive(Source):
         return super().complete(entry)
 
 
-async def still_stored(events: EventLog, log: str, wanted: Mapping[int, Collection[str]]) -> Sequence[PartitionOffset]:
+async def still_stored(
+    events: EventLog,
+    log: str,
+    wanted: Mapping[int, Collection[str]],
+) -> Sequence[PartitionOffset]:
     """Those of the wanted offsets, by partition, that retention has left. Raises UnavailableError."""
     extents = await events.extents(log)
     return [
@@ -78,7 +82,10 @@ async def read_one(events: EventLog, log: str, event: PartitionOffset) -> Arriva
     """Read one event; None: it is not in the log any more, or it is not a CloudEvent."""
     partition, offset = event
     after = positions.previous(offset)
-    stream = cast("AsyncGenerator[Sequence[Stored], None]", events.read(log, {partition: positions.read_from(after)}))
+    stream = cast(
+        "AsyncGenerator[Sequence[Stored], None]",
+        events.read(log, {partition: positions.read_from(after)}),
+    )
     async with aclosing(stream) as batches:
         try:
             async with asyncio.timeout(ANSWER_S):

@@ -53,7 +53,9 @@ class Scheduler:
         self.pump()
 
     def pump(self) -> None:
-        """Begin what may begin. Called after every change that may let something begin, so it must be cheap."""
+        """Begin what may begin. Called after every change that may let something begin, so it
+        must be cheap.
+        """
         state, figures = self._state, self._figures
         while state.running.is_set() and not self.stopped and figures.in_flight < self._congestion.limit:
             while self._resuming and self._resuming[0].done():

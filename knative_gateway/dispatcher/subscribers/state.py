@@ -63,7 +63,9 @@ class SubscriberState:
             self.running.set()
 
     def wants(self, arrival: Arrival) -> bool:
-        """Whether the filters match the event. If they fail, the event is skipped, and the history says so."""
+        """Whether the filters match the event. If they fail, the event is skipped, and the
+        history says so.
+        """
         assert arrival.attributes is not None
         try:
             return self.filters.matches(arrival.attributes)

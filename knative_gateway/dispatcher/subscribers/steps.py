@@ -43,7 +43,12 @@ def trace_of(event: CloudEvent) -> Sequence[tuple[str, str]]:
     return trace_headers(event, secrets.token_hex(8)) if "traceparent" in event.attributes else ()
 
 
-def request(post: Post, arrival: Arrival, spec: Subscriber, trace: Sequence[tuple[str, str]] | None) -> HttpMessage:
+def request(
+    post: Post,
+    arrival: Arrival,
+    spec: Subscriber,
+    trace: Sequence[tuple[str, str]] | None,
+) -> HttpMessage:
     """The request of an attempt. `trace`: the headers of its span; None: those of the event's own trace."""
     departs, structured = spec.departs(post.url), post.structured
     if post.to is To.SUBSCRIBER:
