@@ -1,7 +1,9 @@
-"""The event log node: what links may attach, where events go, who reads what. Composes `streams/` over a `Store`.
+"""The event log node: attaches links, appends events, reads for consumers.
 
-Pure: no sockets, clock, Proton. Time and random ids are arguments. The shell (`server/`) hands in batches and carries out what comes
-back; it keeps the deliveries that wait for a commit, the node keeps none.
+Composes `streams/` over a `Store`.
+
+Pure: no sockets, clock or Proton. Time and random ids are arguments. The shell (`server/`) passes batches in
+and carries out the effects. The shell keeps the deliveries that wait for a commit.
 """
 
 from amqp_streams.node.logs import LogCounters

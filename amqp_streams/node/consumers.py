@@ -1,9 +1,9 @@
-"""Consumers from attach to end: claims, kept places, the grant, and how links are taken away.
+"""Consumers from attach to end: claims, cursors, the grant, and closing links.
 
 Spec: Event Streams 4.3, 4.5; AMQP 2.6.1, 3.5.5.
 
-Laws: a link in a group is granted only when its partition is its own and its epoch is on the disk; where a place begins is on the disk
-before its link is granted; what a link does after its end changes nothing.
+Laws: a link in a group is granted only when it owns its partition and its epoch is on the disk. The first
+position of a cursor is on the disk before its link is granted. A link that has ended changes nothing.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -29,19 +29,19 @@ from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.streams.consuming.start import resumed_filters, resumed_position, source_filters, start_position
 from amqp_streams.streams.groups.claims import requested_claim
 from amqp_streams.streams.groups.ownership import Assigned, Change, Evicted, Hold, Leaving, Record, Refused
-from amqp_streams.streams.redirects import Places as Elsewhere
-from amqp_streams.streams.redirects import require_here
+from amqp_streams.streams.redirects import Redirected, require_here
 
 ENDING: Final = "ending/"
-"""Keys of states that are this and an incarnation say that its log is being deleted: what is left of it goes at the next start."""
+"""A state with this prefix and an incarnation marks a log that is being deleted."""
 Steal: TypeAlias = Callable[[AttachRequest, int], None]
 
 
 @dataclass(slots=True, eq=False)
-class _Course:
-    """One link's course from attach to end.
+class _Attach:
+    """The state of one consumer link from attach to end.
 
-    `partition`: the one asked for. `reads`: how many partitions it counts for. `link`: what the shell knows it by; None within its attach.
+    `partition`: the requested one. `reads`: the number of partitions it counts for. `link`: what the shell
+    knows the link by; None during its attach.
     """
 
     request: AttachRequest
@@ -61,14 +61,20 @@ class _Course:
 
     @property
     def bound_to(self) -> int | None:
-        """The partition that it is, or is to be, bound to; None: to none, or not yet to one."""
+        """The partition that the link is, or will be, bound to.
+
+        None if it is agnostic or waits for any partition.
+        """
         if self.hold is not None:
             return self.hold.partition
         return None if self.partition is None else self.partition.index
 
 
 class Consumers:
-    """The consumer links of a node and those that are to become some. `tell` takes effects; `steal` ends the link that has this name."""
+    """The consumer links of a node, and attaches that wait.
+
+    `tell` takes effects; `steal` ends a link of the same name.
+    """
 
     def __init__(
         self,
@@ -92,91 +98,96 @@ class Consumers:
         self._steal = steal
         self._reads = 0
         self._reads_max = limits.link_partitions
-        self._courses: dict[Pending | Consuming, _Course] = {}
-        self._held: dict[Hold, _Course] = {}
+        self._attaches: dict[Pending | Consuming, _Attach] = {}
+        self._held: dict[Hold, _Attach] = {}
 
     def attach(self, request: AttachRequest, log: StoredLog, now_ms: int) -> Consuming | Pending:
-        """Decide on a consumer's attach. Raises PeerError: refused."""
+        """Decide on a consumer's attach. Raises PeerError if it is refused."""
         asked = requested_partition(request, log)
         require_here(log.name, len(log.partitions), self._elsewhere(log), None if asked is None else asked.index)
         batching = requested_batching(request.capabilities, request.properties, durable=request.durable)
-        course = _Course(request, log, asked, source_filters(request.filters), batching)
+        attach = _Attach(request, log, asked, source_filters(request.filters), batching)
         claim = requested_claim(request.properties, None if asked is None else asked.index, request.member)
-        if request.durable or (claim is not None and claim.group):  # who keeps no place could still take a partition away
+        # An attach without a cursor can also take a partition from another link, so it is checked too.
+        if request.durable or (claim is not None and claim.group):
             self.places.check(request, log, None if claim is None else claim.group)
         self._steal(request, now_ms)
         reads = len(_here(log, self._elsewhere(log))) if asked is None and claim is None else 1
         self._require_room(reads)
         if claim is None:
-            self._count(course, reads)
-            self._open(course, now_ms)
+            self._count(attach, reads)
+            self._open(attach, now_ms)
         else:
-            course.hold, changes = self.groups.claim(log, claim, now_ms)
-            self._count(course, reads)
-            self._held[course.hold] = course
+            attach.hold, changes = self.groups.claim(log, claim, now_ms)
+            self._count(attach, reads)
+            self._held[attach.hold] = attach
             self.groups.carry_out(log, changes, now_ms)
-        if course.refusal is not None:
-            raise course.refusal
-        if course.link is None:
-            self._name(course, Pending(request))
-        assert course.link is not None
-        return course.link
+        if attach.refusal is not None:
+            raise attach.refusal
+        if attach.link is None:
+            self._name(attach, Pending(request))
+        assert attach.link is not None
+        return attach.link
 
     def _require_room(self, reads: int) -> None:
         if self._reads + reads > self._reads_max:
             description = (
-                f"the consumer links of this node read {self._reads} partitions, one more link with {reads} would be above the limit "
-                f"'link_partitions' ({self._reads_max}): bind links to a partition, close some, or raise the limit"
+                f"the consumer links of this node read {self._reads} partitions, and one more link with {reads} would exceed "
+                f"the limit 'link_partitions' ({self._reads_max}): bind links to a partition, close some, or raise the limit"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
 
-    def _count(self, course: _Course, reads: int) -> None:
-        self._reads += reads - course.reads
-        course.reads = reads
+    def _count(self, attach: _Attach, reads: int) -> None:
+        self._reads += reads - attach.reads
+        attach.reads = reads
 
     def uses(self) -> dict[str, Use]:
-        """What is used of the bounds, by the bound's name."""
+        """How much of each bound is used, by name."""
         return self.places.uses() | {"link_partitions": Use(self._reads, self._reads_max)}
 
     def end(self, link: Pending | Consuming, now_ms: int, error: PeerError | None = None) -> None:
-        """A link is gone, or has to go with `error`; one that is not known any more changes nothing."""
-        course = self._courses.get(link)
-        if course is not None:
-            self._end(course, now_ms, error)
+        """A link has ended, or must end with `error`. An unknown link changes nothing."""
+        attach = self._attaches.get(link)
+        if attach is not None:
+            self._end(attach, now_ms, error)
 
     def reassociate(self, now_ms: int) -> set[Consuming]:
-        """Which partitions are here has changed: consumers of those that are not any more go, or go on with the others."""
+        """The redirects changed: close consumers without a partition here.
+
+        The others read the partitions that are here.
+        """
         changed = set()
-        for course in list(self._courses.values()):
-            log, elsewhere = course.log, self._elsewhere(course.log)
-            bound = course.bound_to
+        for attach in list(self._attaches.values()):
+            log, elsewhere = attach.log, self._elsewhere(attach.log)
+            bound = attach.bound_to
             try:
                 require_here(log.name, len(log.partitions), elsewhere, bound)
             except PeerError as error:
-                self._end(course, now_ms, error)
+                self._end(attach, now_ms, error)
                 continue
-            if bound is None and isinstance(course.link, Consuming) and self._associate(course, course.link, elsewhere):
-                changed.add(course.link)
+            if bound is None and isinstance(attach.link, Consuming) and self._associate(attach, attach.link, elsewhere):
+                changed.add(attach.link)
         return changed
 
-    def _associate(self, course: _Course, consumer: Consuming, elsewhere: Elsewhere) -> bool:
-        """Let an agnostic link read what is here; whether that is something else than before."""
-        partitions = _here(course.log, elsewhere)
+    def _associate(self, attach: _Attach, consumer: Consuming, elsewhere: Redirected) -> bool:
+        """Let an agnostic link read the partitions that are here; returns whether they changed."""
+        partitions = _here(attach.log, elsewhere)
         if partitions == consumer.partitions:
             return False
-        start = partial(start_position, course.filters)
+        start = partial(start_position, attach.filters)
         if consumer.place is not None:
             self.places.widen(consumer.place, partitions, start)
         self.reading.forget(consumer)
         consumer.partitions, consumer.announce = partitions, True
-        self._count(course, len(partitions))
-        consumer.reader.associate(_positions(course.filters, partitions, consumer.place))
+        self._count(attach, len(partitions))
+        consumer.reader.associate(_positions(attach.filters, partitions, consumer.place))
         return True
 
     def begin(self, incarnations: Collection[str]) -> None:
-        """The process starts with logs of these incarnations: make up for a crash between the end of one and that of its groups and places.
+        """At the start, with logs of these incarnations: complete deletions that a crash interrupted.
 
-        A log that is missing for another reason may come back from a backup, and finds its places again.
+        A log that is missing without such a mark may be restored from a backup, and then finds its cursors
+        again.
         """
         for key, _ in self._states.items(ENDING):
             incarnation = key.removeprefix(ENDING)
@@ -185,15 +196,18 @@ class Consumers:
             self.writes.write({key: None})
 
     def ending(self, log: StoredLog) -> None:
-        """A log is about to be deleted."""
-        with suppress(StorageError):  # no room for a note: its places may be left over after a crash
+        """Called before a log is deleted: marks it, so that a crash does not leave its cursors behind."""
+        with suppress(StorageError):  # without space for the mark, cursors may remain after a crash
             self.writes.write({ENDING + log.incarnation: b""})
 
     def forget(self, log: StoredLog, now_ms: int, error: PeerError) -> None:
-        """A log is gone: its consumers go with `error`, those that wait among them, and so do its groups and places."""
+        """A log was deleted: its consumers and waiting attaches end with `error`.
+
+        Its groups and cursors are removed.
+        """
         self.groups.leave(log)
-        for course in [course for course in self._courses.values() if course.log.incarnation == log.incarnation]:
-            self._end(course, now_ms, error)
+        for attach in [attach for attach in self._attaches.values() if attach.log.incarnation == log.incarnation]:
+            self._end(attach, now_ms, error)
         self._forget(log.incarnation)
         self.writes.write({ENDING + log.incarnation: None})
 
@@ -204,63 +218,63 @@ class Consumers:
     # -- towards the grant
 
     def _changed(self, log: StoredLog, change: Change, now_ms: int) -> None:
-        """Something follows for a link from what happened in its group."""
-        course = self._held.get(change.hold)
-        if course is None:
+        """Act on a change in a group for the link that it concerns."""
+        attach = self._held.get(change.hold)
+        if attach is None:
             return
         match change:
             case Assigned():
-                self._open(course, now_ms)
+                self._open(attach, now_ms)
             case Evicted(error=error) | Refused(error=error):
-                self._end(course, now_ms, error)
+                self._end(attach, now_ms, error)
             case Leaving(error=error, within_ms=within_ms):
-                if isinstance(course.link, Consuming):
-                    course.link.stopped = True
-                    self.reading.forget(course.link)
-                    self._tell(Leave(course.link, error, within_ms))
+                if isinstance(attach.link, Consuming):
+                    attach.link.stopped = True
+                    self.reading.forget(attach.link)
+                    self._tell(Leave(attach.link, error, within_ms))
                 else:
-                    self._end(course, now_ms, error)
+                    self._end(attach, now_ms, error)
             case Record():
-                raise AssertionError(log.name)  # carried out by the groups
+                raise AssertionError(log.name)  # the groups handle this change themselves
             case _:
                 assert_never(change)
 
-    def _open(self, course: _Course, now_ms: int) -> None:
-        """The link has its partitions: find where it begins, and grant it."""
-        if not course.request.durable:
-            self._grant(course, None)
+    def _open(self, attach: _Attach, now_ms: int) -> None:
+        """The link has its partitions: find its start, and grant it."""
+        if not attach.request.durable:
+            self._grant(attach, None)
             return
         opened: list[Place] = []
 
         def safe(failure: StorageError | None, later_ms: int) -> None:
-            if course.ended:
+            if attach.ended:
                 return
             if failure is None:
-                self._grant(course, opened[0])
+                self._grant(attach, opened[0])
             else:
-                self._end(course, later_ms, storage_refusal(failure))
+                self._end(attach, later_ms, storage_refusal(failure))
 
         try:
             place, wait = self.places.open(
-                course.request, course.log, course.group, self._partitions(course), partial(start_position, course.filters), safe
+                attach.request, attach.log, attach.group, self._partitions(attach), partial(start_position, attach.filters), safe
             )
         except PeerError as error:
-            self._end(course, now_ms, error)
+            self._end(attach, now_ms, error)
             return
         opened.append(place)
         if not wait:
-            self._grant(course, place)
+            self._grant(attach, place)
 
-    def _grant(self, course: _Course, place: Place | None) -> None:
-        hold, filters, partitions = course.hold, course.filters, self._partitions(course)
-        agnostic = hold is None and course.partition is None
-        if place is not None and agnostic:  # other partitions may have come here while it waited
+    def _grant(self, attach: _Attach, place: Place | None) -> None:
+        hold, filters, partitions = attach.hold, attach.filters, self._partitions(attach)
+        agnostic = hold is None and attach.partition is None
+        if place is not None and agnostic:  # the redirects may have changed while the attach waited
             self.places.widen(place, partitions, partial(start_position, filters))
-        batching = course.batching
+        batching = attach.batching
         read_bytes = None if batching is None else batching.bytes
         consumer = Consuming(
-            course.request,
-            course.log,
+            attach.request,
+            attach.log,
             partitions,
             not agnostic,
             Reader(
@@ -271,57 +285,60 @@ class Consumers:
             ),
             filters.in_force,
             announce=agnostic,
-            group=course.group,
+            group=attach.group,
             epoch=None if hold is None else hold.epoch,
             place=place,
             batching=batching,
         )
-        pending = course.link
+        pending = attach.link
         if isinstance(pending, Pending):
             self._links.remove(pending)
-            del self._courses[pending]
+            del self._attaches[pending]
             self._tell(Granted(pending, consumer))
-        self._name(course, consumer)
+        self._name(attach, consumer)
         self.places.follow(consumer)
 
-    def _partitions(self, course: _Course) -> tuple[Partition, ...]:
-        """Those that a link is to read."""
-        bound = course.bound_to
-        return _here(course.log, self._elsewhere(course.log)) if bound is None else (course.log.partitions[bound],)
+    def _partitions(self, attach: _Attach) -> tuple[Partition, ...]:
+        """The partitions that a link will read."""
+        bound = attach.bound_to
+        return _here(attach.log, self._elsewhere(attach.log)) if bound is None else (attach.log.partitions[bound],)
 
-    def _name(self, course: _Course, link: Pending | Consuming) -> None:
-        course.link = link
-        self._courses[link] = course
-        self._links.add(course.request, link)
+    def _name(self, attach: _Attach, link: Pending | Consuming) -> None:
+        attach.link = link
+        self._attaches[link] = attach
+        self._links.add(attach.request, link)
 
     # -- towards the end
 
-    def _end(self, course: _Course, now_ms: int, error: PeerError | None) -> None:
-        """The link is no more: tell it why, if it does not know; then its partition is free for others."""
-        link, course.ended = course.link, True
-        self._count(course, 0)
+    def _end(self, attach: _Attach, now_ms: int, error: PeerError | None) -> None:
+        """End the link and notify the peer, if it does not know yet.
+
+        Then its partition is free for other links.
+        """
+        link, attach.ended = attach.link, True
+        self._count(attach, 0)
         if link is None:
-            course.refusal = error
+            attach.refusal = error
         else:
             if error is not None:
                 self._tell(Closed(link, error) if isinstance(link, Consuming) else Denied(link, error))
-            del self._courses[link]
+            del self._attaches[link]
             self._links.remove(link)
         if isinstance(link, Consuming):
             link.stopped = True
             self.reading.forget(link)
             self.places.leave(link)
-        if course.hold is not None:
-            self._held.pop(course.hold, None)
-            self.groups.release(course.log, course.hold, now_ms)
+        if attach.hold is not None:
+            self._held.pop(attach.hold, None)
+            self.groups.release(attach.log, attach.hold, now_ms)
 
 
-def _here(log: StoredLog, elsewhere: Elsewhere) -> tuple[Partition, ...]:
+def _here(log: StoredLog, elsewhere: Redirected) -> tuple[Partition, ...]:
     return tuple(each for each in log.partitions if each.index not in elsewhere) if elsewhere else log.partitions
 
 
 def _positions(filters: Compiled, partitions: Iterable[Partition], place: Place | None) -> list[tuple[Partition, int]]:
-    """Where a reader begins in each partition."""
+    """The start of a reader in each partition."""
     if place is None:
         return [(each, start_position(filters, each)) for each in partitions]
     resumed, kept = resumed_filters(filters), place.cursor.positions

@@ -1,4 +1,4 @@
-"""What there is to tell of consumer groups from outside: how many members, who waits, how far they are behind. Spec: Event Streams 4.5."""
+"""Figures of consumer groups: members, waiting attaches, lag. Spec: Event Streams 4.5."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,11 @@ from amqp_streams.streams.groups.claims import UNNAMED, Hold
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """One consumer group. `members`: containers with links in it; `links`: those with a partition; `waiting`: those that have none yet.
+    """One consumer group.
 
-    `lags`: for each partition that the group keeps a place in, the events that wait behind that place; nothing for a group that keeps none.
+    `members`: containers with links in it; `links`: links with a partition; `waiting`: attaches.
+
+    `lags`: by partition, the events after the group's cursor; empty for a group without a cursor.
     """
 
     log: str
@@ -26,16 +28,16 @@ class GroupFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The groups that are shown, and how many `more` there are."""
+    """The groups that are shown, and how many `more` exist."""
 
     shown: Sequence[GroupFigures]
     more: int
 
 
 def group_figures(logs: Iterable[StoredLog], groups: Groups, places: Places, *, groups_max: int, lags_max: int) -> Figures:
-    """Of groups that have links, epochs or a place, by log and name: at most `groups_max`, and of their partitions at most `lags_max`.
+    """Figures of groups with links, epochs or a cursor: at most `groups_max`, and `lags_max` partitions.
 
-    Touches no file, and looks at no positions of groups that are not shown.
+    Reads no file, and no cursor of groups that are not shown.
     """
     shown: list[GroupFigures] = []
     more = lags = 0

@@ -1,6 +1,8 @@
-"""The consumer groups of all logs: one `Ownership` for each log, whose epochs go to the disk and come back. Spec: Event Streams 4.5.
+"""The consumer groups of all logs: one `Ownership` for each log, with its epochs on the disk.
 
-Law: what an ownership wants done about links is told to `changed`, in order, and nothing of a log that is gone.
+Spec: Event Streams 4.5.
+
+Law: each change of an ownership is passed to `changed`, in order, unless the log was deleted.
 """
 
 from collections import deque
@@ -14,17 +16,17 @@ from amqp_streams.node.writes import Writes
 from amqp_streams.storage.ports import States, StoredLog
 from amqp_streams.streams.groups.epochs import epoch_change, epochs_prefix, read_epochs
 from amqp_streams.streams.groups.ownership import Change, Claim, Hold, Ownership, Record
-from amqp_streams.streams.redirects import Places
+from amqp_streams.streams.redirects import Redirected
 
-ElsewhereOf: TypeAlias = Callable[[StoredLog], Places]
+ElsewhereOf: TypeAlias = Callable[[StoredLog], Redirected]
 """The partitions of a log that another container serves."""
 Changed: TypeAlias = Callable[[StoredLog, Change, int], None]
 
 
 class Groups:
-    """Who owns what, of all logs. An ownership is made when first asked for."""
+    """The partition owners of all logs. The `Ownership` of a log is created at its first use."""
 
-    def __init__(  # noqa: PLR0917  what a node is made of
+    def __init__(  # noqa: PLR0917  all of it is needed
         self, states: States, writes: Writes, settings: GroupSettings, limits: Limits, elsewhere: ElsewhereOf, changed: Changed
     ) -> None:
         self._states = states
@@ -51,24 +53,28 @@ class Groups:
         return found
 
     def claim(self, log: StoredLog, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
-        """A link asks to be in a group; carry the changes out with `carry_out` when it is known by its hold. Raises PeerError: refused."""
+        """A link asks to join a group; call `carry_out` with the changes once its hold is registered.
+
+        Raises PeerError.
+        """
         return self.of(log).claim(claim, now_ms)
 
     def release(self, log: StoredLog, hold: Hold, now_ms: int) -> None:
-        """The link is gone."""
+        """The link has ended."""
         found = self._known(log)
         if found is not None:
             self.carry_out(log, found.release(hold, now_ms), now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Time passed."""
+        """Called regularly with the current time."""
         for log in [log for log, ownership in self._owned.values() if ownership.groups()]:
             self.carry_out(log, self.of(log).tick(now_ms), now_ms)
 
     def carry_out(self, log: StoredLog, changes: Sequence[Change], now_ms: int) -> None:
-        """Record epochs and report the other changes. What follows from a change is queued behind it.
+        """Record epochs and pass on the other changes. Further changes that result are appended to the queue.
 
-        A refused link may free its partition for the next one that waits, and so on: a thousand of them must not call each other.
+        A refused link may free its partition for the next waiting link, and so on. A queue avoids deep
+        recursion there.
         """
         self._queue.extend((log, change) for change in changes)
         if self._at_work:
@@ -85,17 +91,17 @@ class Groups:
             self._at_work = False
 
     def remove(self, log: StoredLog, group: str) -> None:
-        """Forget a group without links, and its epochs."""
+        """Remove a group without links, and its epochs."""
         self.of(log).remove(group)
         epochs = read_epochs(log.incarnation, self._states.items(epochs_prefix(log.incarnation)))
         self._erase(key for name, index in epochs if name == group for key in epoch_change(log.incarnation, group, index, 0))
 
     def leave(self, log: StoredLog) -> None:
-        """The log is gone, and with it its groups: nothing more is told of them."""
+        """The log was deleted with its groups: no more changes are passed on."""
         self._owned.pop(log.incarnation, None)
 
     def forget(self, incarnation: str) -> None:
-        """Of a log that is gone: its epochs go."""
+        """Remove the epochs of a deleted log."""
         self._erase(key for key, _ in self._states.items(epochs_prefix(incarnation)))
 
     def _known(self, log: StoredLog) -> Ownership | None:

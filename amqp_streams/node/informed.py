@@ -1,4 +1,7 @@
-"""Answers of `<address>/$info`, kept for a moment: many links that ask about one log are given the same bytes. Spec: Event Streams 6."""
+"""A short-lived cache of `<address>/$info` answers: links that ask at the same time share one.
+
+Spec: Event Streams 6.
+"""
 
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -6,32 +9,32 @@ from typing import Final
 
 from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import info
-from amqp_streams.streams.redirects import Places
+from amqp_streams.streams.redirects import Redirected
 
 KEPT_MS: Final = 200
 """An answer is not reused after this time, even if nothing changed."""
 ANSWERS_MAX: Final = 16
-"""Answers kept, each up to some 200 KB."""
+"""The most cached answers; one takes up to some 200 KB."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
     log: StoredLog
-    elsewhere: Places
+    elsewhere: Redirected
     mark: int
     until_ms: int
     message: bytes
 
 
 class Informed:
-    """The answers of some logs."""
+    """The cached answers of logs."""
 
     def __init__(self, sync: str) -> None:
         self._sync: Final = sync
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
-    def message(self, log: StoredLog, elsewhere: Places, now_ms: int) -> bytes:
-        """The answer about a log as it is now: events that were accepted are in it. `now_ms`: a clock that never goes back."""
+    def message(self, log: StoredLog, elsewhere: Redirected, now_ms: int) -> bytes:
+        """The answer about a log, with all accepted events. `now_ms`: a monotonic clock."""
         mark = sum([partition.start + partition.end for partition in log.partitions])  # both only grow
         kept = self._kept.get(log.name)
         if kept and kept.log is log and kept.mark == mark and kept.elsewhere == elsewhere and now_ms < kept.until_ms:
@@ -44,5 +47,5 @@ class Informed:
         return message
 
     def forget(self) -> None:
-        """Something failed: the next answers say so."""
+        """A partition failed: compute the next answers again."""
         self._kept.clear()

@@ -1,6 +1,7 @@
-"""The links of a node: by log, and by the name that makes a link the same link on another connection. Spec: AMQP 2.6.1.
+"""The links of a node: by log, and by the name that identifies a link across connections. Spec: AMQP 2.6.1.
 
-Law: only links that carry a log's events, or are about their places, are known by name: what else a connection has is its own.
+Law: only links to a log's events or cursors are known by name. The names of other links are local to a
+connection.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ Identity: TypeAlias = tuple[str | None, str, str, bool]
 
 
 class Links:
-    """All links, those that are not answered yet included."""
+    """All links, including attaches that are not yet answered."""
 
     def __init__(self) -> None:
         self._by_log: dict[str, set[Grant]] = {}
@@ -20,12 +21,12 @@ class Links:
         self._names: dict[Grant | Pending, Identity] = {}
 
     def rival(self, request: AttachRequest) -> Grant | Pending | None:
-        """The link that is attached under the same name by the same user and container in the same role: it is stolen by this attach."""
+        """The link attached with the same name, user, container and role: this attach steals it."""
         identity = _identity(request)
         return None if identity is None else self._by_name.get(identity)
 
     def add(self, request: AttachRequest, link: Grant | Pending) -> None:
-        """A link is there, or waits."""
+        """Register a link or a waiting attach."""
         identity = _identity(request)
         if identity is not None and isinstance(link, Producing | Consuming | Kept | Pending):
             self._by_name[identity] = link
@@ -34,7 +35,7 @@ class Links:
             self._by_log.setdefault(link.log.name, set()).add(link)
 
     def remove(self, link: Grant | Pending) -> bool:
-        """Forget a link; whether it was known by its name or its log."""
+        """Forget a link; returns whether it was registered by its name or its log."""
         identity = self._names.pop(link, None)
         if identity is not None and self._by_name.get(identity) is link:
             del self._by_name[identity]

@@ -1,7 +1,7 @@
-"""The node as its shell sees it: inputs one by one, and the effects that they have on links.
+"""The node as the shell calls it: inputs, and their effects on links.
 
-After `attach`, `detach`, `tick`, `state_written`, `manage` and `reassociate` the shell takes the effects and carries them out, in order.
-`now_ms` of these is a clock that never goes back; where records and cursors are stamped it is the wall clock, and says so.
+After `attach`, `detach`, `tick`, `state_written`, `manage` and `reassociate` the shell takes the effects and
+carries them out in order. `now_ms` is a monotonic clock unless a docstring says that it is the wall clock.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -44,14 +44,13 @@ from amqp_streams.streams.intake import Intake, Receipt
 from amqp_streams.streams.management import Answer, Request
 from amqp_streams.streams.numbered_intake import NumberedIntake
 from amqp_streams.streams.numbering import Numbered, Numbering, producer_id
-from amqp_streams.streams.redirects import Places as Elsewhere
-from amqp_streams.streams.redirects import Redirects, require_here
+from amqp_streams.streams.redirects import Redirected, Redirects, require_here
 
 REPLY_PREFIX: Final = "$reply."
 
 
 class Node:
-    """All logs of one store, and the links on them."""
+    """All logs of a store, and the links to them."""
 
     def __init__(
         self,
@@ -68,9 +67,9 @@ class Node:
         redirects: Redirects | None = None,
     ) -> None:
         self.access = access or Access()
-        """Who may do what; may be replaced, which closes no link."""
+        """The access rules; the shell may replace them, which closes no link."""
         self.redirects = redirects or Redirects()
-        """What another container serves; may be replaced: then `reassociate`."""
+        """The partitions of other containers; the shell may replace them and then calls `reassociate`."""
         self._store = store
         self._sync = sync
         self._new_id = new_id
@@ -101,17 +100,17 @@ class Node:
 
     @property
     def counters(self) -> dict[str, LogCounters]:
-        """What went through each log."""
+        """The counters of each log."""
         return self._logs.counters
 
     # -- links
 
     def attach(self, request: AttachRequest, now_ms: int) -> Grant | Pending:
-        """Decide on an attach. `Pending` is answered later, by an effect.
+        """Decide on an attach. `Pending` means that an effect answers it later.
 
         Raises:
-            PeerError: refused, and why.
-            StorageError: a log could not be made.
+            PeerError: the attach is refused.
+            StorageError: a log could not be created on demand.
         """
         self._now_ms = now_ms
         permissions = self.access.of(request.identity)
@@ -126,14 +125,14 @@ class Node:
         return grant
 
     def _addressed(self, request: AttachRequest, address: str, permissions: Permissions) -> StoredLog | None:
-        """The log that an address is about; None: none is."""
+        """The log of an address; None if the address is not about a log."""
         if address == names.MANAGEMENT or request.dynamic:
             return None
         name = address.removesuffix(names.INFO_SUFFIX) if _wants_info(request) else address
         return self.log(name, permissions)
 
     def _granted(self, request: AttachRequest, log: StoredLog | None, permissions: Permissions) -> Grant:
-        """What an attach gets that is about no events of a log, or sends some."""
+        """The grant of an attach that reads no events: it sends events, or is not about a log's events."""
         if request.address == names.MANAGEMENT or request.dynamic:
             return self._control(request)
         if request.consumer:
@@ -150,17 +149,17 @@ class Node:
             return Relaying(permissions)
         for name in (names.CONSUMER_GROUP, names.EPOCH):
             if name in request.properties:
-                raise PeerError(names.INVALID_FIELD, f"link property {name} is for receivers", {"field": "properties"})
+                raise PeerError(names.INVALID_FIELD, f"link property {name} is only for receivers", {"field": "properties"})
         partition, elsewhere = requested_partition(request, log), self._elsewhere(log)
         require_here(log.name, len(log.partitions), elsewhere, None if partition is None else partition.index)
         numbered = self._numbered(request, log, partition)
         return self._intake.producing(log, partition, elsewhere, numbered)
 
     def _kept(self, request: AttachRequest, permissions: Permissions) -> Kept:
-        """The place that is kept under the link's name, shown to a receiver without a source."""
+        """The source that the node keeps under the link's name, for a receiver without a source."""
         kept = self._consumers.places.of_link(request, self._store.logs.values())
         if not kept:
-            description = f"no source is kept under the name {request.link[:64]!r} of container {request.container[:64]!r}"
+            description = f"no source is kept for link {request.link[:64]!r} of container {request.container[:64]!r}"
             raise PeerError(names.NOT_FOUND, description)
         permissions.require(Right.RECEIVE, kept[0][0].name)
         return Kept(request, kept[0][0].name)
@@ -169,7 +168,7 @@ class Node:
         given = request.properties.get(names.PRODUCER_ID)
         if given is None:
             if names.CAPABILITY_IDEMPOTENT_PRODUCER in request.capabilities:
-                description = f"an idempotent producer says who it is, in link property {names.PRODUCER_ID}"
+                description = f"an idempotent producer needs an id in link property {names.PRODUCER_ID}"
                 raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
             return None
         producer = producer_id(given)
@@ -177,7 +176,7 @@ class Node:
         return self._numbering.attach(log, producer, partition, user=request.user)
 
     def detach(self, link: Grant | Pending, now_ms: int, *, closed: bool = False) -> None:
-        """Forget a link, or an attach that is not answered yet. `closed`: its peer ended it for good, rather than losing it."""
+        """Forget a link or a waiting attach. `closed`: the peer closed it, and did not just disconnect."""
         self._now_ms = now_ms
         self._let_go(link)
         if isinstance(link, Consuming | Pending):
@@ -187,7 +186,7 @@ class Node:
             self._consumers.places.remove([cursor for _, cursor in kept])
 
     def _steal(self, request: AttachRequest, now_ms: int) -> None:
-        """End the link that the same user's same container has attached under the same name: it is the same link, elsewhere. AMQP 2.6.1."""
+        """End the link of the same name, user and container: the new attach resumes it. AMQP 2.6.1."""
         link = self._links.rival(request)
         if link is None:
             return
@@ -207,7 +206,7 @@ class Node:
         self._effects.append(Closed(link, error))
 
     def tick(self, now_ms: int) -> None:
-        """Time passes: waits end, partitions move."""
+        """Called regularly: ends waits and moves partitions."""
         self._now_ms = now_ms
         self._consumers.groups.tick(now_ms)
 
@@ -216,7 +215,7 @@ class Node:
         self._consumers.writes.ended(number, failure, self._now_ms if now_ms is None else now_ms)
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done about links since this was last called, in order."""
+        """The effects on links since the last call, in order."""
         effects = self._effects.copy()
         self._effects.clear()
         return effects
@@ -232,7 +231,7 @@ class Node:
     def _control(self, request: AttachRequest) -> Grant:
         if not request.consumer:
             if request.dynamic:
-                raise PeerError(names.NOT_IMPLEMENTED, "targets are not made up here: name a log", {"field": "target"})
+                raise PeerError(names.NOT_IMPLEMENTED, "dynamic targets are not supported: name a log", {"field": "target"})
             return Managing()
         made_up = REPLY_PREFIX + self._new_id() if request.dynamic else None
         addresses = frozenset(filter(None, (made_up, request.peer_address))) or frozenset({REPLY_PREFIX + self._new_id()})
@@ -241,10 +240,10 @@ class Node:
     # -- logs
 
     def log(self, address: str, permissions: Permissions = EVERYTHING) -> StoredLog:
-        """The log at an address, made now if the node makes logs on demand and these permissions allow it.
+        """The log at an address, created now if that is configured and permitted.
 
         Raises:
-            PeerError: there is none, or another container has all of it.
+            PeerError: the log does not exist, or another container has all of it.
         """
         place = self.redirects.whole(address) if address not in self._store.logs else None
         if place is not None:
@@ -252,17 +251,17 @@ class Node:
         return self._logs.at(address, permissions)
 
     def create(self, name: str, settings: LogSettings) -> StoredLog:
-        """Make a log.
+        """Create a log.
 
         Raises:
-            PeerError: there are as many partitions as this node serves.
-            ValueError: it exists.
+            PeerError: the node has reached its limit of partitions.
+            ValueError: the log already exists.
             StorageError: the disk failed.
         """
         return self._logs.create(name, settings)
 
     def _deleted(self, log: StoredLog) -> None:
-        """A log is gone, and with it its links, its groups, and the places kept in it."""
+        """A log was deleted: close its links and remove its groups and cursors."""
         error = PeerError(names.RESOURCE_DELETED, f"log {log.name!r} was deleted")
         self._consumers.forget(log, self._now_ms, error)
         self._intake.forget(log)
@@ -272,7 +271,7 @@ class Node:
     # -- events in
 
     def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
-        """Take a batch of transfers into the next commit. `now_ms`: the wall clock. What a peer may not send is in `Receipt.refused`."""
+        """Add a batch of transfers to the next commit. `now_ms`: the wall clock. See `Receipt.refused`."""
         if isinstance(grant, Producing) and grant.numbered is not None:
             receipt = self._numbered_intake.receive(grant, grant.numbered, messages, now_ms, formats)
             if receipt.settled:
@@ -283,13 +282,13 @@ class Node:
     # -- events out
 
     def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
-        """The next records for a consumer, or what its filters passed over; None: it has all, and is woken when there is more.
+        """The next records for a consumer, or a `Passed` if its filters skipped records.
 
-        What a link that `keeps` its place is given counts as unsettled from here on. `now_ms`: the wall clock. A `stopped` one gets None.
-        `bytes_max`: see `Reader.take`.
+        None if it is `stopped`, or has read all: then the next commit wakes it. Records of a link that `keeps`
+        a cursor are unsettled from here on. `now_ms`: the wall clock. `bytes_max`: see `Reader.take`.
 
         Raises:
-            PeerError: the records there are damaged, or the disk fails; the link has to close.
+            PeerError: the records are damaged, or the disk failed; the link must be closed.
         """
         if consumer.stopped:
             return None
@@ -299,14 +298,11 @@ class Node:
         return run
 
     def next_batch(self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
-        """The same for a link whose deliveries carry many events: some of one partition; see `Reader.pick`."""
+        """Like `next_run`, for batched deliveries: records of one partition (see `Reader.pick`)."""
         return None if consumer.stopped else self._consumers.reading.next_batch(consumer, count_max, now_ms, room)
 
     def record(self, consumer: Consuming, partition_index: int, number: int) -> Run | None:
-        """One record once more, for a redelivery; None when retention has removed it, or the consumer is `stopped`.
-
-        Raises PeerError as `next_run`.
-        """
+        """A record for redelivery; None if it was removed or the consumer is `stopped`. Raises PeerError."""
         if consumer.stopped:
             return None
         run = record(consumer, partition_index, number)
@@ -315,43 +311,40 @@ class Node:
         return run
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
-        """Deliveries of these records have outcomes after which they are not sent again.
-
-        Only for links that `keeps` their place; after their end no more.
-        """
+        """These records have final outcomes. Only for links that `keeps` a cursor, before their end."""
         self._consumers.places.settled(consumer, partition_index, first, count)
 
     def sent(self, consumer: Consuming, run: Run, count: int) -> None:
-        """The first `count` of a run went out settled. Only for `presettled` links that `keeps` their place."""
+        """`count` records of a run were sent settled. Only for `presettled` links that `keeps` a cursor."""
         self._consumers.places.settled(consumer, run.partition.index, run.first, count)
 
     def flush_cursors(self, now_ms: int, count_max: int | None = None, then: Then | None = None) -> bool:
-        """Begin to write the places that have moved, or go on with it: those of `count_max` links at most; whether there are more of them.
+        """Begin or continue to write moved cursors, of at most `count_max` links; returns if more remain.
 
-        Takes about 20 microseconds for each link. `now_ms`: the wall clock. `then`, given when it begins (`flushing_cursors` is false), is
-        called when all are written. Places that move meanwhile are for the next time (`cursors_waiting`).
+        Takes about 20 microseconds for each link. `now_ms`: the wall clock. `then`, passed at the beginning
+        (`flushing_cursors` is false), is called when all are written. Later moves wait for the next flush.
         """
         return self._consumers.places.flush(now_ms, count_max, then)
 
     @property
     def flushing_cursors(self) -> bool:
-        """Whether `flush_cursors` has begun and is to go on."""
+        """Whether a `flush_cursors` has begun and must be continued."""
         return self._consumers.places.flushing
 
     @property
     def cursors_waiting(self) -> bool:
-        """Whether places moved that no `flush_cursors` has begun to write."""
+        """Whether cursors moved that no `flush_cursors` has begun to write."""
         return self._consumers.places.waiting
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
-        """A commit came back: the consumers of its partitions that were waiting for more."""
+        """A commit ended: the consumers that waited for records of its partitions."""
         self._numbering.committed(done)
         if done.failures:
             self._informed.forget()
         return self._consumers.reading.committed(done, partitions)
 
     def reassociate(self) -> set[Consuming]:
-        """Which partitions are served here has changed: links go that have none left here; the consumers that have others, to be pumped."""
+        """The redirects changed: close links without a partition here, return the consumers to pump."""
         for log in self._store.logs.values():
             elsewhere = self._elsewhere(log)
             for link in self._links.of(log.name):
@@ -363,35 +356,36 @@ class Node:
                     link.elsewhere = elsewhere
         return self._consumers.reassociate(self._now_ms)
 
-    def _elsewhere(self, log: StoredLog) -> Elsewhere:
+    def _elsewhere(self, log: StoredLog) -> Redirected:
         return self.redirects.of(log.name, len(log.partitions))
 
     # -- information and management
 
     def group_figures(self, *, groups_max: int, lags_max: int) -> Figures:
-        """Figures of consumer groups: see `figures.group_figures`."""
+        """The figures of consumer groups: see `figures.group_figures`."""
         kept = self._store.logs.values(), self._consumers.groups, self._consumers.places
         return group_figures(*kept, groups_max=groups_max, lags_max=lags_max)
 
     def consumer_partitions(self) -> int:
-        """The partitions of all consumer links together."""
+        """The number of partitions that all consumer links read."""
         return sum(len(consumer.partitions) for consumer in self._links.consumers())
 
     def uses(self) -> dict[str, Use]:
-        """What is used of the bounds on what is kept, by the bound's name."""
+        """How much of each bound is used, by name."""
         return self._logs.uses() | self._consumers.uses()
 
     def info_message(self, grant: Informing, now_ms: int) -> bytes:
         """The answer of `<address>/$info`."""
-        log = self._store.logs.get(grant.log.name, grant.log)  # its settings may have changed since the attach
+        # The settings may have changed since the attach.
+        log = self._store.logs.get(grant.log.name, grant.log)
         return self._informed.message(log, self._elsewhere(log), now_ms)
 
     def manage(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Answer:
-        """Carry out a request to `$management` of this user (None: anonymous), in one go."""
+        """Carry out a request to `$management` of this user (None: anonymous) at once."""
         return finished(self.managing(request, user, user_groups))
 
     def managing(self, request: Request, user: str | None = None, user_groups: frozenset[str] = frozenset()) -> Steps:
-        """Begin to carry out a request to `$management` of this user; what the last step returns is the answer."""
+        """Begin a request to `$management` of this user; the last step returns the answer."""
         permissions = self.access.of(Identity(user, user_groups))
         return carry_out(self._types, replace(request, permissions=permissions))
 

@@ -1,4 +1,4 @@
-"""What of the rules concerns links: the right that an attach needs, and whether a link that is there may stay when rules change."""
+"""Access rules for links: the right that an attach needs, and links to close when rules change."""
 
 from amqp_streams import names
 from amqp_streams.errors import PeerError
@@ -8,7 +8,9 @@ from amqp_streams.streams.attach import AttachRequest, Consuming, Grant, Informi
 
 
 def require_attach(permissions: Permissions, request: AttachRequest) -> None:
-    """Let an attach pass as far as the rules go. What `$management` and a null target carry is judged message by message.
+    """Check the rules for an attach.
+
+    Messages to `$management` and to a null target are checked one by one later.
 
     Raises:
         PeerError: amqp:unauthorized-access.
@@ -25,8 +27,8 @@ def require_attach(permissions: Permissions, request: AttachRequest) -> None:
 
 
 def revoked(permissions: Permissions, grant: Grant | Pending) -> PeerError | None:
-    """Why a link, or an attach that waits, has to go, now that these are its connection's permissions; None: it stays."""
-    if isinstance(grant, Relaying):  # it judges each log anew
+    """Why a link or a waiting attach must end with these permissions; None: it may stay."""
+    if isinstance(grant, Relaying):  # it checks the permissions for each log
         grant.permissions = permissions
         grant.producing.clear()
     needed = _needed(grant)
@@ -34,7 +36,7 @@ def revoked(permissions: Permissions, grant: Grant | Pending) -> PeerError | Non
 
 
 def _needed(grant: Grant | Pending) -> tuple[Right, str, str | None] | None:
-    """The right that a link lives by, on which log, in which group; None: it needs none."""
+    """The right that a link needs, on which log, in which group; None if it needs no right."""
     match grant:
         case Producing(log=log):
             return Right.SEND, log.name, None

@@ -1,6 +1,9 @@
-"""Requests about cursors and consumer groups: list, describe, move, remove. Spec: AMQP Management 1.0 (working draft).
+"""Requests about cursors and consumer groups: list, describe, move, remove.
 
-Laws: what links are using is not changed under them (409); who may not know of a place does not learn that it is there.
+Spec: AMQP Management 1.0 (working draft).
+
+Laws: a cursor or group with links is not changed (409). A user without the right to know of a cursor gets the
+same answer as if it did not exist.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,18 +27,18 @@ from amqp_streams.wire.types import Symbol, ULong, Value
 
 @dataclass(frozen=True, slots=True)
 class CursorRequests:
-    """Operations on cursors. `name` is a cursor's id within `log`."""
+    """Operations on cursors. `name` is the id of a cursor of `log`."""
 
     logs: Mapping[str, StoredLog]
     groups: Groups
     places: Places
 
     def operations(self) -> Operations:
-        """By name."""
+        """The operations by name."""
         return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
 
     def query(self, request: Request) -> Steps:
-        """All cursors, or those of one log, that whoever asks may know of."""
+        """All cursors, or those of one log, that the user may see."""
         found = [
             (log, cursor) for log in asked_logs(self.logs, request) for cursor in self.places.of_log(log) if _visible(request, log, cursor)
         ]
@@ -90,18 +93,21 @@ class CursorRequests:
 
 @dataclass(frozen=True, slots=True)
 class GroupRequests:
-    """Operations on consumer groups. `name` is a group's name in `log`; its epochs and the place that it keeps go together."""
+    """Operations on consumer groups.
+
+    `name` is a group of `log`; its epochs and its cursor are removed together.
+    """
 
     logs: Mapping[str, StoredLog]
     groups: Groups
     places: Places
 
     def operations(self) -> Operations:
-        """By name."""
+        """The operations by name."""
         return {"READ": self.read, "QUERY": self.query, "UPDATE": self.update, "DELETE": self.delete}
 
     def query(self, request: Request) -> Steps:
-        """All groups, or those of one log, that whoever asks may know of."""
+        """All groups, or those of one log, that the user may see."""
         found = [
             (log, group)
             for log in asked_logs(self.logs, request)
@@ -120,18 +126,18 @@ class GroupRequests:
         return Answer(management.OK, "OK", self._described(log, self._found(request, log)))
 
     def update(self, request: Request) -> Answer:
-        """Move the place of a group."""
+        """Move the cursor of a group."""
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         positions = requested_positions(request, log)
         cursor = self._kept(log, group)
         if cursor is None:
-            raise RequestError(management.CONFLICT, f"group {group[:64]!r} keeps no place: its members do not ask for a durable source")
+            raise RequestError(management.CONFLICT, f"group {group[:64]!r} has no cursor: its members did not attach a durable source")
         self.places.reset(cursor, positions)
         return Answer(management.OK, "moved", self._described(log, group))
 
     def delete(self, request: Request) -> Answer:
-        """Remove a group: its place and its epochs."""
+        """Remove a group: its cursor and its epochs."""
         log = asked_log(self.logs, request)
         group = self._changeable(request, log)
         cursor = self._kept(log, group)
@@ -181,7 +187,7 @@ class GroupRequests:
 
 
 def asked_logs(logs: Mapping[str, StoredLog], request: Request) -> Sequence[StoredLog]:
-    """The log that a request names, or all if it names none, by name. Raises as `asked_log`."""
+    """The log that a request names, or all logs sorted by name. Raises like `asked_log`."""
     return [asked_log(logs, request)] if request.log else [log for _, log in sorted(logs.items())]
 
 
@@ -189,19 +195,19 @@ def asked_log(logs: Mapping[str, StoredLog], request: Request) -> StoredLog:
     """The log that a request is about.
 
     Raises:
-        RequestError: it names none, or there is none.
-        PeerError: whoever asks may not know.
+        RequestError: the request does not name a log, or the log does not exist.
+        PeerError: the user has no right to know of the log.
     """
     if not request.log:
         raise RequestError(management.BAD_REQUEST, f"name the log in {names.INFO_LOG!r}")
     log = logs.get(request.log)
     if log is None:
-        raise missing(request, f"there is no log {request.log[:128]!r}")
+        raise missing(request, f"no log named {request.log[:128]!r}")
     return log
 
 
 def missing(request: Request, words: str) -> Exception:
-    """What to raise when there is nothing of that name, or nothing that whoever asks may know of: it sounds the same if it sees no log."""
+    """The error for an object that does not exist or that the user may not see: both give the same error."""
     permissions = request.permissions
     if permissions.sees(request.log):
         return RequestError(management.NOT_FOUND, words)

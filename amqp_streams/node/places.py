@@ -1,7 +1,9 @@
-"""The places that the node keeps for durable consumers, and the links that move them. Spec: Event Streams 3.2; AMQP 2.6.3, 3.5.5, 3.5.6.
+"""The cursors of durable consumers, and the links that move them.
 
-Laws: only a link that is there moves its place, and what it settles after its end changes nothing; what moved is on the disk after the
-next flush, or on its way there when the link ends.
+Spec: Event Streams 3.2; AMQP 2.6.3, 3.5.5, 3.5.6.
+
+Laws: only an attached link moves its cursor; settlements after its end change nothing. A moved cursor is on
+the disk after the next flush; when its link ends, the write begins at once.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -17,11 +19,11 @@ from amqp_streams.streams.consuming.place import Place
 from amqp_streams.streams.consuming.reader import Run
 
 _POSITIONS_A_FLUSH: Final = 4096
-"""Positions of links that a flush in parts looks at in one part: a link has one for each of its partitions."""
+"""The most positions that one part of a flush examines: a link has one for each of its partitions."""
 
 
 class Places:
-    """The cursors of all logs, and who is moving them."""
+    """The cursors of all logs, and the links that move them."""
 
     def __init__(self, states: States, writes: Writes, *, cursors_max: int, positions_max: int) -> None:
         self._writes = writes
@@ -29,27 +31,30 @@ class Places:
         self._followers: dict[Cursor, set[Consuming]] = {}
         self._moved: set[Consuming] = set()
         self._writing: set[Consuming] = set()
-        """Of those that had moved when a flush began, the ones that it has not come to."""
+        """Links whose cursors had moved when the flush began, and that it has not reached."""
         self._then: Then | None = None
         self._now_ms = 0
 
     @property
     def waiting(self) -> bool:
-        """Whether something moved that no flush has begun to write."""
+        """Whether a cursor moved that no flush has begun to write."""
         return bool(self._moved)
 
     @property
     def flushing(self) -> bool:
-        """Whether a flush has begun that is to go on."""
+        """Whether a flush has begun and must be continued."""
         return bool(self._writing)
 
     # -- links
 
     def check(self, request: AttachRequest, log: StoredLog, group: str | None) -> None:
-        """See whether this user may have this place. Raises PeerError: it may not, or the link has no name to keep a place under."""
+        """Check whether the user may use this cursor.
+
+        Raises PeerError if not, or if the link's name cannot have one.
+        """
         self._cursors.check_user(_key(request, log, group), request.user)
 
-    def open(  # noqa: PLR0917  an attach has many sides
+    def open(  # noqa: PLR0917  all of it is needed
         self,
         request: AttachRequest,
         log: StoredLog,
@@ -58,10 +63,12 @@ class Places:
         start: Callable[[Partition], int],
         then: Then,
     ) -> tuple[Place, bool]:
-        """A hold on the place of this link or group, made if there is none; whether `then` is to be waited for, when what is new is safe.
+        """The cursor of this link or group, created if missing.
+
+        And whether the caller must wait for `then` (a new one).
 
         Raises:
-            PeerError: it is another user's, or no more can be kept.
+            PeerError: the cursor belongs to another user, or a limit is reached.
         """
         key = _key(request, log, group)
         known = self._cursors.find(key)
@@ -73,11 +80,11 @@ class Places:
         except StorageError as error:
             if known is None:
                 self._cursors.remove([cursor])
-            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"no more places can be kept: {error}") from error
+            raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"the cursor cannot be stored: {error}") from error
         return place, bool(changes)
 
     def widen(self, place: Place, partitions: Collection[Partition], start: Callable[[Partition], int]) -> None:
-        """A link that has a place reads these partitions from now on; nobody waits for the disk."""
+        """A link with a cursor reads these partitions from now on. Does not wait for the disk."""
         cursor, changes = self._cursors.attach(place.cursor.key, place.cursor.user, partitions, start)
         place.follow(each.index for each in partitions)
         self._begin(cursor, partitions, changes, lambda _failure, _now_ms: None)
@@ -92,12 +99,12 @@ class Places:
             self._writes.write(changes, written)
 
     def follow(self, consumer: Consuming) -> None:
-        """This link moves its place from now on."""
+        """From now on, this link moves its cursor."""
         if consumer.place is not None:
             self._followers.setdefault(consumer.place.cursor, set()).add(consumer)
 
     def leave(self, consumer: Consuming) -> None:
-        """The link is gone: its place is where it left it, and nobody moves it until the next comes."""
+        """The link has ended: write its cursor. It does not move until another link attaches."""
         place = consumer.place
         if place is None:
             return
@@ -112,7 +119,7 @@ class Places:
         self._write(self._cursors.take_moved(self._now_ms))
 
     def taken(self, consumer: Consuming, run: Run | None) -> None:
-        """A link was given a run, or None: its filters passed over some."""
+        """A link got a run; None: its filters skipped records."""
         place = consumer.place
         if place is not None:
             if run is not None:
@@ -120,16 +127,19 @@ class Places:
             self._moved.add(consumer)
 
     def settled(self, consumer: Consuming, partition_index: int, first: int, count: int = 1) -> None:
-        """These records are done with."""
+        """These records are settled."""
         place = consumer.place
         if place is not None:
             place.trackers[partition_index].settled(first, count)
             self._moved.add(consumer)
 
     def flush(self, now_ms: int, count_max: int | None, then: Then | None = None) -> bool:
-        """Begin to write what moved, or go on with it: of so many links at most; whether there is more of it.
+        """Begin or continue to write the moved cursors, of at most `count_max` links.
 
-        `now_ms`: the wall clock. `then`, given when it begins, is called when all of it is written. What moves meanwhile waits.
+        Returns whether more remain.
+
+        `now_ms`: the wall clock. `then`, passed at the beginning, is called when all are written. The next
+        flush writes the cursors that move meanwhile.
         """
         self._now_ms = now_ms
         if not self._writing:
@@ -143,7 +153,7 @@ class Places:
         changes = self._cursors.take_moved(now_ms)
         if self._then is None or self._writing:
             self._write(changes)
-        else:  # writes end in their order: this one is the last
+        else:  # writes end in order, so this one is the last
             self._writes.write(changes, self._then)
             self._then = None
         return bool(self._writing)
@@ -151,33 +161,36 @@ class Places:
     # -- what is kept
 
     def uses(self) -> dict[str, Use]:
-        """What is used of the limit on cursors."""
+        """How much of the limit on cursors is used."""
         return self._cursors.uses()
 
     def of_log(self, log: StoredLog) -> Sequence[Cursor]:
-        """A log's cursors. Where they are this moment, `present` says."""
+        """A log's cursors. `present` updates their positions."""
         return self._cursors.of_log(log.incarnation)
 
     def of_groups(self, log: StoredLog) -> Sequence[Cursor]:
-        """Those of a log's consumer groups alone."""
+        """The cursors of a log's consumer groups."""
         return [cursor for cursor in self._cursors.of_log(log.incarnation) if cursor.key.group is not None]
 
     def present(self, cursor: Cursor) -> Cursor:
-        """The cursor, brought to where its links are this moment."""
+        """The cursor with the current positions of its links."""
         for consumer in self._followers.get(cursor, ()):
             self._advance(consumer)
         return cursor
 
     def by_id(self, log: StoredLog, id_: str) -> Cursor | None:
-        """The cursor of this id in a log."""
+        """The cursor of a log with this id."""
         return self._cursors.by_id(log.incarnation, id_)
 
     def find(self, key: CursorKey) -> Cursor | None:
-        """The cursor of this key."""
+        """The cursor with this key."""
         return self._cursors.find(key)
 
     def of_link(self, request: AttachRequest, logs: Iterable[StoredLog]) -> Sequence[tuple[StoredLog, Cursor]]:
-        """What this user keeps under a link's name; may be nothing. What others keep under it is as if it were not there."""
+        """The cursors of this user under a link's name, possibly none.
+
+        Cursors of other users are not returned.
+        """
         found = []
         for log in logs:
             key = link_key(log.incarnation, request.container, request.link)
@@ -187,21 +200,21 @@ class Places:
         return found
 
     def followers(self, cursor: Cursor) -> Collection[Consuming]:
-        """The links that are moving it: one, or those of a group."""
+        """The links that move the cursor: one link, or those of a group."""
         return self._followers.get(cursor, ())
 
     def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
-        """Move it on the caller's word; no link follows it."""
-        assert not self.followers(cursor), "a place in use is not moved by hand"
+        """Set positions as requested; no link may be using the cursor."""
+        assert not self.followers(cursor), "a cursor in use must not be reset"
         self._cursors.reset(cursor, positions)
         self._write(self._cursors.take_moved(self._now_ms))
 
     def forget(self, incarnation: str) -> None:
-        """Of a log that is gone: its places go."""
+        """Remove the cursors of a deleted log."""
         self.remove(self._cursors.of_log(incarnation))
 
     def remove(self, cursors: Collection[Cursor]) -> None:
-        """Forget these; what links do to them from now on changes nothing."""
+        """Remove these cursors. Their links no longer change anything."""
         for cursor in cursors:
             for consumer in self._followers.pop(cursor, ()):
                 consumer.place = None

@@ -1,4 +1,7 @@
-"""Reading for consumers: the next records, one once more, and who waits for more. Spec: Event Streams 4.4, 5."""
+"""Reading for consumers: the next records, a record again, and the consumers that wait.
+
+Spec: Event Streams 4.4, 5.
+"""
 
 from collections.abc import Iterable
 
@@ -12,7 +15,10 @@ from amqp_streams.wire.offsets import offset_text
 
 
 class Reading:
-    """Which consumers wait for which partitions. Consumers of several partitions are notified of each commit of their log."""
+    """The consumers that wait for partitions.
+
+    Consumers of several partitions are notified of each commit of their log.
+    """
 
     def __init__(self) -> None:
         self.held = Held()
@@ -20,7 +26,7 @@ class Reading:
         self._followers: dict[str, set[Consuming]] = {}
 
     def next_run(self, consumer: Consuming, count_max: int, now_ms: int | None, bytes_max: int | None = None) -> Run | Passed | None:
-        """See `Node.next_run`; a consumer that has all is woken when there is more."""
+        """See `Node.next_run`. A consumer that has read all is registered, and woken by the next commit."""
         try:
             run = consumer.reader.take(count_max, now_ms, bytes_max)
         except StorageError as error:
@@ -30,7 +36,7 @@ class Reading:
         return run
 
     def next_batch(self, consumer: Consuming, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
-        """See `Node.next_batch`; a consumer that has all is woken when there is more."""
+        """See `Node.next_batch`. A consumer that has read all is registered, and woken by the next commit."""
         try:
             picked = consumer.reader.pick(count_max, now_ms, room)
         except StorageError as error:
@@ -48,7 +54,7 @@ class Reading:
             self._waiting.setdefault(partition, set()).add(consumer)
 
     def committed(self, done: CommitDone, partitions: Iterable[Partition]) -> set[Consuming]:
-        """The consumers that were waiting for more of these partitions."""
+        """The consumers that waited for records of these partitions."""
         woken: set[Consuming] = set()
         for partition in partitions:
             if partition in done.failures:
@@ -62,7 +68,7 @@ class Reading:
         return woken
 
     def forget(self, consumer: Consuming) -> None:
-        """It waits no more, and holds nothing."""
+        """The consumer waits no longer; its chunks are freed."""
         consumer.reader.forget_chunks()
         if consumer.reader.followed:
             consumer.reader.followed = False
@@ -87,12 +93,12 @@ def record(consumer: Consuming, partition_index: int, number: int) -> Run | None
 
 
 def storage_refusal(error: StorageError) -> PeerError:
-    """What a peer is told of a failure of ours."""
+    """The error that a peer gets for a failure of the storage."""
     if isinstance(error, DiskFullError):
         return PeerError(names.RESOURCE_LIMIT_EXCEEDED, str(error))
     return PeerError(names.INTERNAL_ERROR, str(error))
 
 
 def skipped_text(run: Run) -> str:
-    """For the log line when retention overtook a reader."""
+    """The text of the log line when retention removed records before a reader reached them."""
     return f"{run.skipped} events before offset {offset_text(run.first)} of partition {run.partition.index} were removed by retention"

@@ -1,4 +1,7 @@
-"""Requests to `$management` carried out: one table of operations for each type. Spec: AMQP Management 1.0 (working draft)."""
+"""Carries out requests to `$management`: a table of operations for each type.
+
+Spec: AMQP Management 1.0 (working draft).
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,34 +16,37 @@ from amqp_streams.storage.ports import Partition, Store, StoredLog
 from amqp_streams.streams import info, management
 from amqp_streams.streams.attach import named_partition
 from amqp_streams.streams.management import Answer, Extents, Request, RequestError
-from amqp_streams.streams.redirects import Places
+from amqp_streams.streams.redirects import Redirected
 from amqp_streams.wire.types import Value
 
 Steps: TypeAlias = Generator[None, None, Answer]
-"""A request being carried out, step by step, each short: others have their turns in between."""
+"""A request in short steps: other work of the event loop runs between them."""
 Operations: TypeAlias = Mapping[str, Callable[[Request], Answer | Steps]]
 EXTENTS_MAX: Final = 10_000
-"""Partitions whose extents one answer has, at most."""
+"""The most partitions of one answer about extents."""
 PAGE_PARTITIONS_MAX: Final = 2048
-"""Partitions that one page of a list describes, unless a single item has more."""
+"""The most partitions on one page of a list, unless a single item has more."""
 T = TypeVar("T")
 _STEP: Final = 64
-"""Partitions described in one step."""
+"""The partitions described in one step."""
 
 
 def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
-    """Find the answer to a request: what its operation on its type gives, or why that cannot be. One without a type is about logs."""
+    """The answer of the operation on the type of a request, or an error.
+
+    A request without a type is about logs.
+    """
     operations = types.get(request.type or names.LOG_TYPE)
     try:
         if operations is None:
             known = ", ".join(map(repr, types))
-            raise RequestError(management.NOT_IMPLEMENTED, f"type {request.type[:64]!r} is unknown: {known}")
+            raise RequestError(management.NOT_IMPLEMENTED, f"unknown type {request.type[:64]!r}: known are {known}")
         operation = operations.get(request.operation)
         if operation is None:
-            description = f"operation {request.operation[:64]!r} is unknown: {', '.join(operations)}"
+            description = f"unknown operation {request.operation[:64]!r}: known are {', '.join(operations)}"
             raise RequestError(management.NOT_IMPLEMENTED, description)
         if not request.well_formed:
-            raise RequestError(management.BAD_REQUEST, "the body is a map in an amqp-value section, or missing")
+            raise RequestError(management.BAD_REQUEST, "the body must be a map in an amqp-value section, or absent")
         outcome = operation(request)
         return outcome if isinstance(outcome, Answer) else (yield from outcome)
     except RequestError as error:
@@ -52,7 +58,7 @@ def carry_out(types: Mapping[str, Operations], request: Request) -> Steps:
 
 
 def finished(steps: Steps) -> Answer:
-    """The answer of a request, carried out in one go."""
+    """Carry out all steps of a request; returns its answer."""
     while True:
         try:
             next(steps)
@@ -68,9 +74,10 @@ def listed(
     width: Callable[[T], int],
     describe: Callable[[T], dict[Value, Value]],
 ) -> Steps:
-    """Answer a QUERY with `items` from the request's offset on: its count of them, and as many as have `PAGE_PARTITIONS_MAX` partitions.
+    """Answer a QUERY with `items` from the request's offset on, within its count and `PAGE_PARTITIONS_MAX`.
 
-    `width` says how many partitions an item has. At least one item; `next` in the answer is the offset of the next page, if there is one.
+    `width` returns the number of partitions of an item. The answer has at least one item; its `next` is the
+    offset of the next page, if one exists.
     """
     described: list[Value] = []
     wide = since = 0
@@ -90,9 +97,9 @@ def listed(
 
 @dataclass(frozen=True, slots=True)
 class LogRequests:
-    """Operations on logs. `ending` is told of a log that is to go, `deleted` of one that is gone.
+    """Operations on logs. `ending` is called before a log is deleted, `deleted` after it.
 
-    `elsewhere` tells which partitions another container serves.
+    `elsewhere` returns the partitions that other containers serve.
     """
 
     store: Store
@@ -100,10 +107,10 @@ class LogRequests:
     sync: str
     ending: Callable[[StoredLog], None]
     deleted: Callable[[StoredLog], None]
-    elsewhere: Callable[[StoredLog], Places]
+    elsewhere: Callable[[StoredLog], Redirected]
 
     def operations(self) -> Operations:
-        """By name."""
+        """The operations by name."""
         return {
             "CREATE": self.create,
             "READ": self.read,
@@ -114,33 +121,33 @@ class LogRequests:
         }
 
     def create(self, request: Request) -> Answer:
-        """Make a log."""
+        """Create a log."""
         name = management.requested_name(request)
         request.permissions.require(Right.MANAGE, name)
         settings = management.requested_settings(request, LogSettings())
         if name in self.store.logs:
-            raise RequestError(management.CONFLICT, f"log {name!r} exists already")
+            raise RequestError(management.CONFLICT, f"log {name!r} already exists")
         return Answer(management.CREATED, "created", self._described(self.logs.create(name, settings)))
 
     def read(self, request: Request) -> Answer:
-        """Settings and state of a log."""
+        """The settings and state of a log."""
         name = management.requested_name(request)
         if not request.permissions.sees(name):
             raise request.permissions.refusal(Right.INFO, name)
         return Answer(management.OK, "OK", self._described(self._found(name)))
 
     def query(self, request: Request) -> Steps:
-        """The logs that whoever asks may know of."""
+        """The logs that the user may see."""
         visible = [log for name, log in sorted(self.store.logs.items()) if request.permissions.sees(name)]
         return listed("logs", visible, request, width=lambda log: len(log.partitions), describe=self._described)
 
     def extents(self, request: Request) -> Steps:
-        """Where the partitions of some logs begin and end, and where a moment is in them: all in one answer."""
+        """Start and end of the partitions of some logs, and the position of a time in them, in one answer."""
         wanted = management.requested_extents(request)
         found = [(log, partitions) for name in wanted.logs for log, partitions in self._asked(request, name, wanted)]
         total = sum(len(partitions) for _, partitions in found)
         if total > EXTENTS_MAX:
-            description = f"the request asks for {total} partitions, and an answer has at most {EXTENTS_MAX}: ask for fewer logs"
+            description = f"the request asks for {total} partitions; an answer has at most {EXTENTS_MAX}: ask for fewer logs"
             raise RequestError(management.BAD_REQUEST, description)
         return self._extents(found, wanted.after_ms)
 
@@ -163,7 +170,7 @@ class LogRequests:
         return Answer(management.OK, "OK", {names.EXTENT_LOGS: extents})
 
     def update(self, request: Request) -> Answer:
-        """Other settings for a log."""
+        """Change the settings of a log."""
         log = self._managed(request)
         settings = management.requested_settings(request, log.settings)
         if settings.partitions != log.settings.partitions:
@@ -171,7 +178,7 @@ class LogRequests:
         return Answer(management.OK, "updated", self._described(self.store.update(log.name, settings)))
 
     def delete(self, request: Request) -> Answer:
-        """Remove a log, its events and what is kept about them."""
+        """Delete a log, its events and its cursors."""
         log = self._managed(request)
         self.ending(log)
         self.logs.delete(log.name)
@@ -186,7 +193,7 @@ class LogRequests:
     def _found(self, name: str) -> StoredLog:
         log = self.store.logs.get(name)
         if log is None:
-            raise RequestError(management.NOT_FOUND, f"there is no log {name!r}")
+            raise RequestError(management.NOT_FOUND, f"no log named {name!r}")
         return log
 
     def _described(self, log: StoredLog) -> dict[Value, Value]:

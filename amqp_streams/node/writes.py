@@ -1,4 +1,7 @@
-"""States on their way to the disk, and what follows when they are there. Spec: Event Streams 4.5.2 (an epoch is recorded, then told)."""
+"""Writes of states in flight, and their callbacks.
+
+Spec: Event Streams 4.5.2 (an epoch is recorded, then answered).
+"""
 
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -7,21 +10,21 @@ from amqp_streams.errors import StorageError
 from amqp_streams.storage.ports import States
 
 Then: TypeAlias = Callable[[StorageError | None, int], None]
-"""Called with why the write failed, None if it did not, and the time."""
+"""Called with the error of the write, or None, and the time."""
 
 
 class Writes:
-    """The writes that somebody waits for."""
+    """The writes with a callback."""
 
     def __init__(self, states: States) -> None:
         self._states = states
         self._waiting: dict[int, Then] = {}
 
     def write(self, changes: Mapping[str, bytes | None], then: Then | None = None) -> None:
-        """Write these values together; `then` is called when they are durable, or could not be made so.
+        """Write these values together; `then` is called when they are durable, or when the write failed.
 
         Raises:
-            StorageError: there is no room for more keys; nothing was written.
+            StorageError: the limit of keys is reached; nothing was written.
         """
         try:
             number = self._states.write(changes)

@@ -1,1 +1,1 @@
-"""What the Event Stream Extensions say about links: decisions without I/O, a clock or an engine. Time is an argument."""
+"""The rules of the Event Stream Extensions about links: no I/O and no clock. Time is an argument."""

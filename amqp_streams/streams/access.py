@@ -1,7 +1,7 @@
-"""Who may do what on which log: the rules of `[[access]]`, compiled once.
+"""Access rules: which user may do what on which log. The rules of `[[access]]`, compiled once.
 
-Laws: no rules, no bounds; with rules, what none of them allows is refused. A refusal is decided by name alone, before anybody looks whether
-there is such a log, and says the same either way: a stranger does not learn names.
+Laws: without rules, everything is allowed; with rules, everything that no rule allows is refused. A decision
+uses the name only, before the log is looked up: a refusal does not reveal whether the log exists.
 """
 
 import re
@@ -15,7 +15,7 @@ from amqp_streams.errors import PeerError
 from amqp_streams.policy import ANONYMOUS, ANYONE, GROUP_PREFIX, AccessRule, Right
 
 DECISIONS_MAX: Final = 10_000
-"""Decisions that are remembered of one identity, and identities of a node; beyond it all are forgotten and made again."""
+"""The most cached decisions of an identity, and identities of a node. At the limit, the cache is emptied."""
 _SHOWN_MAX: Final = 128
 
 _Match = Callable[[str], object]
@@ -23,7 +23,7 @@ _Match = Callable[[str], object]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a connection is. `user`: None for whoever did not log in. `groups`: those that its credentials name (OAuth)."""
+    """The user of a connection; None: anonymous. `groups`: the groups that its credentials name (OAuth)."""
 
     user: str | None = None
     groups: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ class _Rule:
     rights: frozenset[Right]
     log: _Match
     group: _Match | None
-    """None: any consumer group, and none."""
+    """None: any consumer group, or no group."""
 
     def allows(self, right: Right, log: str, group: str | None) -> bool:
         if right not in self.rights or not self.log(log):
@@ -44,7 +44,7 @@ class _Rule:
 
 
 class Permissions:
-    """What one identity may do. Cheap to ask again: decisions are remembered."""
+    """What one identity may do. Caches its decisions."""
 
     __slots__ = ("_decisions", "_rules", "identity")
 
@@ -54,7 +54,10 @@ class Permissions:
         self._decisions: dict[tuple[Right, str, str | None], bool] = {}
 
     def allows(self, right: Right, log: str, group: str | None = None) -> bool:
-        """Whether it has this right on a log of this name, there or not. `group`: the consumer group that it wants to read in."""
+        """Whether it has this right on a log of this name; the log need not exist.
+
+        `group`: the consumer group to read in.
+        """
         if self._rules is None:
             return True
         asked = (right, log, group)
@@ -66,11 +69,11 @@ class Permissions:
         return decided
 
     def sees(self, log: str) -> bool:
-        """Whether it may know that there is such a log, and its settings and figures."""
+        """Whether it may know that the log exists, and see its settings and figures."""
         return self.allows(Right.INFO, log) or self.allows(Right.MANAGE, log)
 
     def require(self, right: Right, log: str, group: str | None = None) -> None:
-        """Let it pass, or not.
+        """Raise unless it has this right.
 
         Raises:
             PeerError: amqp:unauthorized-access, naming the right and the log.
@@ -79,7 +82,7 @@ class Permissions:
             raise self.refusal(right, log, group)
 
     def refusal(self, right: Right, log: str, group: str | None = None) -> PeerError:
-        """What it is told when it lacks a right."""
+        """The error for a missing right."""
         user = self.identity.user
         who = "an anonymous connection" if user is None else f"user {user[:_SHOWN_MAX]!r}"
         where = "" if group is None else f" in consumer group {group[:_SHOWN_MAX]!r}"
@@ -88,26 +91,32 @@ class Permissions:
     # -- what is kept for readers: cursors and consumer groups
 
     def sees_cursor(self, log: str, group: str | None, owner: str | None) -> bool:
-        """Whether a cursor is listed for it: its own while it may read there, the others' with `manage`."""
+        """Whether it may see a cursor: its own while it may read there, those of others with `manage`."""
         own = owner == self.identity.user and self.allows(Right.RECEIVE, log, group)
         return own or self.allows(Right.MANAGE, log)
 
     def changes_cursor(self, log: str, group: str | None, owner: str | None) -> bool:
-        """Whether it may reset or remove a cursor: its own while it may read there; others' and a group's with `manage`."""
+        """Whether it may reset or remove a cursor: its own while it may read there.
+
+        Others' and groups' with `manage`.
+        """
         own = group is None and owner == self.identity.user and self.allows(Right.RECEIVE, log)
         return own or self.allows(Right.MANAGE, log)
 
     def sees_group(self, log: str, group: str) -> bool:
-        """Whether a consumer group is listed for it: those that it may read in, all with `manage`."""
+        """Whether it may see a consumer group: those that it may read in, or all with `manage`."""
         return self.allows(Right.RECEIVE, log, group) or self.allows(Right.MANAGE, log)
 
 
 class Access:
-    """The rules of a node. `user_groups`: the members of each group that rules name, beside those that credentials name."""
+    """The rules of a node.
+
+    `user_groups`: members of the groups in rules, in addition to those of the credentials.
+    """
 
     def __init__(self, rules: Sequence[AccessRule] = (), user_groups: Mapping[str, Collection[str]] | None = None) -> None:
         self.open: Final = not rules
-        """There are no rules: whoever is let in may do everything."""
+        """No rules are configured: every user may do everything."""
         self._rules: Final = [_compiled(rule) for rule in rules]
         self._groups_of: Final[dict[str, set[str]]] = {}
         for group, members in (user_groups or {}).items():
@@ -116,7 +125,7 @@ class Access:
         self._known: Final[dict[Identity, Permissions]] = {}
 
     def of(self, identity: Identity) -> Permissions:
-        """What this identity may do. Rules that do not concern it are left out."""
+        """The permissions of this identity. Keeps only the rules that concern it."""
         known = self._known.get(identity)
         if known is None:
             if len(self._known) >= DECISIONS_MAX:
@@ -131,7 +140,10 @@ class Access:
         return self.of(identity).allows(right, log, group)
 
     def _called(self, identity: Identity) -> set[str]:
-        """Everything that rules may call it. A user may be named `*` or `anonymous`, or as a group is: that gives it nothing."""
+        """All names by which rules may refer to it.
+
+        A user named `*`, `anonymous` or like a group gains nothing by it.
+        """
         user = identity.user
         if user is None:
             return {ANONYMOUS}
@@ -141,7 +153,7 @@ class Access:
 
 
 EVERYTHING: Final = Access().of(Identity())
-"""The permissions of whoever is let in where there are no rules."""
+"""The permissions of every user if no rules are configured."""
 
 
 def _compiled(rule: AccessRule) -> _Rule:
@@ -150,5 +162,5 @@ def _compiled(rule: AccessRule) -> _Rule:
 
 
 def _any_of(patterns: Sequence[str]) -> _Match:
-    """Whether a name matches one of the patterns as `fnmatchcase` means it."""
+    """Whether a name matches one of the patterns, by the rules of `fnmatchcase`."""
     return re.compile("|".join(f"(?:{translate(pattern)})" for pattern in patterns)).match

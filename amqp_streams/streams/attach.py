@@ -1,6 +1,7 @@
-"""What a peer asks for when it attaches a link, and what it is granted. Spec: Event Streams 4.1, 4.3, 4.6.1, 6; AMQP 2.6.3, 3.5.
+"""Attach requests and grants of links. Spec: Event Streams 4.1, 4.3, 4.6.1, 6; AMQP 2.6.3, 3.5.
 
-A refusal is a `PeerError`; the shell answers it with a null terminus and a closing detach (design decision 11).
+A refusal is a `PeerError`; the shell answers it with a null terminus and a closing detach (design decision
+11).
 """
 
 from collections.abc import Mapping
@@ -14,20 +15,23 @@ from amqp_streams.streams.batching import Batching
 from amqp_streams.streams.consuming.place import Place
 from amqp_streams.streams.consuming.reader import Reader
 from amqp_streams.streams.numbering import Numbered
-from amqp_streams.streams.redirects import NOWHERE, Places
+from amqp_streams.streams.redirects import NOWHERE, Redirected
 from amqp_streams.streams.routing import RoundRobin, partition_index
 from amqp_streams.wire.types import Symbol, UInt, ULong, Value
 
 
 @dataclass(frozen=True, slots=True)
 class AttachRequest:
-    """One attach as it came. `consumer`: the peer receives. `address`: of the terminus at this node; None for a null terminus.
+    """One attach as received.
 
-    `peer_address`: of the terminus at the peer, where answers to requests are sent. `dynamic`: the node is to make the address up.
-    `durable`: the source is to keep its place when the link is gone (durability other than none, expiry never; AMQP 3.5.5, 3.5.6).
-    `user`: who logged in; None: anonymous; `user_groups`: the groups that its credentials name. `connection` tells connections of the
-    process apart. `no_source`: the peer attached a receiver without a source, which asks for what is kept under its name (AMQP 2.6.3).
-    `presettled`: what is sent counts as settled. `capabilities`: what the source is wanted to be capable of (AMQP 3.5.3).
+    `consumer`: the peer receives. `address`: the node's terminus; None: a null terminus.
+
+    `peer_address`: the peer's terminus, to which answers are sent. `dynamic`: the node must create the
+    address. `durable`: the node keeps a cursor after the link has ended (durability other than none, expiry
+    never; AMQP 3.5.5, 3.5.6). `user`: None: anonymous. `user_groups`: the groups in its credentials.
+    `connection`: identifies the connection within the process. `no_source`: a receiver without a source,
+    which asks for the source that the node keeps under its name (AMQP 2.6.3). `presettled`: deliveries are
+    sent settled. `capabilities`: desired capabilities of the source (AMQP 3.5.3).
     """
 
     link: str
@@ -48,32 +52,37 @@ class AttachRequest:
 
     @property
     def identity(self) -> Identity:
-        """Whom rules are about."""
+        """The identity for access rules."""
         return Identity(self.user, self.user_groups)
 
     @property
     def member(self) -> str:
-        """Whose link it is within a consumer group: links of one container are one member."""
+        """The member of a consumer group: links of one container are one member."""
         return self.container or f"connection-{self.connection}"
 
 
 @dataclass(slots=True, eq=False)
 class Producing:
-    """A link that appends to a log: to one partition (bound), or to any (agnostic). `numbered`: its producer numbers the events."""
+    """A link that appends to one partition (bound) or any (agnostic).
+
+    `numbered`: of an idempotent producer.
+    """
 
     log: StoredLog
     partition: Partition | None
     round_robin: RoundRobin = field(default_factory=RoundRobin)
-    elsewhere: Places = field(default_factory=lambda: NOWHERE)
-    """Partitions that it may not send to, because another container serves them."""
+    elsewhere: Redirected = field(default_factory=lambda: NOWHERE)
+    """Partitions that it cannot send to: another container serves them."""
     numbered: Numbered | None = None
 
 
 @dataclass(slots=True, eq=False)
 class Relaying:
-    """A link with a null target: each message names its log in `to` (Anonymous Terminus 1.0). One router for each log.
+    """A link with a null target: each message names its log in `to` (Anonymous Terminus 1.0).
 
-    A log that is among the routers is one that the peer may send to: `permissions` are asked once for each.
+    One router for each log.
+
+    The peer may send to the logs among the routers: `permissions` are checked once for each.
     """
 
     permissions: Permissions = EVERYTHING
@@ -82,10 +91,11 @@ class Relaying:
 
 @dataclass(slots=True, eq=False)
 class Consuming:
-    """A link that reads a log. `announce`: its next delivery tells the partitions that it is associated with (4.6.5).
+    """A link that reads a log. `announce`: its next delivery carries the list of its partitions (4.6.5).
 
-    `group`, `epoch`: its consumer group and what the epoch of its partition there is; the group is "" for an epoch without one (4.5.2).
-    `place`: what it keeps beyond its end, None mostly. `stopped`: it gets nothing more. `batching`: its deliveries carry many events.
+    `group`, `epoch`: its consumer group and its epoch there; the group is "" for an epoch without a group
+    (4.5.2). `place`: its cursor, if it has one. `stopped`: it gets no more events. `batching`: its deliveries
+    carry many events.
     """
 
     request: AttachRequest
@@ -103,7 +113,7 @@ class Consuming:
 
     @property
     def keeps(self) -> bool:
-        """Its place is kept, so the node is to be told what is settled (`Node.settled`, `Node.sent`)."""
+        """The link has a cursor: the shell reports what is settled (`Node.settled`, `Node.sent`)."""
         return self.place is not None
 
 
@@ -121,16 +131,19 @@ class Managing:
 
 @dataclass(slots=True, eq=False)
 class Replying:
-    """A link that answers travel on, found by any of its addresses."""
+    """A link that carries answers; its addresses identify it."""
 
     addresses: frozenset[str]
 
 
 @dataclass(slots=True, eq=False)
 class Kept:
-    """A receiver attached without a source: it is told which source is kept under its name, and gets no events. Spec: AMQP 2.6.3.
+    """A receiver without a source: the answer shows the source kept under its name; it gets no events.
 
-    When its peer closes it (`Node.detach` with `closed`), what is kept is removed: so clients end a durable subscription.
+    Spec: AMQP 2.6.3.
+
+    If the peer closes it (`Node.detach` with `closed`), the cursor is removed: so clients end a durable
+    subscription.
     """
 
     request: AttachRequest
@@ -142,12 +155,15 @@ Grant = Producing | Relaying | Consuming | Informing | Managing | Replying | Kep
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """An attach neither granted nor refused yet: it waits for a partition, or until its epoch is on the disk. Spec: 4.5.1, 4.5.2."""
+    """An attach that is not yet answered: it waits for a partition, or for its epoch on the disk.
+
+    Spec: 4.5.1, 4.5.2.
+    """
 
     request: AttachRequest
 
 
-# -- effects: what the node wants done about links, told after any of its inputs
+# -- effects: instructions of the node about links
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +184,10 @@ class Denied:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Close this link now: it gets nothing more. The node has forgotten it; no `detach` is expected (one does no harm)."""
+    """Close this link now, and send nothing more.
+
+    The node has forgotten it; a later `detach` has no effect.
+    """
 
     grant: Grant
     error: PeerError
@@ -176,7 +195,10 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Send nothing more on this link, and close it with `error` when all that was sent is settled, after `within_ms` at the latest."""
+    """Send nothing more on this link.
+
+    Close it with `error` when everything sent is settled, or after `within_ms`.
+    """
 
     grant: Consuming
     error: PeerError
@@ -196,15 +218,15 @@ def requested_partition(request: AttachRequest, log: StoredLog) -> Partition | N
     if wanted is None:
         return None
     if not isinstance(wanted, str):
-        raise PeerError(names.INVALID_FIELD, f"link property {names.PARTITION} is a symbol", {"field": "properties"})
+        raise PeerError(names.INVALID_FIELD, f"link property {names.PARTITION} must be a symbol", {"field": "properties"})
     return named_partition(log, wanted)
 
 
 def named_partition(log: StoredLog, name: str) -> Partition:
-    """The partition of `log` that peers call `name`.
+    """The partition of `log` with this name.
 
     Raises:
-        PeerError: there is none.
+        PeerError: the partition does not exist.
     """
     index = partition_index(name, len(log.partitions))
     if index is None:
@@ -215,7 +237,7 @@ def named_partition(log: StoredLog, name: str) -> Partition:
 
 
 def answered_properties(grant: Grant) -> dict[Symbol, Value]:
-    """The link properties to answer with: the bindings that are really in force. Spec: 4.1, 4.5.2, 4.6.1 to 4.6.3."""
+    """The link properties of the answer: the bindings in force. Spec: 4.1, 4.5.2, 4.6.1 to 4.6.3."""
     match grant:
         case Producing():
             return _producing_properties(grant)

@@ -1,6 +1,7 @@
-"""What a consumer asks for when its deliveries are to carry many events each, and what it gets. An extension: docs/batched-deliveries.md.
+"""Negotiation of deliveries that carry many events. An extension: docs/batched-deliveries.md.
 
-Law: such a link only reads. Whose events are settled one by one, in groups and for kept places, gets them one by one.
+Law: such a link only reads. Groups and cursors need a settlement for each event, so they get single
+deliveries.
 """
 
 from collections.abc import Mapping
@@ -13,16 +14,19 @@ from amqp_streams.wire.types import Value
 
 EVENTS_DEFAULT: Final = 16_384
 EVENTS_MAX: Final = 65_536
-"""Of one delivery: what is decoded in one go, here and there."""
+"""The most events of one delivery, which both sides decode at once."""
 BYTES_DEFAULT: Final = 256 << 10
 BYTES_MIN: Final = 4 << 10
 BYTES_MAX: Final = 1 << 20
-"""Of one delivery that has more than one event."""
+"""The most bytes of a delivery with more than one event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """At most so many events in a delivery, and so many bytes unless it has one event only. `formats`: it may say message-formats."""
+    """The most events of a delivery, and its most bytes unless it has one event.
+
+    `formats`: may say message-formats.
+    """
 
     events: int = EVENTS_DEFAULT
     bytes: int = BYTES_DEFAULT
@@ -30,10 +34,10 @@ class Batching:
 
 
 def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Value], *, durable: bool = False) -> Batching | None:
-    """What a consumer's source and link properties ask for, within our bounds; None: ordinary deliveries.
+    """What a consumer's source and link properties request, within our bounds; None: ordinary deliveries.
 
     Raises:
-        PeerError: a number is none, or it is asked for with a group, an epoch or a durable source.
+        PeerError: a value is not a valid number, or the link also has a group, an epoch or a durable source.
     """
     if names.CAPABILITY_BATCHED_DELIVERIES not in capabilities:
         return None
@@ -48,5 +52,5 @@ def requested_batching(capabilities: frozenset[str], properties: Mapping[str, Va
 def _number(properties: Mapping[str, Value], name: str, otherwise: int) -> int:
     value = properties.get(name, otherwise)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise PeerError(names.INVALID_FIELD, f"link property {name} is a whole number of at least 1", {"field": "properties"})
+        raise PeerError(names.INVALID_FIELD, f"link property {name} must be an integer of at least 1", {"field": "properties"})
     return int(value)

@@ -5,7 +5,7 @@ from typing import Final
 from amqp_streams import names
 from amqp_streams.log_settings import LOG_SETTINGS
 from amqp_streams.storage.ports import Partition, PartitionFacts, StoredLog
-from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
+from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
 from amqp_streams.wire.codec import encode
 from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Described, Int, Symbol, Timestamp, ULong, Value
@@ -14,8 +14,11 @@ _AMQP_VALUE = ULong(0x77)
 _SHOWN: Final = tuple(setting for setting in LOG_SETTINGS if setting.in_info)
 
 
-def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
-    """The map at the top of the answer. `partitions` is the specification's, the other entries are ours (section 6 allows them)."""
+def log_info(log: StoredLog, sync: str, elsewhere: Redirected = NOWHERE) -> dict[Value, Value]:
+    """The map of the answer.
+
+    The specification defines `partitions` and allows our other entries (section 6).
+    """
     return {
         names.INFO_PARTITIONS: [_partition_info(partition) | _owner(elsewhere.get(partition.index)) for partition in log.partitions],
         names.INFO_LOG: log.name,
@@ -26,12 +29,12 @@ def log_info(log: StoredLog, sync: str, elsewhere: Places = NOWHERE) -> dict[Val
 
 
 def log_extent(log: StoredLog, partitions: list[Value]) -> dict[Value, Value]:
-    """The entry of a log, with those of its partitions (`partition_extent`)."""
+    """The entry of a log, with the entries of its partitions (`partition_extent`)."""
     return {names.NAME: log.name, names.INFO_INCARNATION: log.incarnation, names.INFO_PARTITIONS: partitions}
 
 
-def partition_extent(partition: Partition, after_ms: int | None, elsewhere: Places = NOWHERE) -> dict[Value, Value]:
-    """Where a partition begins and ends, as numbers; with `after_ms` also where the first event after that moment is.
+def partition_extent(partition: Partition, after_ms: int | None, elsewhere: Redirected = NOWHERE) -> dict[Value, Value]:
+    """Start and end of a partition as numbers; with `after_ms` also the first event after that time.
 
     Raises:
         StorageError: the disk failed.

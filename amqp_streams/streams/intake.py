@@ -1,6 +1,7 @@
-"""Events in: a batch of transfers goes to the partitions that its link, its messages' hints or the turn name.
+"""Events in: routes a batch of transfers to partitions, by its link, by the messages' hints, or in turns.
 
-Spec: Event Streams 4.1, 4.2, 4.6.6, 4.6.7; Anonymous Terminus 1.0, 2.2. Law: what one message gets wrong refuses that message only.
+Spec: Event Streams 4.1, 4.2, 4.6.6, 4.6.7; Anonymous Terminus 1.0, 2.2. Law: an invalid message is refused
+alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from amqp_streams.storage.ports import Formats, Partition, Store, StoredLog
 from amqp_streams.streams.access import Permissions
 from amqp_streams.streams.attach import Producing, Relaying, named_partition
 from amqp_streams.streams.numbering import Numbered
-from amqp_streams.streams.redirects import NOWHERE, Places, require_here
+from amqp_streams.streams.redirects import NOWHERE, Redirected, require_here
 from amqp_streams.streams.routing import RoundRobin, partition_of_key
 from amqp_streams.wire.sections import (
     MessagesRefusedError,
@@ -28,7 +29,7 @@ from amqp_streams.wire.sections import (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What one partition took of a batch: the messages at `indices` (None: all), `count` of them, `bytes` in all."""
+    """The part of a batch that one partition took: the messages at `indices` (None: all), `count` of them."""
 
     partition: Partition
     indices: Sequence[int] | None
@@ -38,10 +39,11 @@ class Part:
 
 @dataclass(slots=True)
 class Receipt:
-    """What became of a batch of transfers.
+    """The result of a batch of transfers.
 
-    `parts`: what the partitions took into commit `sequence`. `refused`: indices that were not taken, with the reason. Of events with
-    numbers, `settled`: indices of what is durable already; `earlier`: what is in the commit before this one, which is in flight.
+    `parts`: what the partitions added to commit `sequence`. `refused`: the indices of refused messages, with
+    the error. Of idempotent producers, `settled`: indices of durable events; `earlier`: those in the commit
+    in flight.
     """
 
     sequence: int
@@ -53,7 +55,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
-    """Messages as they came, what is stored of each and in which format, and when."""
+    """Received messages, what is stored of each and in which format, and the time."""
 
     messages: list[bytes]
     stored: list[bytes]
@@ -64,18 +66,18 @@ class _Batch:
     formats: Formats = None
 
     def append(self, partition: Partition, indices: Sequence[int]) -> StorageError | None:
-        """Give the messages at these indices to a partition."""
+        """Append the messages at these indices to a partition."""
         stored, sizes = self.stored, self.header_sizes
         headers, formats = bytes([sizes[index] for index in indices]), formats_at(self.formats, indices)
         return self._append(partition, indices, [stored[index] for index in indices], headers, formats)
 
     def append_share(self, partition: Partition, share: slice) -> StorageError | None:
-        """The same for a slice of the batch."""
+        """Append a slice of the batch to a partition."""
         indices = range(len(self.stored))[share]
         return self._append(partition, indices, self.stored[share], self.header_sizes[share], formats_at(self.formats, share))
 
     def append_all(self, partition: Partition) -> StorageError | None:
-        """The same for the whole batch."""
+        """Append the whole batch to a partition."""
         return self._append(partition, None, self.stored, self.header_sizes, self.formats)
 
     def _append(
@@ -94,16 +96,16 @@ class _Batch:
 
 
 class Intake:
-    """Routes batches. `log_at` finds a log by its address, or makes it for whoever may, and raises PeerError when there is none.
+    """Routes batches. `log_at` returns the log of an address, may create it on demand, and raises PeerError.
 
-    `elsewhere` tells which partitions of a log another container serves.
+    `elsewhere` returns the partitions of a log that other containers serve.
     """
 
     def __init__(
         self,
         store: Store,
         log_at: Callable[[str, Permissions], StoredLog],
-        elsewhere: Callable[[StoredLog], Places] = lambda _log: NOWHERE,
+        elsewhere: Callable[[StoredLog], Redirected] = lambda _log: NOWHERE,
     ) -> None:
         self._store = store
         self._log_at = log_at
@@ -111,17 +113,23 @@ class Intake:
         self._stopped: set[Partition] = set()
         self._turns: dict[str, RoundRobin] = {}
 
-    def producing(self, log: StoredLog, partition: Partition | None, elsewhere: Places, numbered: Numbered | None = None) -> Producing:
-        """A link's grant. All links of a log take turns together: those that send one event each spread as one that sends many does."""
+    def producing(self, log: StoredLog, partition: Partition | None, elsewhere: Redirected, numbered: Numbered | None = None) -> Producing:
+        """The grant of a link.
+
+        All links of a log share one round-robin, so that links with one event each also spread.
+        """
         turns = self._turns.setdefault(log.incarnation, RoundRobin())
         return Producing(log, partition, turns, elsewhere=elsewhere, numbered=numbered)
 
     def forget(self, log: StoredLog) -> None:
-        """A log is gone."""
+        """The log was deleted."""
         self._turns.pop(log.incarnation, None)
 
     def receive(self, grant: Producing | Relaying, messages: list[bytes], now_ms: int, formats: Formats = None) -> Receipt:
-        """Take a batch of transfers into the next commit. Never raises for what a peer sent: see `Receipt.refused`."""
+        """Add a batch of transfers to the next commit.
+
+        Never raises for a peer's data: see `Receipt.refused`.
+        """
         receipt = Receipt(self._store.sequence)
         try:
             stored, header_sizes = strip_batch(messages)
@@ -145,7 +153,7 @@ class Intake:
         now_ms: int,
         receipt: Receipt,
     ) -> None:
-        """Some messages are none: refuse those, take the others."""
+        """Some data is not a valid message: refuse it, and take the other messages."""
         receipt.refused += [(index, PeerError(names.DECODE_ERROR, str(error))) for index, error in refused.refused.items()]
         kept = [index for index in range(len(messages)) if index not in refused.refused]
         if not kept:
@@ -158,7 +166,7 @@ class Intake:
 
     def _route(self, grant: Producing, batch: _Batch) -> None:
         log, bound = grant.log, grant.partition
-        plain = batch.stored is batch.messages  # no message had delivery annotations, so none names its partition
+        plain = batch.stored is batch.messages  # no message has delivery annotations, so none has a hint
         if plain and (bound is not None or len(log.partitions) == 1):
             batch.append_all(bound or log.partitions[0])
             return
@@ -173,7 +181,7 @@ class Intake:
             self._note(log.partitions[index], batch.append(log.partitions[index], free[share]))
 
     def _sort(self, grant: Producing, batch: _Batch) -> tuple[dict[int, list[int]], list[int]]:
-        """The messages of a batch by the partition that they must or should go to, and those that do not care."""
+        """The indices of messages by the partition of their hints, and those of messages without a hint."""
         hinted: dict[int, list[int]] = {}
         free: list[int] = []
         for index, message in enumerate(batch.messages):
@@ -189,7 +197,7 @@ class Intake:
         return hinted, free
 
     def _running(self, grant: Producing) -> Sequence[int]:
-        """The partitions that events without a hint are dealt to: those that are here and have not stopped, unless all have."""
+        """The partitions for events without a hint: those here that run, or all here if none runs."""
         log = grant.log
         everyone: Sequence[int] = range(len(log.partitions))
         if grant.elsewhere:
@@ -199,15 +207,16 @@ class Intake:
         return [index for index in everyone if log.partitions[index] not in self._stopped] or everyone
 
     def _note(self, partition: Partition, error: StorageError | None) -> None:
-        if error is not None and partition.facts().failure is not None:  # other refusals pass: a full disk, a commit that failed
+        # A full disk or a failed commit is temporary.
+        if error is not None and partition.facts().failure is not None:
             self._stopped.add(partition)
 
     def _relay(self, grant: Relaying, batch: _Batch) -> None:
-        """Each message goes to the log that its `to` names. Spec: Anonymous Terminus 1.0, 2.2."""
+        """Append each message to the log in its `to` field. Spec: Anonymous Terminus 1.0, 2.2."""
         for index, message in enumerate(batch.messages):
             try:
                 producing = self._relayed_to(grant, message)
-            except (PeerError, StorageError) as error:  # the disk, when the log is made on demand
+            except (PeerError, StorageError) as error:  # StorageError: a log could not be created on demand
                 batch.receipt.refused.append((index, error))
                 continue
             receipt = Receipt(batch.receipt.sequence)
@@ -225,7 +234,7 @@ class Intake:
         except WireError as error:
             raise PeerError(names.DECODE_ERROR, str(error)) from error
         if not address:
-            raise PeerError(names.INVALID_FIELD, "on a link with a null target each message says in 'to' which log it is for")
+            raise PeerError(names.INVALID_FIELD, "on a link with a null target, each message must name its log in 'to'")
         known = grant.producing.get(address)
         if known is None:
             grant.permissions.require(Right.SEND, address)
@@ -238,17 +247,17 @@ class Intake:
 
 
 def target(grant: Producing, message: bytes) -> int | None:
-    """The partition that a message must or should go to; None: any. Spec: 4.2, 4.6.6, 4.6.7.
+    """The partition that a message must or should be sent to; None: any. Spec: 4.2, 4.6.6, 4.6.7.
 
     Raises:
-        PeerError: it must go where it cannot, or its annotations cannot be read.
+        PeerError: it must go to a partition that it cannot reach, or its annotations cannot be decoded.
     """
     try:
         named = target_partition(message)
         if named is not None:
             partition = named_partition(grant.log, named)
             if grant.partition is not None and partition is not grant.partition:
-                description = f"the link is bound to partition {grant.partition.index}, {names.TARGET_PARTITION} says {named[:64]!r}"
+                description = f"the link is bound to partition {grant.partition.index}, but {names.TARGET_PARTITION} is {named[:64]!r}"
                 raise PeerError(names.NOT_ALLOWED, description)
             return here(grant, partition.index)
         if grant.partition is not None:

@@ -1,7 +1,8 @@
-"""Requests to `$management` and their answers: about logs, cursors and consumer groups. Spec: AMQP Management 1.0 (working draft).
+"""Requests to `$management` and their answers. Spec: AMQP Management 1.0 (working draft).
 
-A request is a message with the application properties `operation`, `type` ("event-log" if it is missing) and `name`, more in an amqp-value
-map, and `reply-to`. The answer carries the status code under both spellings that clients look for.
+A request is a message with the application properties `operation`, `type` (default "event-log") and `name`,
+further values in an amqp-value map, and `reply-to`. The answer has the status code under both spellings that
+clients use.
 """
 
 from collections.abc import Mapping
@@ -31,9 +32,9 @@ SERVER_ERROR: Final = 500
 NOT_IMPLEMENTED: Final = 501
 
 SECTIONS_MAX: Final = 16
-"""Of a request: one of each kind, and some more data."""
+"""The most sections of a request: one of each kind, and some more data sections."""
 VALUES_MAX: Final = 25_000
-"""In a section of a request: two lists of names, as long as they may be, and then some. Decoding so many takes 30 ms."""
+"""The most values of a request's section: two lists of names and some more. Decoding them takes 30 ms."""
 
 _PROPERTIES: Final = 0x73
 _APPLICATION_PROPERTIES: Final = 0x74
@@ -46,10 +47,13 @@ _NAMES: Final = {field: name for name, field in _SETTINGS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, taken apart. `correlation` is what the answer repeats: the correlation-id, or else the message-id.
+    """One parsed request.
 
-    `permissions`: of whoever asks; the node fills them in. `log`: the one that a cursor or a group is of, from the application properties
-    or the body. `well_formed`: the body is a map, or missing. `offset`, `count`: of a QUERY, which items of its list are wanted.
+    `correlation`: the correlation-id, or else the message-id, which the answer repeats.
+
+    `permissions`: the user's; the node sets them. `log`: the log of a cursor or group, from the application
+    properties or the body. `well_formed`: the body is a map or absent. `offset`, `count`: the wanted items of
+    a QUERY.
     """
 
     operation: str
@@ -75,7 +79,7 @@ class Answer:
 
 
 class RequestError(Exception):
-    """The request cannot be carried out; `answer` says why."""
+    """The request cannot be carried out; `answer` has the reason."""
 
     def __init__(self, status: int, description: str) -> None:
         self.answer: Final = Answer(status, description)
@@ -83,10 +87,10 @@ class RequestError(Exception):
 
 
 def parse_request(message: bytes) -> Request:
-    """Take a request message apart.
+    """Parse a request message.
 
     Raises:
-        WireError: its sections are not AMQP, or too much is in them; there is no telling where an answer should go.
+        WireError: its sections are not valid AMQP or exceed a bound; an answer cannot be addressed.
     """
     found: dict[int, Value] = {}
     for code, start, _ in sections(message, SECTIONS_MAX):
@@ -134,10 +138,10 @@ def answer_message(request: Request, answer: Answer) -> bytes:
 
 
 def requested_name(request: Request) -> str:
-    """The name of the log that a request is about.
+    """The name of the log in a request.
 
     Raises:
-        RequestError: it is missing, or not a valid name of a log.
+        RequestError: the name is missing or not valid.
     """
     try:
         return log_name(request.name)
@@ -147,9 +151,9 @@ def requested_name(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """What is asked of where logs begin and end. `partitions`: None for all. `after_ms`: a moment to be found in them.
+    """A request for the extents of logs. `partitions`: None: all. `after_ms`: a time to find in them.
 
-    `missing_ok`: logs that are not there are left out.
+    `missing_ok`: omit logs that do not exist.
     """
 
     logs: tuple[str, ...]
@@ -159,16 +163,18 @@ class Extents:
 
 
 def requested_extents(request: Request) -> Extents:
-    """The logs named by the request, or by the list in its body; a timestamp there means the first event at or after it.
+    """The logs in a request: its name, or the list in its body.
+
+    A timestamp means the first event at or after it.
 
     Raises:
-        RequestError: a name is missing or none, something is of another type.
+        RequestError: a name is missing or not valid, or a value has a wrong type.
     """
     listed = _texts(request.body, names.EXTENT_LOGS)
     partitions = _texts(request.body, names.INFO_PARTITIONS)
     at_ms = request.body.get(names.RESET_TIMESTAMP)
     if at_ms is not None and (not isinstance(at_ms, int) or isinstance(at_ms, bool)):
-        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} is a timestamp, in milliseconds since 1970 UTC")
+        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} must be a timestamp, in milliseconds since 1970 UTC")
     try:
         logs = tuple(map(log_name, listed)) if listed is not None else (requested_name(request),)
     except ValueError as error:
@@ -178,10 +184,10 @@ def requested_extents(request: Request) -> Extents:
 
 
 def requested_settings(request: Request, base: LogSettings) -> LogSettings:
-    """`base` with the settings in the request's body put over it.
+    """`base` with the settings in the request's body.
 
     Raises:
-        RequestError: a setting is unknown or out of its bounds; says which and what is allowed.
+        RequestError: a setting is unknown or out of bounds.
     """
     given = {str(key): value for key, value in request.body.items()}
     unknown = sorted(given.keys() - _SETTINGS)
@@ -197,24 +203,24 @@ def requested_settings(request: Request, base: LogSettings) -> LogSettings:
 
 
 def described_settings(settings: LogSettings) -> dict[Value, Value]:
-    """Settings as they go into an answer."""
+    """Settings in the form of an answer."""
     return {_NAMES[key]: value for key, value in settings.model_dump().items()}
 
 
 def _number(value: Value) -> Value:
-    if isinstance(value, bool):  # Python knows `true` as a kind of 1; as a setting it is a slip
+    if isinstance(value, bool):  # in Python True equals 1, but `true` is not a valid number of a setting
         return str(value)
     return int(value) if isinstance(value, int) else value
 
 
 def _texts(body: Mapping[Value, Value], key: str) -> tuple[str, ...] | None:
-    """A list or an array of names, each once; None: the request has none."""
+    """A list or array of names without duplicates; None if the request does not have it."""
     value = body.get(key)
     if value is None:
         return None
     items = value.items if isinstance(value, Array) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items) or len(items) > _LISTED_MAX:
-        raise RequestError(BAD_REQUEST, f"{key!r} is a list of names, at most {_LISTED_MAX}")
+        raise RequestError(BAD_REQUEST, f"{key!r} must be a list of at most {_LISTED_MAX} names")
     return tuple(dict.fromkeys(map(str, items)))
 
 

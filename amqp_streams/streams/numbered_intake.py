@@ -1,6 +1,8 @@
-"""Events in from producers that number them: those stored already are told apart, the others go on as `intake.py` says.
+"""Events in from idempotent producers: skips events that are already stored.
 
-Law: what is wrong with a message itself is said first, whatever its number; only then is it looked for among what is stored.
+The others go on as in `intake.py`.
+
+Law: errors of a message itself are reported first, whatever its sequence. Only valid messages are compared.
 """
 
 from array import array
@@ -21,7 +23,7 @@ from amqp_streams.wire.sequences import Split, sequence_of, split_batch
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Batch:
-    """Whose messages they are, when they came, and what becomes of them."""
+    """The link, its messages, the time, and the results."""
 
     numbered: Numbered
     now_ms: int
@@ -29,7 +31,7 @@ class _Batch:
 
 
 class NumberedIntake:
-    """Routes batches of links whose producers number their events."""
+    """Routes batches of idempotent producers."""
 
     def __init__(self, store: Store, numbering: Numbering) -> None:
         self._store: Final = store
@@ -58,7 +60,7 @@ class NumberedIntake:
         return receipt
 
     def _take(self, batch: _Batch, partition: Partition, indices: Sequence[int] | None, share: Split) -> None:
-        """Give a partition its share of a batch, the messages at `indices` (None: all)."""
+        """Append a partition's share of a batch, the messages at `indices` (None: all)."""
         numbered, receipt = batch.numbered, batch.receipt
         sifted = self._numbering.sift(numbered, partition, share.sequences, receipt.sequence)
         fresh = sifted.fresh
@@ -99,7 +101,7 @@ class NumberedIntake:
 
 
 def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[int]]:
-    """The messages that are some, and have a number, with their places; the others are refused."""
+    """The valid messages with a sequence, and their indices; the others are refused."""
     sequences, stored, sizes, kept = array("Q", bytes(8 * len(messages))), list[bytes](messages), bytearray(len(messages)), list[int]()
     for index, message in enumerate(messages):
         try:
@@ -109,7 +111,7 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[i
             receipt.refused.append((index, PeerError(names.DECODE_ERROR, str(error))))
             continue
         if sequence is None:
-            description = f"each message on this link has a number in its delivery annotations: {names.SEQUENCE}, an integer from 0 on"
+            description = f"each message on this link needs {names.SEQUENCE} in its delivery annotations, an integer from 0 on"
             receipt.refused.append((index, PeerError(names.INVALID_FIELD, description)))
             continue
         sequences[index] = sequence
@@ -118,7 +120,7 @@ def _taken_apart(messages: list[bytes], receipt: Receipt) -> tuple[Split, list[i
 
 
 def _routed(grant: Producing, numbered: Numbered, messages: list[bytes], kept: Sequence[int], receipt: Receipt) -> dict[int, list[int]]:
-    """Which of the messages go to which partition; those that must go where they cannot are refused."""
+    """The messages by partition; those with a partition that they cannot reach are refused."""
     places: dict[int, list[int]] = {}
     for index in kept:
         try:

@@ -1,7 +1,8 @@
-"""Producers that number their events: what is stored already, what is on its way, and what must come again first.
+"""Idempotent producers: which events are stored, which are in flight, and which must be sent again first.
 
-Laws: an event is told `accepted` when it, or the same number before it, is durable; never earlier, never without. No hole comes about
-in silence: while an event of a link is owed to a partition, because it was refused for no fault of its own, later ones are refused, too.
+Laws: an event is `accepted` only when it, or an earlier one with its sequence, is durable. No gap arises
+unnoticed: after a link's event was refused for no fault of its own, later events are refused until that one
+is sent again.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ _SEPARATOR: Final = "\x1f"
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """An event that a link owes to a partition: the lowest number that was refused, and why."""
+    """An event that a link must send again: the lowest refused sequence in a partition, and the error."""
 
     sequence: int
     error: PeerError | StorageError
@@ -30,10 +31,12 @@ class Hole:
 
 @dataclass(slots=True, eq=False)
 class Numbered:
-    """A link whose producer numbers its events. `home`: the partition of those without a hint, so that a repetition goes there, too.
+    """The link of an idempotent producer.
 
-    `producer`: what it is stored under, see `stored_id`; `name`: what it calls itself.
-    `highest`: how far the producer had come over the log when the link was attached; None: nothing is known of it.
+    `home`: the partition of events without a hint, also of their repetitions.
+
+    `producer`: its key in the store, see `stored_id`; `name`: the id that it gave.
+    `highest`: its highest sequence in the log at the attach; None: unknown producer.
     """
 
     producer: str
@@ -53,10 +56,11 @@ class Numbered:
 
 @dataclass(slots=True, eq=False)
 class Sifted:
-    """What is to be done with a link's events for a partition, by their places among them.
+    """What to do with a link's events for a partition, by their indices.
 
-    `fresh` are to be appended; `settled` are durable; `earlier` and `current` are in the commit in flight and in the next one, and share
-    its fate; `twins` share that of the fresh ones; `refused` have to come again behind others.
+    `fresh`: append; `settled`: already durable; `earlier` and `current`: in the commit in flight and in the
+    next one, and settled with it; `twins`: repetitions of fresh ones; `refused`: to be sent again after
+    others.
     """
 
     fresh: Sequence[int]
@@ -71,18 +75,21 @@ def producer_id(value: Value) -> str:
     """The id in a link property.
 
     Raises:
-        PeerError: it is not text, or too long.
+        PeerError: it is not a string, or too long.
     """
     if isinstance(value, str) and 0 < len(value.encode("utf-8", "surrogatepass")) <= PRODUCER_ID_BYTES_MAX and _is_unicode(value):
         return str(value)
-    description = f"link property {names.PRODUCER_ID} is a string of 1 to {PRODUCER_ID_BYTES_MAX} bytes"
+    description = f"link property {names.PRODUCER_ID} must be a string of 1 to {PRODUCER_ID_BYTES_MAX} bytes"
     raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
 
 
 def stored_id(user: str | None, producer: str) -> str:
-    """The key of a user's producer: the numbers of different users are independent. At most PRODUCER_ID_BYTES_MAX bytes.
+    """The key of a user's producer: sequences of different users are independent.
 
-    No user name contains the separator. Anonymous producers are stored under the name alone, as all producers were by earlier builds.
+    At most PRODUCER_ID_BYTES_MAX bytes.
+
+    User names do not contain the separator. Anonymous producers have their id as key, as all had in earlier
+    versions.
     """
     if user is None and _SEPARATOR not in producer:
         return producer
@@ -93,27 +100,28 @@ def stored_id(user: str | None, producer: str) -> str:
 
 
 class Numbering:
-    """All links of producers that number their events, and what they have on its way to the disk.
+    """All links of idempotent producers, and their events in flight to the disk.
 
-    `limit`: producers known in one partition; those without a link that stored nothing for `expiry_ms` are forgotten when others come.
+    `limit`: producers of a partition. At the limit, new ones replace those without a link or events for
+    `expiry_ms`.
     """
 
     def __init__(self, *, limit: int, expiry_ms: int) -> None:
         self._limit: Final = limit
         self._expiry_ms: Final = expiry_ms
         self._links: Final[dict[tuple[str, str], int]] = {}
-        """How many a producer has, by incarnation of its log."""
+        """The number of links of a producer, by incarnation of its log."""
         self._turns: Final[dict[Partition, dict[str, list[tuple[int, int]]]]] = {}
-        """Of what is on its way: commit and highest number in it, at most two of them."""
+        """Of events in flight: commits and the highest sequence in each, at most two."""
         self._flights: Final[dict[int, dict[tuple[Numbered, Partition], int]]] = {}
-        """By commit, the lowest number that a link has in it."""
+        """By commit, the lowest sequence of a link in it."""
         self._leaving: Final[dict[Partition, dict[str, int]]] = {}
-        """Producers that are forgotten with a commit, and which."""
+        """By commit, the producers that are forgotten with it."""
 
     # -- links
 
     def attach(self, log: StoredLog, name: str, bound: Partition | None, *, user: str | None = None) -> Numbered:
-        """This user's producer has a link."""
+        """A link of this user's producer was attached."""
         producer = stored_id(user, name)
         used = (log.incarnation, producer)
         self._links[used] = self._links.get(used, 0) + 1
@@ -123,7 +131,7 @@ class Numbering:
         return Numbered(producer, name, log.incarnation, home, highest if highest >= 0 else None)
 
     def detach(self, numbered: Numbered) -> None:
-        """It is gone. Twice is once."""
+        """The link has ended. A second call changes nothing."""
         if numbered.attached:
             numbered.attached = False
             used = (numbered.incarnation, numbered.producer)
@@ -134,7 +142,10 @@ class Numbering:
     # -- events
 
     def sift(self, numbered: Numbered, partition: Partition, sequences: Sequence[int], commit: int) -> Sifted:
-        """What is to be done with events of these numbers, in the order they came. `commit`: the number of the next one."""
+        """Sort events by what to do with them, given their sequences in order.
+
+        `commit`: the number of the next commit.
+        """
         highest = self._reached(partition, numbered.producer)
         if sequences[0] > highest and partition not in numbered.holes and all(map(lt, sequences, sequences[1:])):
             return Sifted(range(len(sequences)))
@@ -171,10 +182,10 @@ class Numbering:
         return sifted
 
     def admit(self, numbered: Numbered, partition: Partition, now_ms: int) -> Sequence[str]:
-        """Who is forgotten that this producer is known in the partition: nobody, mostly. `now_ms`: the wall clock.
+        """The producers to forget so that this one can be added, usually none. `now_ms`: the wall clock.
 
         Raises:
-            PeerError: as many are known as may be, and all of them are in use.
+            PeerError: the limit is reached, and all producers are in use.
         """
         known, turns = partition.producers, self._turns.get(partition, {})
         if numbered.producer in known or numbered.producer in turns:
@@ -187,14 +198,12 @@ class Numbering:
         coming = 1 + sum([producer not in known for producer in turns]) - len(leaving)
         gone = victims(known, idle=idle, coming=coming, limit=self._limit, expired_before_ms=now_ms - self._expiry_ms)
         if gone is None:
-            description = (
-                f"partition {partition.index} of log {partition.log!r} knows {self._limit} producers, all of them in use: detach some"
-            )
+            description = f"partition {partition.index} of log {partition.log!r} has {self._limit} producers, all in use: detach some"
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"{description}, or raise the node's limit 'producers'")
         return gone
 
     def appended(self, numbered: Numbered, partition: Partition, numbers: Numbers, commit: int) -> None:
-        """Events were taken into the commit of this number."""
+        """Events were added to the commit of this number."""
         turns = self._turns.setdefault(partition, {}).setdefault(numbered.producer, [])
         if turns and turns[-1][0] == commit:
             turns.pop()
@@ -204,7 +213,7 @@ class Numbering:
             self._leaving.setdefault(partition, {}).update(dict.fromkeys(numbers.forgotten, commit))
 
     def committed(self, done: CommitDone) -> None:
-        """A commit came back: what it could not make safe is owed."""
+        """A commit ended: events that it could not store must be sent again."""
         for (numbered, partition), lowest in self._flights.pop(done.sequence, {}).items():
             failure = done.failures.get(partition)
             if failure is not None:
@@ -220,14 +229,14 @@ class Numbering:
                 self._leaving[partition] = later
 
     def _share(self, numbered: Numbered, partition: Partition, commit: int, sequences: Sequence[int]) -> None:
-        """The link's events of these numbers have the fate of a commit."""
+        """These events of the link are in this commit."""
         if sequences:
             flight = self._flights.setdefault(commit, {})
             lowest = min(sequences)
             flight[numbered, partition] = min(flight.get((numbered, partition), lowest), lowest)
 
     def _reached(self, partition: Partition, producer: str) -> int:
-        """The highest number that is durable or on its way; -1: there is none."""
+        """The highest sequence that is durable or in flight; -1 if none is."""
         turns = self._turns.get(partition)
         if turns is not None and producer in turns:
             return turns[producer][-1][1]

@@ -1,6 +1,9 @@
-"""Partitions that another container serves, as the configuration says it (`[[redirect]]`). Spec: Event Streams 4; AMQP 2.8.18.
+"""Partitions that other containers serve, as configured in `[[redirect]]`.
 
-Law: a link is never bound to, associated with or sent from a partition that is elsewhere; it is told where to go.
+Spec: Event Streams 4; AMQP 2.8.18.
+
+Law: a link is never bound to or associated with a partition of another container; the peer is redirected
+instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,14 +22,14 @@ _KNOWN_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A container that serves something in our stead."""
+    """Another container that serves a log or some partitions of it."""
 
     host: str
     port: int
     container: str | None = None
 
     def error(self, log: str, partition: int | None = None) -> PeerError:
-        """What a peer is told that wanted this log, or this partition of it, here."""
+        """The redirect error for this log, or for this partition of it."""
         what = f"log {log!r}" if partition is None else f"partition {partition} of log {log!r}"
         owner = "" if self.container is None else f" ({self.container})"
         shown = f"[{self.host}]" if ":" in self.host else self.host
@@ -43,21 +46,21 @@ class Elsewhere:
         return PeerError(names.LINK_REDIRECT, f"{what} is served by {shown}:{self.port}{owner}", info)
 
 
-Places = Mapping[int, Elsewhere]
-"""Which partitions of a log are elsewhere, and where: by index."""
-NOWHERE: Final[Places] = MappingProxyType({})
-"""All partitions are here."""
+Redirected = Mapping[int, Elsewhere]
+"""The partitions of a log that other containers serve, by index."""
+NOWHERE: Final[Redirected] = MappingProxyType({})
+"""No partition is elsewhere."""
 
 
 class Redirects:
-    """All redirects of a node. The first that matches a partition counts."""
+    """All redirects of a node. The first one that matches a partition applies."""
 
     def __init__(self, redirects: Sequence[Redirect] = ()) -> None:
         self._rules: Final = tuple((redirect, Elsewhere(redirect.host, redirect.port, redirect.container)) for redirect in redirects)
-        self._known: Final[dict[tuple[str, int], Places]] = {}
+        self._known: Final[dict[tuple[str, int], Redirected]] = {}
 
-    def of(self, log: str, partition_count: int) -> Places:
-        """The partitions of a log that are elsewhere; the same object as long as nothing changes."""
+    def of(self, log: str, partition_count: int) -> Redirected:
+        """The partitions of a log that are elsewhere; returns the same object until the redirects change."""
         if not self._rules:
             return NOWHERE
         asked = (log, partition_count)
@@ -69,10 +72,10 @@ class Redirects:
         return known
 
     def whole(self, log: str) -> Elsewhere | None:
-        """Where a log is that need not be here at all: redirected without a word of partitions."""
+        """The container of a log that is redirected as a whole, so that it need not exist here."""
         return next((place for rule, place in self._rules if rule.partitions is None and fnmatchcase(log, rule.log)), None)
 
-    def _look_up(self, log: str, partition_count: int) -> Places:
+    def _look_up(self, log: str, partition_count: int) -> Redirected:
         found: dict[int, Elsewhere] = {}
         for rule, place in self._rules:
             if fnmatchcase(log, rule.log):
@@ -82,11 +85,11 @@ class Redirects:
         return found
 
 
-def require_here(log: str, partition_count: int, places: Places, partition: int | None) -> None:
-    """Let a link pass that asks for a partition (None: any), if that, or any, is here.
+def require_here(log: str, partition_count: int, places: Redirected, partition: int | None) -> None:
+    """Check that the requested partition (None: any) is here.
 
     Raises:
-        PeerError: amqp:link:redirect, to where it is; with every partition elsewhere, to where the first one is.
+        PeerError: amqp:link:redirect to its container; if all partitions are elsewhere, to the first one's.
     """
     if partition is not None:
         if partition in places:

@@ -1,6 +1,9 @@
-"""Where a request moves a kept place to. Spec: AMQP Management 1.0 (working draft); Event Streams 5.1.1, 5.1.2.
+"""The positions that a request sets a cursor to.
 
-Law: as with a source's filter, an offset or a timestamp is the last to be passed over: the next event is the first after it.
+Spec: AMQP Management 1.0 (working draft); Event Streams 5.1.1, 5.1.2.
+
+Law: as in a source's filter, the given offset or timestamp is excluded: the next event is the first one after
+it.
 """
 
 from collections.abc import Callable
@@ -19,10 +22,10 @@ _WAYS: Final = f"one of {names.CURSOR_OFFSET!r} (16 digits), {names.RESET_TIMEST
 
 
 def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
-    """For each partition that the request moves the place in, the number of the next record.
+    """By partition, the position that the request sets.
 
     Raises:
-        RequestError: it says nowhere, two places at once, a partition or an offset that there is not.
+        RequestError: the request has no target or several, or an unknown partition or offset.
     """
     body = {str(key): value for key, value in request.body.items() if value is not None}
     unknown = sorted(body.keys() - _KNOWN)
@@ -30,7 +33,7 @@ def requested_positions(request: Request, log: StoredLog) -> dict[int, int]:
         raise RequestError(BAD_REQUEST, f"unknown entry {unknown[0][:64]!r}: known are {', '.join(sorted(_KNOWN))}")
     given = [name for name in _TARGETS if name in body]
     if len(given) != 1:
-        raise RequestError(BAD_REQUEST, f"{len(given)} places to go to: give {_WAYS}")
+        raise RequestError(BAD_REQUEST, f"the request has {len(given)} targets: give {_WAYS}")
     partitions = _partitions(body.get(names.INFO_PARTITION), log)
     target = _READERS[given[0]](body[given[0]], partitions)
     return {partition.index: target(partition) for partition in partitions}
@@ -41,7 +44,7 @@ def _partitions(name: Value, log: StoredLog) -> tuple[Partition, ...]:
         return log.partitions
     index = partition_index(name, len(log.partitions)) if isinstance(name, str) else None
     if index is None:
-        raise RequestError(BAD_REQUEST, f"log {log.name!r} has no partition {str(name)[:64]!r}: 0 to {len(log.partitions) - 1}")
+        raise RequestError(BAD_REQUEST, f"log {log.name!r} has no partition {str(name)[:64]!r}: use 0 to {len(log.partitions) - 1}")
     return (log.partitions[index],)
 
 
@@ -50,7 +53,7 @@ _Target = Callable[[Partition], int]
 
 def _offset(value: Value, partitions: tuple[Partition, ...]) -> _Target:
     if not isinstance(value, str):
-        raise RequestError(BAD_REQUEST, f"{names.CURSOR_OFFSET!r} is a symbol or a string")
+        raise RequestError(BAD_REQUEST, f"{names.CURSOR_OFFSET!r} must be a symbol or a string")
     try:
         position = parse_offset(value)
     except ValueError as error:
@@ -58,15 +61,15 @@ def _offset(value: Value, partitions: tuple[Partition, ...]) -> _Target:
     if not isinstance(position, int):
         return _position(value, partitions)
     if len(partitions) > 1:
-        raise RequestError(BAD_REQUEST, f"an offset is a place in one partition: name it in {names.INFO_PARTITION!r}")
+        raise RequestError(BAD_REQUEST, f"an offset needs a partition: name it in {names.INFO_PARTITION!r}")
     if position >= partitions[0].end:
-        raise RequestError(BAD_REQUEST, f"partition {partitions[0].index} has no event of offset {value!r} yet")
+        raise RequestError(BAD_REQUEST, f"partition {partitions[0].index} has no event with offset {value!r} yet")
     return lambda _partition: position + 1
 
 
 def _timestamp(value: Value, _partitions: tuple[Partition, ...]) -> _Target:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} is a timestamp, or milliseconds since the epoch")
+        raise RequestError(BAD_REQUEST, f"{names.RESET_TIMESTAMP!r} must be a timestamp, or milliseconds since 1970 UTC")
     return lambda partition: partition.seek_timestamp(value)
 
 
@@ -75,7 +78,7 @@ def _position(value: Value, _partitions: tuple[Partition, ...]) -> _Target:
         return lambda partition: partition.start
     if value == names.OFFSET_LATEST:
         return lambda partition: partition.end
-    raise RequestError(BAD_REQUEST, f"{names.RESET_POSITION!r} is {names.OFFSET_EARLIEST!r} or {names.OFFSET_LATEST!r}")
+    raise RequestError(BAD_REQUEST, f"{names.RESET_POSITION!r} must be {names.OFFSET_EARLIEST!r} or {names.OFFSET_LATEST!r}")
 
 
 _READERS: Final[dict[str, Callable[[Value, tuple[Partition, ...]], _Target]]] = {

@@ -1,7 +1,8 @@
 """Which partition an event goes to. Spec: Event Streams 4.2, 4.6.6, 4.6.7.
 
-Law: a group key goes to the same partition until the number of partitions changes. The hash is part of the outside contract, so that
-other programs can compute it: CRC-32 (IEEE, as in zlib) of the key's UTF-8 bytes, modulo the number of partitions.
+Law: a group key is always sent to the same partition while the number of partitions is unchanged. Other
+programs may compute the hash, so it must not change: CRC-32 (IEEE, as in zlib) of the key's UTF-8, modulo the
+partitions.
 """
 
 from collections.abc import Sequence
@@ -10,14 +11,14 @@ from zlib import crc32
 
 
 def partition_of_key(key: str, partition_count: int) -> int:
-    """The partition that events with this group key go to. Spec: 4.6.7."""
+    """The partition of events with this group key. Spec: 4.6.7."""
     return crc32(key.encode("utf-8", "surrogatepass")) % partition_count
 
 
 def partition_index(name: str, partition_count: int) -> int | None:
-    """The partition that a peer calls `name`; None if there is none.
+    """The partition with this name; None if it does not exist.
 
-    Identifiers are opaque to peers; ours are the numbers 0 to count - 1 without leading zeros.
+    Names are opaque to peers; ours are the numbers 0 to count - 1 without leading zeros.
     """
     if not (name.isascii() and name.isdecimal()) or (len(name) > 1 and name[0] == "0") or len(name) > 4:
         return None
@@ -26,14 +27,16 @@ def partition_index(name: str, partition_count: int) -> int | None:
 
 
 SPREAD_MAX: Final = 16
-"""Partitions that share one batch. A batch cut into ever smaller pieces costs each piece a partition's bookkeeping."""
+"""The most partitions that share one batch: each piece of a batch costs some work in its partition."""
 
 
 class RoundRobin:
-    """Deals events without a hint to the partitions in turn, going on where the last batch ended. The links of a log share one.
+    """Assigns events without a hint to the partitions in turns. The links of a log share one.
 
-    One each, as long as a batch has no more events than there are partitions, or the log has at most SPREAD_MAX of them. A larger batch
-    on a log with more is dealt in SPREAD_MAX runs of neighbours, and the next batch to the partitions after those.
+    A batch with at most as many events as partitions, or a log with at most SPREAD_MAX partitions, gives one
+    event to each in turn. A larger batch on a larger log is cut into SPREAD_MAX runs, and the next batch
+    continues after those. on a log with more is dealt in SPREAD_MAX runs of neighbours, and the next batch to
+    the partitions after those.
     """
 
     __slots__ = ("_next",)
@@ -42,7 +45,7 @@ class RoundRobin:
         self._next = 0
 
     def deal(self, count: int, partitions: Sequence[int]) -> list[tuple[int, slice]]:
-        """Split a batch of `count` events: for each partition that gets any, the slice of the batch that is its share."""
+        """Split a batch of `count` events: the slice of each partition that gets any."""
         width = len(partitions)
         first = self._next % width
         if width > SPREAD_MAX and count > width:

@@ -52,7 +52,7 @@ def missing_log(log: str, logs: Iterable[str]) -> NotFoundError:
     """The error for a log that is not among `logs`: with the nearest name, or else with how to list and create logs."""
     near = get_close_matches(log, list(logs), n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"see 'amqp-streams log list', or create it: amqp-streams log create {log}"
-    return NotFoundError(f"there is no log {log!r}; {advice}")
+    return NotFoundError(f"no log named {log!r}; {advice}")
 
 
 def missing_group(group: str, log: str, groups: Iterable[str]) -> NotFoundError:

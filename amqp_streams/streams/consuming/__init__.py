@@ -1,1 +1,1 @@
-"""Events out: where consumers start, what they hold, and what they have settled."""
+"""Events out: starts, reading, and settlements of consumers."""

@@ -1,7 +1,8 @@
-"""Places kept by the node: where a durable consumer, or a group, goes on. Spec: Event Streams 3.2; AMQP 3.5.5, 3.5.6.
+"""Cursors: where a durable consumer or a group continues. Spec: Event Streams 3.2; AMQP 3.5.5, 3.5.6.
 
-Laws: a position is the number of the next record to deliver, so nothing unsettled is before it; it goes forward only, but for a reset; it
-belongs to the user who began it. What is on the disk trails by no more than the time between two flushes.
+Laws: a position is the number of the next record to deliver, so no unsettled record is below it. It never
+decreases, except by a reset. A cursor belongs to the user who began it. The disk is at most one flush
+interval behind.
 """
 
 import json
@@ -15,17 +16,17 @@ from amqp_streams.errors import PeerError, StorageError
 from amqp_streams.storage.ports import Partition, Use
 
 PREFIX: Final = "cursor/"
-"""Keys of `States` are this, the log's incarnation, a slash, and the cursor's id."""
+"""The key of a state is this prefix, the log's incarnation, a slash, and the cursor's id."""
 VERSION: Final = 1
 NAME_CHARACTERS_MAX: Final = 1024
-"""Of a container-id or a link's name that a place is kept under: all cursors are in memory."""
+"""Of a container-id or link name that identifies a cursor: all cursors are in memory."""
 
 Changes: TypeAlias = dict[str, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class CursorKey:
-    """Whose place it is, in one log: a consumer group's, or that of a link, known by its container and its name."""
+    """Identifies a cursor within a log: a consumer group, or the container and the name of a link."""
 
     incarnation: str
     group: str | None
@@ -34,18 +35,21 @@ class CursorKey:
 
     @property
     def id(self) -> str:
-        """Short, the same forever, and opaque: names may be long and have any character."""
+        """A short, permanent and opaque id: names may be long and contain any character."""
         identity = json.dumps([self.group, self.container, self.link]).encode()
         return blake2b(identity, digest_size=12).hexdigest()
 
     @property
     def state(self) -> str:
-        """Its key among the states."""
+        """The key of its state."""
         return f"{PREFIX}{self.incarnation}/{self.id}"
 
 
 def group_key(incarnation: str, group: str) -> CursorKey:
-    """The key of a group's cursor: its members share it, which makes a hand-over exact."""
+    """The key of a group's cursor.
+
+    Its members share it, so that a hand-over repeats nothing and skips nothing.
+    """
     return CursorKey(incarnation, group, None, None)
 
 
@@ -53,20 +57,22 @@ def link_key(incarnation: str, container: str, link: str) -> CursorKey:
     """The key of one link's cursor.
 
     Raises:
-        PeerError: a name is empty or too long to be kept.
+        PeerError: a name is empty or too long.
     """
     for what, name in (("container's id", container), ("link's name", link)):
         if not 0 < len(name) <= NAME_CHARACTERS_MAX:
-            description = f"a durable source is known by its container-id and its link's name: this {what} has {len(name)} characters, "
-            raise PeerError(names.INVALID_FIELD, f"{description}1 to {NAME_CHARACTERS_MAX} are possible")
+            description = f"a durable source needs a container-id and a link name: this {what} has {len(name)} characters, "
+            raise PeerError(names.INVALID_FIELD, f"{description}and must have 1 to {NAME_CHARACTERS_MAX}")
     return CursorKey(incarnation, None, container, link)
 
 
 @dataclass(slots=True, eq=False)
 class Cursor:
-    """One kept place. `positions`: for each partition the number of the next record. `updated_ms`: when it was last written.
+    """One cursor.
 
-    `begun`: the partitions of which it is not known yet that the disk has any position.
+    `positions`: by partition, the number of the next record. `updated_ms`: when it was last written.
+
+    `begun`: partitions whose first position may not be on the disk yet.
     """
 
     key: CursorKey
@@ -77,18 +83,21 @@ class Cursor:
 
     @property
     def id(self) -> str:
-        """What people name it by, within its log."""
+        """Its id for people and programs, unique within its log."""
         return self.key.id
 
 
 class Cursors:
-    """All cursors of a node. What is to be written into its states is returned, as `States.write` takes it; an empty one needs no write."""
+    """All cursors of a node.
+
+    Changes are returned in the form of `States.write`; an empty one needs no write.
+    """
 
     def __init__(self, items: Iterable[tuple[str, bytes]] = (), *, cursors_max: int = 10_000, positions_max: int = 2_000_000) -> None:
-        """Load what is there: the states whose keys begin with `PREFIX`.
+        """Load the states whose keys begin with `PREFIX`.
 
         Raises:
-            StorageError: a later version wrote it.
+            StorageError: a later version wrote one of them.
         """
         loaded = [decoded(key, value) for key, value in items]
         self._cursors_max: Final = cursors_max
@@ -105,26 +114,27 @@ class Cursors:
     def attach(
         self, key: CursorKey, user: str | None, partitions: Collection[Partition], start: Callable[[Partition], int]
     ) -> tuple[Cursor, Changes]:
-        """The cursor for a link of this user, made if there is none, with a position for each of `partitions`.
+        """The cursor for a link of this user, created if missing, with a position for each of `partitions`.
 
-        A partition that it has no position for begins at `start`. A position beyond a partition's end (the log lost events that were not
-        synced) goes back to the end: numbers are given again, and those events must not be skipped.
-        The changes are to be on the disk before the link has its first event, else a crash could forget where it began; say `safe` then.
-        Until that was said, whoever attaches is given them once more.
+        A partition without a position begins at `start`. A position beyond a partition's end goes back to the
+        end: the log lost events that were not synced, and their numbers are assigned again to events that
+        must be delivered. The changes must be on the disk before the link gets its first event: otherwise a
+        crash could forget the start. Call `safe` then. Until that call, each attach returns the changes
+        again.
 
         Raises:
-            PeerError: it is another user's, or there are as many cursors as this node keeps.
+            PeerError: the cursor belongs to another user, or the node has reached its limit of cursors.
         """
         self.check_user(key, user)
         found = self._cursors.get(key)
         if found is None and len(self._cursors) >= self._cursors_max:
-            description = f"this node keeps {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
+            description = f"this node keeps at most {self._cursors_max} cursors: remove one, or raise the limit 'cursors'"
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         new = sum(found is None or each.index not in found.positions for each in partitions)
         if new and self._positions + new > self._positions_max:
             description = (
-                f"this node keeps {self._positions_max} positions of cursors, one for each partition of each: remove cursors, "
-                "or raise the limit 'cursor_positions'"
+                f"this node keeps at most {self._positions_max} cursor positions, one for each partition of each cursor: "
+                "remove cursors, or raise the limit 'cursor_positions'"
             )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         cursor = found or self._add(Cursor(key, user))
@@ -139,11 +149,11 @@ class Cursors:
         return cursor, {} if cursor.begun.isdisjoint(each.index for each in partitions) else self._changes([cursor])
 
     def safe(self, cursor: Cursor, partitions: Iterable[Partition]) -> None:
-        """What `attach` gave for these partitions is on the disk."""
+        """The changes that `attach` returned for these partitions are on the disk."""
         cursor.begun.difference_update(each.index for each in partitions)
 
     def check_user(self, key: CursorKey, user: str | None) -> None:
-        """Hold a user against the one who began the cursor, if there is one.
+        """Check that the cursor, if it exists, belongs to this user.
 
         Raises:
             PeerError: amqp:unauthorized-access.
@@ -151,28 +161,28 @@ class Cursors:
         found = self._cursors.get(key)
         if found is not None and found.user != user:
             whose = f"consumer group {key.group[:64]!r}" if key.group is not None else "container-id and link name"
-            raise PeerError(names.UNAUTHORIZED_ACCESS, f"the place kept for this {whose} is another user's")
+            raise PeerError(names.UNAUTHORIZED_ACCESS, f"the cursor of this {whose} belongs to another user")
 
     def advance(self, cursor: Cursor, partition: int, position: int) -> None:
-        """All before `position` is settled. A position behind the present one changes nothing."""
+        """All records below `position` are settled. A lower position than the current one changes nothing."""
         if position > cursor.positions[partition]:
             cursor.positions[partition] = position
             self._dirty[cursor] = None
 
     def reset(self, cursor: Cursor, positions: Mapping[int, int]) -> None:
-        """Move it forward or back, on the caller's word; no link is using it."""
+        """Set positions forward or back, as requested; no link may be using the cursor."""
         self._positions += len(positions.keys() - cursor.positions.keys())
         cursor.positions.update(positions)
         self._dirty[cursor] = None
 
     def take_moved(self, now_ms: int) -> Changes:
-        """What moved since this was last asked. `now_ms`: the wall clock."""
+        """The changes since the last call. `now_ms`: the wall clock."""
         self._now_ms = now_ms
         dirty, self._dirty = self._dirty, {}
         return self._changes(dirty)
 
     def remove(self, cursors: Iterable[Cursor]) -> Changes:
-        """Forget these."""
+        """Remove these cursors."""
         gone = [cursor for cursor in cursors if self._cursors.pop(cursor.key, None) is cursor]
         for cursor in gone:
             self._dirty.pop(cursor, None)
@@ -185,11 +195,11 @@ class Cursors:
         return dict.fromkeys(cursor.key.state for cursor in gone)
 
     def find(self, key: CursorKey) -> Cursor | None:
-        """The cursor of this key."""
+        """The cursor with this key."""
         return self._cursors.get(key)
 
     def by_id(self, incarnation: str, id_: str) -> Cursor | None:
-        """A log's cursor by its id."""
+        """The cursor of a log with this id."""
         return self._by_id.get((incarnation, id_))
 
     def of_log(self, incarnation: str) -> Sequence[Cursor]:
@@ -197,7 +207,7 @@ class Cursors:
         return sorted(self._of_log.get(incarnation, {}).values(), key=_listed)
 
     def uses(self) -> dict[str, Use]:
-        """What is used of the limits on cursors."""
+        """How much of each limit on cursors is used."""
         return {
             "cursors": Use(len(self._cursors), self._cursors_max),
             "cursor_positions": Use(self._positions, self._positions_max),
@@ -227,7 +237,7 @@ def _listed(cursor: Cursor) -> tuple[bool, str, str, str]:
 
 
 def encoded(cursor: Cursor) -> bytes:
-    """A cursor's value among the states: JSON, described in docs/formats.md."""
+    """The value of a cursor's state: JSON, described in docs/formats.md."""
     key = cursor.key
     whose = {"group": key.group} if key.group is not None else {"container": key.container, "link": key.link}
     places = {str(partition): position for partition, position in sorted(cursor.positions.items())}
@@ -235,7 +245,7 @@ def encoded(cursor: Cursor) -> bytes:
 
 
 def decoded(state: str, value: bytes) -> Cursor:
-    """What `encoded` made, from its key among the states and its value.
+    """Decode a cursor from the key and the value of its state.
 
     Raises:
         StorageError: a later version wrote it.

@@ -1,6 +1,6 @@
-"""Chunks of the log that readers hold: one bound for all readers, links and partitions together.
+"""Chunks of the log in the memory of readers: one bound for all readers, links and partitions together.
 
-Law: what is taken from a reader it reads again, from where it is; nothing else changes.
+Law: a reader whose chunk is dropped reads it again from its position; nothing else changes.
 """
 
 from collections import OrderedDict
@@ -9,22 +9,22 @@ from typing import Final, Protocol
 from amqp_streams.storage.ports import Chunk
 
 BYTES_MAX: Final = 64 << 20
-"""Of all readers together: as much as waits for the disk at most."""
+"""Of all readers together: as much as may wait for the disk."""
 _CHUNK_BYTES: Final = 1024
 _RECORD_BYTES: Final = 64
 
 
 class Holder(Protocol):
-    """A cursor that may hold a chunk. `used`: it was, since this was last set to False."""
+    """A cursor that may have a chunk. `used`: whether it was used since the flag was last set to False."""
 
     used: bool
 
     def forget(self) -> None:
-        """Give the chunk back."""
+        """Drop the chunk."""
 
 
 class Held:
-    """The chunks of all readers, at most `bytes_max` bytes and one chunk."""
+    """The chunks of all readers: at most `bytes_max` bytes, or one chunk."""
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
         self.bytes = 0
@@ -32,7 +32,10 @@ class Held:
         self._holders: Final[OrderedDict[Holder, int]] = OrderedDict()
 
     def hold(self, holder: Holder, chunk: Chunk) -> None:
-        """This one has read this chunk, and has no other. The chunks that were read longest ago make room for it."""
+        """This holder has read this chunk and has no other.
+
+        The chunks that were read longest ago are dropped for it.
+        """
         self.release(holder)
         size = _CHUNK_BYTES + _RECORD_BYTES * len(chunk) + sum(map(len, chunk.messages))
         self._holders[holder] = size
@@ -41,11 +44,11 @@ class Held:
             next(iter(self._holders)).forget()
 
     def release(self, holder: Holder) -> None:
-        """This one holds nothing any more."""
+        """This holder has no chunk any more."""
         self.bytes -= self._holders.pop(holder, 0)
 
     def age(self) -> None:
-        """Take back what was not used since this was last called."""
+        """Drop the chunks that were not used since the last call."""
         for holder in list(self._holders):
             if holder.used:
                 holder.used = False

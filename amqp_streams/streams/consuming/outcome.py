@@ -1,7 +1,8 @@
-"""What becomes of a delivery once its consumer has spoken: outcomes over a log. Spec: AMQP 3.4; design decision 9.
+"""What follows the outcome of a delivery. Spec: AMQP 3.4; design decision 9.
 
-Nothing ever leaves the log by an outcome. `accepted` and `rejected` are final on this link; `released` and `modified` bring the event
-again on the same link, `modified` with delivery-failed counted, unless it is undeliverable here.
+An outcome never removes an event from the log. `accepted` and `rejected` are final on this link. After
+`released` and `modified` the event is sent again on the same link; `modified` can count a failure, or end it
+as undeliverable here.
 """
 
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from enum import Enum, auto
 from typing import Final
 
 ATTEMPTS_MAX: Final = 0xFFFF
-"""Delivery counts beyond this are told as this; the count has 16 bits in the delivery tag."""
+"""The highest delivery-count that is sent: the count has 16 bits in the delivery tag."""
 
 
 class Outcome(Enum):
-    """AMQP's terminal delivery states, and a settlement that names none."""
+    """AMQP's terminal delivery states, and a settlement without a state."""
 
     ACCEPTED = auto()
     REJECTED = auto()
@@ -24,13 +25,13 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Deliver the same record once more, its header's delivery-count being `delivery_count`."""
+    """Deliver the same record again with this `delivery_count` in its header."""
 
     delivery_count: int
 
 
 def after(outcome: Outcome, *, delivery_count: int, failed: bool, undeliverable_here: bool) -> Again | None:
-    """Decide what follows an outcome; None: this link is done with the record."""
+    """What follows an outcome; None: the record is final on this link."""
     match outcome:
         case Outcome.RELEASED:
             return Again(delivery_count)

@@ -1,8 +1,8 @@
-"""A consumer's place in the log: one cursor a partition, merged fairly, order kept within each. Spec: Event Streams 1, 4.4, 5.2.
+"""Reads the partitions of a consumer in turns, in order within each. Spec: Event Streams 1, 4.4, 5.2.
 
-Laws: the read unit is not the delivery unit. A reader holds chunks as the store gives them and hands out runs as small as the credit
-that is there; it can stop at any record. Filtering stops, too: a stretch that a filter passed over is told, so that a link whose filter
-rejects everything moves on without holding others up.
+Laws: the read unit is not the delivery unit. A reader keeps chunks as the store returns them, and returns
+runs as small as the credit; it can stop at any record. Filtering stops too: skipped stretches are reported,
+so that a link whose filter rejects everything advances without delaying other links.
 """
 
 from array import array
@@ -21,7 +21,7 @@ _UNKNOWN: Final = (1 << 64) - 1
 
 
 class _State:
-    """Where a reader stands with a partition: one byte for each."""
+    """What a reader knows of a partition: one byte for each partition."""
 
     ABSENT: Final = 0
     CAUGHT_UP: Final = 1
@@ -30,10 +30,12 @@ class _State:
 
 
 class Reader:
-    """Reads one partition (a bound link) or several (an agnostic one). `read_bytes`: asked of the store at once, if not as usual.
+    """Reads one partition (a bound link) or several (an agnostic one).
 
-    Of a partition that it has read to the end it knows the position only: a cursor is there while there is something to read. `held`
-    bounds what all readers hold together.
+    `read_bytes`: size of a read, if not the default.
+
+    Of a partition without new records it keeps only the position: it has a cursor only for partitions with
+    records to read. `held` bounds the chunks of all readers together.
     """
 
     __slots__ = (
@@ -59,23 +61,26 @@ class Reader:
         held: Held | None = None,
     ) -> None:
         self.followed = False
-        """`wake` reports every commit of its partitions, also while it reads, so that it need not look for new records."""
+        """`wake`: the caller reports each commit, so the reader need not look for new records."""
         self._filters = filters
         self._read_bytes = read_bytes
         self._held = Held() if held is None else held
         self._at_once = READ_BYTES
         self._partitions: tuple[Partition, ...] = ()
         self._positions = array("Q")
-        """By the partitions' numbers, of all that it ever read: one that comes back goes on where it was."""
+        """By partition number, also of earlier ones: a partition that returns continues there."""
         self._latest = array("Q")
-        """Their ends when they were first read, which `@latest` means; empty without filters."""
+        """By partition, its end when it was first read, which `@latest` means; empty without filters."""
         self._states = bytearray()
         self._cursors: dict[int, PartitionCursor] = {}
         self._ready: deque[Partition] = deque()
         self.associate(positions)
 
     def associate(self, positions: Iterable[tuple[Partition, int]]) -> None:
-        """Read these partitions from now on. Those that it has read go on where they are; others begin at their positions."""
+        """Read these partitions from now on.
+
+        Known ones continue where they are; others begin at their positions.
+        """
         wanted = list(positions)
         known, width = len(self._positions), max((partition.index for partition, _ in wanted), default=-1) + 1
         self._positions.extend([_UNKNOWN] * (width - known))
@@ -98,13 +103,15 @@ class Reader:
         self._look()
 
     def take(self, count_max: int, now_ms: int | None = None, bytes_max: int | None = None) -> Run | Passed | None:
-        """The next run of at most `count_max` records, taking the partitions in turn; None when there is nothing more yet.
+        """The next run of at most `count_max` records, from the partitions in turns.
 
-        `Passed` instead of a run: filters let none of some records through, ask again. `now_ms` is what UTC() in a filter means.
-        `bytes_max`: what the messages of the run may have together; one comes in any case.
+        None if there are none yet.
+
+        Returns `Passed` if filters skipped records: call again. `now_ms`: the value of UTC() in filters.
+        `bytes_max`: the most bytes of the run's messages; the run has at least one message.
 
         Raises:
-            CorruptionError, StorageError: from the store; the reader stays where it is.
+            CorruptionError, StorageError: from the store; the reader keeps its position.
         """
         turn = count_max if len(self._partitions) == 1 else min(count_max, TURN_EVENTS)
         while self._ready or self._look_again():
@@ -114,9 +121,10 @@ class Reader:
         return None
 
     def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
-        """The same for deliveries of many: the next records of one partition that are to be delivered, neighbours or not.
+        """Like `take`, for batched deliveries: the next matching records of one partition, adjacent or not.
 
-        `Passed` of no record: the next one has no room. For readers that never `take`. Raises what `take` raises.
+        `Passed` with no record: the next record does not fit. A reader uses either `take` or `pick`. Raises
+        like `take`.
         """
         while self._ready or self._look_again():
             picked = self._cursor(self._ready[0]).pick(count_max, now_ms, room)
@@ -135,13 +143,13 @@ class Reader:
         return cursor
 
     def _close(self, index: int) -> None:
-        """Keep of a cursor where it is."""
+        """Drop a cursor; keep its position."""
         cursor = self._cursors.pop(index)
         self._positions[index] = cursor.position
         cursor.forget()
 
     def _turned(self, got: object) -> bool:
-        """The next cursor has its turn; whether this one had something."""
+        """Advance to the next partition if it is its turn; returns whether this one had something."""
         if got is None:
             index = self._ready.popleft().index
             cursor = self._cursors[index]
@@ -153,19 +161,19 @@ class Reader:
         return True
 
     def _look_again(self) -> bool:
-        """A partition found empty may have got more while others were read, and perhaps nobody wakes a reader that is still reading."""
+        """Check empty partitions again: a busy reader may not have been woken for new records."""
         if not self.followed:
             self._look()
         return bool(self._ready)
 
     def _look(self) -> None:
-        """See which partitions have something to read: retention may have removed all that there was."""
+        """Find the partitions with records to read: retention may have removed all of them."""
         for partition in self._partitions:
             if max(self.position(partition.index), partition.start) < partition.end:
                 self.wake(partition)
 
     def wake(self, partition: Partition) -> bool:
-        """More records of this partition became durable; whether it has to be looked at for them."""
+        """More records of this partition became durable; returns whether the reader must look for them."""
         index = partition.index
         if index >= len(self._states) or self._states[index] != _State.CAUGHT_UP:
             return False
@@ -175,20 +183,20 @@ class Reader:
 
     @property
     def caught_up(self) -> bool:
-        """All that was durable when last looked has been taken."""
+        """Whether it has taken all records that were durable at the last look."""
         return not self._ready
 
     def position(self, index: int) -> int:
-        """The number of the next record of one of its partitions."""
+        """The number of the next record of a partition."""
         cursor = self._cursors.get(index)
         return self._positions[index] if cursor is None else cursor.position
 
     @property
     def positions(self) -> dict[int, int]:
-        """For each partition the number of the next record."""
+        """By partition, the number of the next record."""
         return {partition.index: self.position(partition.index) for partition in self._partitions}
 
     def forget_chunks(self) -> None:
-        """Give memory back; the next read asks the store again."""
+        """Drop all chunks; the next read asks the store again."""
         for cursor in self._cursors.values():
             cursor.forget()

@@ -1,7 +1,10 @@
-"""Runs of records on their way to a consumer, and the cursor that reads them of one partition. Spec: Event Streams 1, 4.4, 5.2.
+"""Runs of records for a consumer, and the cursor that reads them from a partition.
 
-Law: the read unit is not the delivery unit. A cursor holds a chunk as the store gives it and hands out runs as small as the credit that
-is there; it can stop at any record. Filtering stops, too: a stretch that a filter passed over is reported.
+Spec: Event Streams 1, 4.4, 5.2.
+
+Law: the read unit is not the delivery unit. A cursor keeps a chunk as the store returns it, and returns runs
+as small as the credit; it can stop at any record. Filtering stops too: a stretch that a filter skipped is
+reported.
 """
 
 from array import array
@@ -18,29 +21,29 @@ from amqp_streams.storage.ports import Chunk, Formats, Partition
 from amqp_streams.streams.consuming.held import Held
 
 READ_BYTES: Final = 128 << 10
-"""Asked of the store at once: large enough to make reading cheap, small enough for thousands of readers."""
+"""Size of a read: large enough to make reading cheap, small enough for thousands of readers."""
 MERGE_READ_BYTES: Final = 256 << 10
-"""The same where partitions take turns: as much as the store writes of a partition at once, so that nothing is decoded twice."""
+"""Size of a read with several partitions: that of the store's writes, to decode no batch twice."""
 TURN_EVENTS: Final = 256
-"""Events of one partition before the next gets its turn."""
+"""Events of one partition before the next partition has its turn."""
 STRETCH_US: Final = 500
-"""Time, roughly, that a filter may take before the stretch that it passed over is reported."""
+"""Approximate time that a filter may take before the stretch that it skipped is reported."""
 STRETCH_STEPS: Final = 1 << 17
-"""The same in steps of a filter's work, which depend on what is in the records."""
+"""The same bound in steps of a filter's work: the cost of a record depends on its content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """Records that were looked at and that no filter let through: there may be more to read."""
+    """Records that the filters skipped: more records may follow."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """Consecutive records of one partition, all in `chunk`: from index `start`, `count` of them.
+    """Consecutive records of one partition in `chunk`: `count` records from index `start`.
 
-    `skipped`: how many records retention removed before this reader came to them.
+    `skipped`: the records that retention removed before this reader reached them.
     """
 
     partition: Partition
@@ -51,16 +54,16 @@ class Run:
 
     @property
     def first(self) -> int:
-        """Number of the first record."""
+        """The number of the first record."""
         return self.chunk.base + self.start
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Picked:
-    """Records of one partition that are to be delivered together, ascending, not all of them neighbours.
+    """Records of one partition to be delivered together, in ascending order, not necessarily adjacent.
 
-    `bytes`: with what each takes beside its message. `after`: number of the next record to look at. `skipped` as in `Run`. `weighed`:
-    filters looked into the records. `formats`: their message-formats.
+    `bytes`: includes the overhead of each. `after`: number of the next record to look at. `skipped`: as in
+    `Run`. `weighed`: filters evaluated the records' content. `formats`: their message-formats.
     """
 
     partition: Partition
@@ -76,9 +79,11 @@ class Picked:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What records may take together: `size` bytes, with an `overhead` for each. `one`: the first is taken whatever its size.
+    """How much space records may take: `size` bytes, with an `overhead` for each.
 
-    `formatted`: what a record with a message-format takes besides.
+    `one`: the first always fits.
+
+    `formatted`: the additional bytes of a record with a message-format.
     """
 
     size: int
@@ -87,7 +92,10 @@ class Room:
     formatted: int = 0
 
     def counted(self, messages: Sequence[bytes], formats: Formats = None) -> tuple[int, int]:
-        """How many of these, from the first, there is room for, and the bytes that they take at most. `formats`: of their run."""
+        """How many of these fit, from the first, and the most bytes that they take.
+
+        `formats`: those of their run.
+        """
         ends, overhead = list(accumulate(map(len, messages))), self.overhead + (0 if formats is None else self.formatted)
         count = len(ends)
         if ends[-1] + overhead * count > self.size:
@@ -125,17 +133,17 @@ class PartitionCursor:
         self.latest = latest
         self.chunk: Chunk | None = None
         self.chosen: deque[int] = deque()
-        """Indices in the chunk that the filters let through, of the records before number `judged`."""
+        """Indices in the chunk that passed the filters, of the records before number `judged`."""
         self.judged = position
         self.missed = 0
-        """Records that retention removed before this cursor came to them, to be reported with its next run."""
+        """Records that retention removed before this cursor reached them; the next run reports them."""
         self.finished = False
-        """No record from here on can pass."""
+        """No record from here on can match."""
         self.end: Final = None if filters is None else filters.bounds.end(self.latest)
-        """No record from this number on can."""
+        """No record from this number on can match."""
 
     def run(self, count_max: int, now_ms: int | None, bytes_max: int | None) -> Run | Passed | None:
-        """The next records; what was passed over instead; or None when all that is durable was read."""
+        """The next records; or the records that filters skipped; or None if all durable records were read."""
         chunk = self._chunk()
         if chunk is None:
             return None
@@ -145,7 +153,7 @@ class PartitionCursor:
             if bytes_max is not None:
                 count = _fitting(chunk.messages[start : start + count], bytes_max)
             self.position = chunk.base + start + count
-            return self._told(chunk, start, count)
+            return self._run_of(chunk, start, count)
         if not self.chosen:
             passed = self._judge(self.filters, chunk, start, now_ms)
             if not self.chosen:
@@ -154,7 +162,7 @@ class PartitionCursor:
         return self._next_chosen(chunk, count_max, bytes_max)
 
     def pick(self, count_max: int, now_ms: int | None, room: Room) -> Picked | Passed | None:
-        """The next records, neighbours or not, that there is room for. Else as `run`."""
+        """The next records that fit, adjacent or not. Otherwise like `run`."""
         chunk = self._chunk()
         if chunk is None:
             return None
@@ -180,7 +188,7 @@ class PartitionCursor:
         return Picked(self.partition, offsets, stamps, messages[:count], size, self._missed(), self.position, weighed=True, formats=formats)
 
     def _pick_within(self, chunk: Chunk, filters: Compiled | None, count_max: int, room: Room) -> Picked | Passed:
-        """The same where place and time alone decide."""
+        """The same if filters do not look into records, only at offset and time."""
         start = self.position - chunk.base
         low, high = start, len(chunk)
         if filters is not None:
@@ -202,7 +210,7 @@ class PartitionCursor:
         return Picked(self.partition, numbers, stamps, messages, size, self._missed(), self.position, formats=formats)
 
     def _chunk(self) -> Chunk | None:
-        """What is read of the log at the position; None: there is nothing to look at."""
+        """The chunk at the position; None if there is nothing to read."""
         if self.end is not None and self.position >= self.end:
             self.finished = True
         if self.finished and not self.chosen:
@@ -221,7 +229,7 @@ class PartitionCursor:
         return chunk
 
     def _judge(self, filters: Compiled, chunk: Chunk, start: int, now_ms: int | None) -> int:
-        """Let the filters choose among the next records of the chunk; returns how many were looked at."""
+        """Apply the filters to the next records of the chunk; returns the number of records examined."""
         stretch = max(1, STRETCH_US // max(1, filters.weight)) if filters.content else len(chunk)
         end = min(len(chunk), start + stretch)
         chosen, end = filters.judge(
@@ -241,11 +249,12 @@ class PartitionCursor:
         if bounds.done(self.judged - 1, chunk.timestamps[end - 1], self.latest):
             self.finished = True
         elif self.chosen and not filters.content and not bounds.before and bounds.before_ms is None:
-            self.filters = None  # offsets rise and timestamps never fall: from the first that passes on, all do
+            # Offsets and timestamps never decrease: after the first match, all records match.
+            self.filters = None
         return end - start
 
     def _next_chosen(self, chunk: Chunk, count_max: int, bytes_max: int | None) -> Run:
-        """The first chosen records that are neighbours."""
+        """The first adjacent records that matched."""
         first = self.chosen.popleft()
         if bytes_max is not None:
             count_max = _fitting(chunk.messages[first : first + count_max], bytes_max)
@@ -256,9 +265,9 @@ class PartitionCursor:
         self.position = chunk.base + first + count if self.chosen or self.filters is None else self.judged
         if self.filters is None:
             self.chosen.clear()
-        return self._told(chunk, first, count)
+        return self._run_of(chunk, first, count)
 
-    def _told(self, chunk: Chunk, start: int, count: int) -> Run:
+    def _run_of(self, chunk: Chunk, start: int, count: int) -> Run:
         return Run(self.partition, chunk, start, count, self._missed())
 
     def _missed(self) -> int:
@@ -266,7 +275,7 @@ class PartitionCursor:
         return missed
 
     def forget(self) -> None:
-        """Give the chunk back; what was chosen of it and not taken is judged again."""
+        """Drop the chunk. Records that matched and were not taken are filtered again."""
         self.held.release(self)
         self.chunk = None
         if self.chosen:
@@ -275,6 +284,6 @@ class PartitionCursor:
 
 
 def _fitting(messages: Sequence[bytes], bytes_max: int) -> int:
-    """How many of these messages, from the first, have so many bytes together; at least one."""
+    """How many of these messages fit into so many bytes, from the first; at least one."""
     sizes = accumulate(map(len, messages))
     return max(1, sum(1 for _ in takewhile(lambda size: size <= bytes_max, sizes)))

@@ -1,8 +1,8 @@
-"""Where a consumer begins to read, told by its source's filters. Spec: Event Streams 3.2, 5.1.1, 5.2; AMQP 3.5.3, 3.5.8.
+"""The start of a consumer, from its source's filters. Spec: Event Streams 3.2, 5.1.1, 5.2; AMQP 3.5.3, 3.5.8.
 
-Laws: without any filter in force only events accepted after the attach are delivered, the same as `@latest`; with one, the retained log
-is looked at from its earliest event, or from where the filters' bounds let a reader seek. Whoever has a kept place goes on there: what
-"new events" are was decided when the place was made; other bounds stay conditions.
+Laws: without a filter in force, only events accepted after the attach are delivered, like `@latest`. With a
+filter, the retained log is read from its earliest event, or from the bound of a filter. A consumer with a
+cursor continues there: `@latest` was decided when the cursor was created; other bounds remain conditions.
 """
 
 from collections.abc import Mapping
@@ -18,17 +18,20 @@ NEW_EVENTS: Final = Bounds(after=(Latest(),))
 
 
 def source_filters(filters: Mapping[str, Value]) -> Compiled:
-    """Read a source's filter set; those of unknown kinds are left out of what is in force.
+    """Compile a source's filter set. Filters of unknown kinds are not in force.
 
     Raises:
-        PeerError: amqp:invalid-field, naming the filter, what is wrong with it, and where.
+        PeerError: amqp:invalid-field, with the filter, the error and its location.
     """
     compiled = compile_filters(filters)
     return compiled if compiled.in_force else replace(compiled, bounds=NEW_EVENTS)
 
 
 def start_position(filters: Compiled, partition: Partition) -> int:
-    """Number of the first record to look at. One past `end` and beyond is possible: the offset is still to come."""
+    """The number of the first record to look at.
+
+    Greater than `end` if the start offset does not exist yet.
+    """
     bounds = filters.bounds
     position = max(partition.start, bounds.first(partition.end))
     if bounds.after_ms is not None:
@@ -37,13 +40,16 @@ def start_position(filters: Compiled, partition: Partition) -> int:
 
 
 def resumed_filters(filters: Compiled) -> Compiled:
-    """The same filters for a link that goes on at a kept place."""
+    """The filters for a link that continues at a cursor."""
     bounds = filters.bounds
     return replace(filters, bounds=replace(bounds, after=tuple(each for each in bounds.after if not isinstance(each, Latest))))
 
 
 def resumed_position(filters: Compiled, partition: Partition, position: int) -> int:
-    """Number of the first record to look at from a kept place on. Below `partition.start` it tells what retention removed meanwhile."""
+    """The number of the first record to look at, from a cursor.
+
+    If it is below `start`, retention removed records.
+    """
     bounds = filters.bounds
     position = max(position, bounds.first(partition.end))
     if bounds.after_ms is not None:

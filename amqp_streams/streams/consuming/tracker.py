@@ -1,7 +1,7 @@
-"""What one link has been given of one partition and not settled yet. Spec: AMQP 2.6.12, 3.4; Event Streams 3.2.
+"""The unsettled records of one link and partition. Spec: AMQP 2.6.12, 3.4; Event Streams 3.2.
 
-Laws: the position is the number of the lowest unsettled record, or of the next one when all is settled, so it never passes what is not
-done; settlements come in any order; no more ranges are kept than deliveries are unsettled.
+Laws: the position is the lowest unsettled record, or the next one if all are settled: it never skips an
+unsettled record. Settlements may come in any order. Ranges are bounded by the number of unsettled deliveries.
 """
 
 from bisect import bisect_right
@@ -9,29 +9,29 @@ from typing import Final
 
 
 class Tracker:
-    """Unsettled records as ranges. Settling the lowest of all, as consumers mostly do, takes one step."""
+    """Unsettled records as ranges. Settling the lowest one, the usual case, takes one step."""
 
     __slots__ = ("_ends", "_starts", "next")
 
     def __init__(self, position: int) -> None:
         self.next = position
-        """Number of the first record that is neither sent nor passed over."""
+        """The number of the first record that is neither sent nor skipped."""
         self._starts: Final[list[int]] = []
         self._ends: Final[list[int]] = []
 
     @property
     def position(self) -> int:
-        """Where whoever comes next has to begin."""
+        """Where the next reader must begin."""
         return self._starts[0] if self._starts else self.next
 
     @property
     def unsettled(self) -> int:
-        """How many records are sent and not settled."""
+        """The number of records that are sent and not settled."""
         return sum(self._ends) - sum(self._starts)
 
     def sent(self, first: int, count: int) -> None:
-        """These records went out unsettled. Those between `next` and `first`, if any, are passed over."""
-        assert first >= self.next, "records go out in the order of the log; a redelivery never ceased to be unsettled"
+        """These records were sent unsettled. Records between `next` and `first` are skipped."""
+        assert first >= self.next, "records are sent in log order; a redelivered record never ceased to be unsettled"
         self.next = first + count
         if self._ends and self._ends[-1] == first:
             self._ends[-1] = self.next
@@ -40,11 +40,14 @@ class Tracker:
             self._ends.append(self.next)
 
     def passed_over(self, position: int) -> None:
-        """All before `position` that was not sent need not be: filters let none of it through, it was sent settled, or is removed."""
+        """Unsent records below `position` are skipped: filtered out, sent settled, or removed."""
         self.next = max(self.next, position)
 
     def settled(self, first: int, count: int = 1) -> None:
-        """These records are done with: accepted, rejected, or gone from the log. What is not unsettled makes no difference."""
+        """These records are final: accepted, rejected, or removed from the log.
+
+        Settled ones make no difference.
+        """
         starts, ends = self._starts, self._ends
         after = first + count
         if starts and starts[0] == first and after < ends[0]:

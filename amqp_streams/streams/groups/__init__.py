@@ -1,1 +1,1 @@
-"""Consumer groups: who owns which partition. Spec: Event Streams 4.5."""
+"""Consumer groups: assigning partitions to links. Spec: Event Streams 4.5."""

@@ -1,7 +1,9 @@
-"""Who gets which partition of a group, and which move when members come: decisions over plain counts. Spec: Event Streams 4.5.1.
+"""Which member of a group gets which partition, and which partitions move: pure decisions.
 
-Laws: the poorest is served first; a partition moves only when that makes the spread more even (a difference of two or more), so what has
-settled stays settled; a move takes no more than the one who waits has asked for.
+Spec: Event Streams 4.5.1.
+
+Laws: the member with the fewest partitions is served first. A partition moves only if the difference is two
+or more, so that a stable assignment stays stable. A member gets at most as many partitions as it asked for.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,24 +11,28 @@ from dataclasses import dataclass
 from typing import Final
 
 MOVING_DIFFERENCE: Final = 2
-"""A member must hold so many more than the one who waits; with one more, a move would only turn the picture round."""
+"""A member must hold so many more than the one who waits.
+
+With one more, a move would only turn the picture round.
+"""
+"""The least difference for a move: with one more, the imbalance would only swap sides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A partition that nobody holds, as one member sees it."""
+    """A partition without an owner, from the view of one member."""
 
     partition: int
     reserved: bool
     """It was freed for this member."""
     held_last: bool
-    """This member was its last holder: what it keeps of it is warm."""
+    """This member was its last owner, and may still have its data in memory."""
     links: int
-    """How many links of other groups it has."""
+    """The number of its links in other groups."""
 
 
 def choose(free: Collection[Free]) -> int | None:
-    """The partition to bind a member's link to; None: there is none."""
+    """The partition to assign to a member's link; None if none is free."""
     if not free:
         return None
     return min(free, key=lambda each: (not each.reserved, not each.held_last, each.links, each.partition)).partition
@@ -34,7 +40,7 @@ def choose(free: Collection[Free]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Take `partition` from one member, for another."""
+    """Move `partition` from one member to another."""
 
     partition: int
     giver: str
@@ -42,10 +48,11 @@ class Move:
 
 
 def moves(loads: Mapping[str, int], wanted: Mapping[str, int], movable: Mapping[str, Sequence[int]]) -> list[Move]:
-    """The partitions to free for members who wait.
+    """The partitions to free for members that wait.
 
-    `loads`: partitions of each member, those on their way to it included; who is missing has none. `wanted`: how many more each waiting
-    member asks for, the longest waiting first. `movable`: what the node may take from each, the last taken first.
+    `loads`: partitions by member, including those reserved for it; a missing member has none. `wanted`: how
+    many more each waiting member asks for, in the order of waiting. `movable`: what may be taken from each,
+    the newest first.
     """
     load = {**dict.fromkeys(wanted, 0), **loads}
     want = {member: count for member, count in wanted.items() if count > 0}

@@ -1,8 +1,8 @@
-"""What a consumer claims within a group, what it holds, and what follows: the values of `ownership.py`.
+"""Claims of consumers within groups, and the changes that follow: the values of `ownership.py`.
 
 Spec: Event Streams 4.5, 4.6.2, 4.6.3.
 
-One law: a claim is made by the consumer, never by the node; whoever names a group gets one partition of the log, or none.
+Law: the consumer makes a claim, never the node. A link in a group gets one partition of the log, or none.
 """
 
 from collections.abc import Mapping
@@ -16,16 +16,19 @@ from amqp_streams.errors import PeerError
 from amqp_streams.wire.types import Value
 
 GROUP_CHARACTERS_MAX: Final = 255
-"""Of a group's name: as many as a log's name and a container-id may have."""
+"""The longest name of a group: as for a log's name and a container-id."""
 EPOCH_MAX: Final = 2**64 - 1
-"""It is answered as a ulong."""
+"""The answer carries an epoch as a ulong."""
 UNNAMED: Final = ""
-"""The scope of epochs that are claimed without a group."""
+"""The scope of epochs without a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One link's claim. `partition` None: any, the node chooses. `epoch` None: none offered. `member`: whose link it is."""
+    """One link's claim.
+
+    `partition` None: any; the node chooses. `epoch` None: no epoch. `member`: the link's member.
+    """
 
     group: str
     partition: int | None
@@ -34,21 +37,21 @@ class Claim:
 
 
 class HoldState(Enum):
-    """Where a link in a group stands."""
+    """The state of a link in a group."""
 
     WAITING = auto()
-    """For a partition to become free."""
+    """Waits for a partition to become free."""
     RECORDING = auto()
-    """For its epoch to be on the disk; the partition is nobody else's."""
+    """Waits for its epoch to be on the disk; it is the only claimant of the partition."""
     OWNING = auto()
     LEAVING = auto()
-    """Asked to go; it owns the partition until it is released."""
+    """Asked to leave; it owns the partition until it is released."""
     GONE = auto()
 
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """One link's standing in its group. `epoch` is what the attach is answered with, told once the state is `OWNING`."""
+    """A link's claim in its group. The attach is answered with `epoch` once the state is `OWNING`."""
 
     claim: Claim
     since_ms: int
@@ -63,16 +66,16 @@ class Hold:
 
     @property
     def member(self) -> str:
-        """Whose link it is."""
+        """The link's member."""
         return self.claim.member
 
     @property
     def owning(self) -> bool:
-        """Whether events may go out on it and its settlements count: for everybody else the partition is fenced."""
+        """Whether events may be sent on it and its settlements count. Other links are fenced."""
         return self.state is HoldState.OWNING or self.state is HoldState.LEAVING
 
 
-# -- changes: what the node turns into effects
+# -- changes, which the node turns into effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Write this epoch, then say `Ownership.recorded`. Writes are carried out in the order they are asked for."""
+    """Write this epoch, then call `Ownership.recorded`. Writes happen in the order of the changes."""
 
     hold: Hold
     group: str
@@ -94,7 +97,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The hold is gone: close its link now."""
+    """The hold has ended: close its link now."""
 
     hold: Hold
     error: PeerError
@@ -102,7 +105,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """Send nothing more on its link, close it when all is settled, after `within_ms` at the latest, then `Ownership.release` it."""
+    """Stop sending, close the link when all is settled or after `within_ms`, then `release` it."""
 
     hold: Hold
     error: PeerError
@@ -111,7 +114,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The hold, which was not yet granted, is gone: refuse its attach."""
+    """The hold ended before it was granted: refuse its attach."""
 
     hold: Hold
     error: PeerError
@@ -121,43 +124,46 @@ Change = Assigned | Record | Evicted | Leaving | Refused
 
 
 def requested_claim(properties: Mapping[str, Value], partition: int | None, member: str) -> Claim | None:
-    """The claim that a consumer's link properties make; None if they name neither a group nor an epoch.
+    """The claim in a consumer's link properties; None if they have neither a group nor an epoch.
 
-    `partition` is the one that the link asks to be bound to, None if it asks for none.
+    `partition` is the one that the link asks to be bound to, or None.
 
     Raises:
-        PeerError: amqp:invalid-field, saying which property is of the wrong form.
+        PeerError: amqp:invalid-field, with the property that has a wrong form.
     """
     group, epoch = properties.get(names.CONSUMER_GROUP), properties.get(names.EPOCH)
     if group is None and epoch is None:
         return None
     if epoch is not None and (isinstance(epoch, bool) or not isinstance(epoch, int) or not 0 <= epoch <= EPOCH_MAX):
-        raise _invalid(f"link property {names.EPOCH} is a whole number from 0 to 2^64 - 1")
+        raise _invalid(f"link property {names.EPOCH} must be an integer from 0 to 2^64 - 1")
     if group is None:
         if partition is None:
-            raise _invalid(f"an epoch is for one partition: name it in link property {names.PARTITION}")
+            raise _invalid(f"an epoch needs a partition: name it in link property {names.PARTITION}")
         return Claim(UNNAMED, partition, None if epoch is None else int(epoch), member)
     if not isinstance(group, str) or not is_group_name(group):
         raise _invalid(
-            f"link property {names.CONSUMER_GROUP} is a string of 1 to {GROUP_CHARACTERS_MAX} characters, none of them a control"
+            f"link property {names.CONSUMER_GROUP} must be a string of 1 to {GROUP_CHARACTERS_MAX} characters without control characters"
         )
     return Claim(str(group), partition, None if epoch is None else int(epoch), member)
 
 
 def is_group_name(text: str) -> bool:
-    """Whether a group may be called so: 1 to 255 characters, no control characters."""
+    """Whether the text is a valid name of a group: 1 to 255 characters, no control characters."""
     return 0 < len(text) <= GROUP_CHARACTERS_MAX and not any(ord(character) < 32 or 127 <= ord(character) < 160 for character in text)
 
 
 def check_configured(group: str, only: tuple[str, ...]) -> None:
-    """Hold a group's name against the setting `groups.only`; empty, it lets all pass. Spec: 4.5, 4.6.2 (MAY require a configured item).
+    """Check a group's name against the setting `groups.only`; empty: every name is allowed. Spec: 4.5, 4.6.2.
 
     Raises:
-        PeerError: amqp:not-found, naming the setting.
+        PeerError: amqp:not-found, with the setting.
     """
     if only and group != UNNAMED and not any(fnmatchcase(group, pattern) for pattern in only):
         allowed = ", ".join(map(repr, only))
-        raise PeerError(names.NOT_FOUND, f"there is no consumer group {group[:64]!r}: the setting 'groups.only' of this node has {allowed}")
+        raise PeerError(
+            names.NOT_FOUND,
+            f"no consumer group named {group[:64]!r}: the setting 'groups.only' of this node allows {allowed}",
+        )
 
 
 def _invalid(description: str) -> PeerError:

@@ -1,7 +1,7 @@
-"""How the epochs that consumers claimed with stand among the node's states. Spec: Event Streams 4.5.2.
+"""The claimed epochs in the node's states. Spec: Event Streams 4.5.2.
 
-One law: what is written is never lower than what a peer was told for the same partition and group (`ownership.py` sees to it), and it goes
-only with the group or the log.
+Law: a recorded epoch is never lower than one that a peer was answered for the same partition and group
+(`ownership.py` ensures it). It is removed only with the group or the log.
 """
 
 import json
@@ -11,23 +11,23 @@ from typing import Final
 from amqp_streams.errors import StorageError
 
 PREFIX: Final = "epoch/"
-"""Keys are this, the log's incarnation, the partition's number and the group's name, with slashes between them."""
+"""A key is this prefix, the log's incarnation, the partition's number and the group's name, with slashes."""
 VERSION: Final = 1
 
 
 def epochs_prefix(incarnation: str) -> str:
-    """What the keys of all epochs of a log begin with."""
+    """The prefix of the keys of all epochs of a log."""
     return f"{PREFIX}{incarnation}/"
 
 
 def epoch_change(incarnation: str, group: str, partition: int, epoch: int) -> dict[str, bytes]:
-    """What to write into the states when this epoch is to be recorded."""
+    """The change of the states that records this epoch."""
     value = json.dumps({"v": VERSION, "epoch": epoch}, separators=(",", ":")).encode()
     return {f"{epochs_prefix(incarnation)}{partition}/{group}": value}
 
 
 def read_epochs(incarnation: str, items: Iterable[tuple[str, bytes]]) -> Mapping[tuple[str, int], int]:
-    """The recorded epochs of a log by group and partition, from its keys and values.
+    """The recorded epochs of a log by group and partition.
 
     Raises:
         StorageError: a later version wrote them.

@@ -1,6 +1,7 @@
-"""What is known of one consumer group of one log: its partitions' holders and epochs, who waits, who would have more.
+"""The state of one consumer group of one log: owners, epochs, waiting attaches, wants of members.
 
-One law: a partition is reserved only for a member that wants one. `ownership.py` decides; this keeps and counts.
+Law: a partition is reserved only for a member that wants one. `ownership.py` decides; this module keeps and
+counts.
 """
 
 from dataclasses import dataclass, field
@@ -10,7 +11,10 @@ from amqp_streams.streams.groups.claims import Hold, HoldState
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """One partition within the group. `reserved`: the member that it is, or will be, freed for. `taken` orders holds by when they began."""
+    """One partition within the group.
+
+    `reserved`: the member it is, or will be, freed for. `taken`: order of the claims.
+    """
 
     recorded: int = 0
     hold: Hold | None = None
@@ -21,13 +25,13 @@ class Slot:
 
     @property
     def issued(self) -> int:
-        """The highest epoch that is on the disk or on its way there: no claim below it can be granted any more."""
+        """The highest epoch on the disk or being written: a lower claim cannot be granted any more."""
         return max([self.recorded, *(hold.epoch for hold in self.writing)])
 
 
 @dataclass(slots=True)
 class Want:
-    """A member that could have more, since when. `seen_ms`: when it last asked, for one whose attach was refused."""
+    """A member that could own more, and since when. `seen_ms`: its last attach, if that was refused."""
 
     since_ms: int
     seen_ms: int
@@ -35,7 +39,10 @@ class Want:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """`waiting`: in the order of coming. `wants`: of all that wait, for a while of those refused too. `moved_ms`: the last move."""
+    """`waiting`: in order of arrival.
+
+    `wants`: of waiting and, for a while, of refused members. `moved_ms`: last move.
+    """
 
     name: str
     slots: dict[int, Slot] = field(default_factory=dict)
@@ -44,20 +51,20 @@ class Group:
     moved_ms: int | None = None
 
     def slot(self, partition: int) -> Slot:
-        """The partition's slot, made when first asked for."""
+        """The partition's slot, created at first use."""
         return self.slots.setdefault(partition, Slot())
 
     def waits(self, member: str) -> bool:
-        """Whether an attach of this member is held pending."""
+        """Whether an attach of this member waits."""
         return any(hold.member == member for hold in self.waiting)
 
     @property
     def idle(self) -> bool:
-        """Nothing would be lost if it were forgotten."""
+        """Whether forgetting the group would lose nothing."""
         return not (self.waiting or self.wants) and not any(slot.hold or slot.issued for slot in self.slots.values())
 
     def loads(self) -> dict[str, int]:
-        """How many partitions each member has or is to get; those it is leaving are not its own any more."""
+        """By member, the number of its partitions, reserved ones included and those being left excluded."""
         loads: dict[str, int] = {}
         for slot in self.slots.values():
             staying = slot.hold is not None and slot.hold.state is not HoldState.LEAVING
@@ -67,7 +74,7 @@ class Group:
         return loads
 
     def coming(self) -> dict[str, int]:
-        """How many partitions are reserved for each member."""
+        """By member, the number of partitions reserved for it."""
         coming: dict[str, int] = {}
         for slot in self.slots.values():
             if slot.reserved is not None:
@@ -75,7 +82,7 @@ class Group:
         return coming
 
     def movable(self) -> dict[str, list[int]]:
-        """What the node itself assigned to each member, the last taken first."""
+        """By member, the partitions that the node assigned (not claimed by name), the newest first."""
         movable: dict[str, list[int]] = {}
         for partition, slot in sorted(self.slots.items(), key=lambda entry: -entry[1].taken):
             if slot.hold is not None and slot.hold.state is HoldState.OWNING and slot.hold.claim.partition is None:
@@ -83,9 +90,10 @@ class Group:
         return movable
 
     def wanted(self, now_ms: int, at_least_ms: int) -> dict[str, int]:
-        """How many more each member asks for that has wanted for so long, the longest first; what is coming to it is not asked for again.
+        """By member, how many more it asks for, if it has waited that long; the longest waiting first.
 
-        A refused member is remembered as wanting one, and was seen to want from its first attach to its last.
+        Reserved partitions are subtracted. A refused member counts as wanting one, from its first attach to
+        its last.
         """
         counts: dict[str, int] = {}
         for hold in self.waiting:
@@ -98,14 +106,14 @@ class Group:
         }
 
     def forget_want(self, member: str) -> None:
-        """This member has what it wanted, or wants no more: what was reserved for it is anybody's."""
+        """This member has what it wanted, or wants no more: its reserved partitions become free for all."""
         self.wants.pop(member, None)
         for slot in self.slots.values():
             if slot.reserved == member:
                 slot.reserved = None
 
     def forget_wants(self, now_ms: int, after_ms: int) -> None:
-        """Forget refused members that did not come back for longer than `after_ms`."""
+        """Forget refused members that did not attach again within `after_ms`."""
         for member, want in list(self.wants.items()):
             if now_ms - want.seen_ms > after_ms and not self.waits(member):
                 self.forget_want(member)

@@ -1,8 +1,9 @@
-"""Who owns which partition within each consumer group of one log. Spec: Event Streams 4.5.
+"""Assigns the partitions of one log to the links of its consumer groups. Spec: Event Streams 4.5.
 
-Laws: at most one link owns a (group, partition), and nobody is assigned it before that link is released or evicted; an epoch is told to a
-peer only once it is on the disk, and never falls; a partition that nobody holds is bound to whoever waits, at once.
-Pure: time is an argument (of a clock that never goes back), and what is to be done is returned as changes, in order.
+Laws: at most one link owns a (group, partition); another link gets it only after that link is released or
+evicted. A peer learns of an epoch only after it is on the disk, and epochs never decrease. A free partition
+is assigned to a waiting link at once. Pure: time is an argument (of a monotonic clock), and the changes to
+carry out are returned in order.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +30,7 @@ from amqp_streams.streams.groups.group import Group, Slot, Want
 __all__ = ["Assigned", "Change", "Claim", "Evicted", "Hold", "HoldState", "Leaving", "Ownership", "Record", "Refused"]
 
 REMEMBERED_MS_MIN: Final = 1000
-"""A refused member counts as wanting for twice the pause, and at least for this long: its client has to come back first."""
+"""A refused member waits for twice the pause, at least this long: its client must attach again."""
 
 
 class Ownership:
@@ -44,10 +45,13 @@ class Ownership:
         waiting_max: int = 1024,
         epochs: Mapping[tuple[str, int], int] | None = None,
     ) -> None:
-        """`epochs`: those recorded earlier, by group and partition. `settings` and `elsewhere` may be replaced at any time."""
+        """`epochs`: those recorded, by group and partition.
+
+        `settings` and `elsewhere` may be replaced at any time.
+        """
         self.settings = settings
         self.elsewhere: Collection[int] = ()
-        """Partitions that another container serves: they are bound to nobody here."""
+        """Partitions that other containers serve: they are not assigned here."""
         self._partitions: Final = partitions
         self._groups_max: Final = groups_max
         self._waiting_max: Final = waiting_max
@@ -61,16 +65,17 @@ class Ownership:
     # -- inputs
 
     def claim(self, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
-        """A link asks to be in a group. The hold's state tells whether it owns at once, or waits.
+        """A link asks to join a group. The state of the hold says whether it owns its partition or waits.
 
         Raises:
-            PeerError: refused: locked by an active link or a higher epoch, no partition free, no such group, a limit.
+            PeerError: an active link or a higher epoch has the partition, no partition is free, the group
+                does not exist, or a limit is reached.
         """
         check_configured(claim.group, self.settings.only)
         group = self._groups.get(claim.group)
         if group is None:
             if len(self._groups) >= self._groups_max:
-                description = f"this log has {self._groups_max} consumer groups: remove one, or raise the limit 'groups'"
+                description = f"this log has at most {self._groups_max} consumer groups: remove one, or raise the limit 'groups'"
                 raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
             group = self._groups[claim.group] = Group(claim.group)
         try:
@@ -80,13 +85,13 @@ class Ownership:
                 return self._claim_any(group, claim, now_ms)
             if self._partitions == 1:
                 return self._claim_one(group, claim, 0, now_ms)
-            description = f"an epoch is for one partition: name it in link property {names.PARTITION}, or leave {names.EPOCH} out"
+            description = f"an epoch needs a partition: name it in link property {names.PARTITION}, or omit {names.EPOCH}"
             raise PeerError(names.INVALID_FIELD, description, {"field": "properties"})
         finally:
             self._forget_if_idle(group.name)
 
     def recorded(self, hold: Hold, failure: StorageError | None, now_ms: int) -> list[Change]:
-        """The epoch that a `Record` asked for is on the disk, or could not be written."""
+        """The epoch of a `Record` is on the disk, or could not be written."""
         slot = self._writing.pop(hold)
         slot.writing.remove(hold)
         if failure is None:
@@ -101,7 +106,7 @@ class Ownership:
         return [Refused(hold, error), *self.release(hold, now_ms)]
 
     def release(self, hold: Hold, now_ms: int) -> list[Change]:
-        """The link is gone, whatever its state was; a second time changes nothing."""
+        """The link has ended, in any state. A second call changes nothing."""
         if hold.state is HoldState.GONE:
             return []
         group = self._groups[hold.group]
@@ -115,7 +120,7 @@ class Ownership:
         return changes
 
     def tick(self, now_ms: int) -> list[Change]:
-        """Time passed: waits end, partitions move. Call it a few times a `pause_ms`."""
+        """Called several times in each `pause_ms`: ends waits and moves partitions."""
         changes: list[Change] = []
         for group in [group for group in self._groups.values() if group.waiting or group.wants]:
             changes += self._end_waits(group, now_ms)
@@ -125,35 +130,38 @@ class Ownership:
         return changes
 
     def remove(self, group: str) -> None:
-        """Forget a group and its epochs. It has no links any more: the caller looked at `holders`."""
-        assert not self.holders(group), "a group in use is not removed"
+        """Forget a group and its epochs. The caller has checked that it has no links (`holders`)."""
+        assert not self.holders(group), "a group in use must not be removed"
         self._groups.pop(group, None)
 
     # -- views
 
     def owner(self, group: str, partition: int) -> Hold | None:
-        """Whose link it is; one that is leaving still owns, one whose epoch is being recorded does not yet."""
+        """The owning link.
+
+        A link that is leaving still owns; one whose epoch is being recorded does not own yet.
+        """
         found = self._groups.get(group)
         slot = found.slots.get(partition) if found else None
         return slot.hold if slot and slot.hold and slot.hold.owning else None
 
     def groups(self) -> Sequence[str]:
-        """The groups that have links, or recorded epochs, by name; among them `claims.UNNAMED`."""
+        """The groups with links or recorded epochs, by name; includes `claims.UNNAMED`."""
         return sorted(self._groups)
 
     def knows(self, group: str) -> bool:
-        """Whether a group has links, or recorded epochs."""
+        """Whether a group has links or recorded epochs."""
         return group in self._groups
 
     def holders(self, group: str) -> Sequence[Hold]:
-        """The links of a group: those with a partition by its number, then those that wait, the longest waiting first."""
+        """The links of a group: those with a partition, by its number, then waiting ones, oldest first."""
         found = self._groups.get(group)
         if found is None:
             return ()
         return (*(slot.hold for _, slot in sorted(found.slots.items()) if slot.hold is not None), *found.waiting)
 
     def epoch(self, group: str, partition: int) -> int:
-        """The recorded epoch; 0 if none ever was."""
+        """The recorded epoch; 0 if no epoch was recorded."""
         found = self._groups.get(group)
         slot = found.slots.get(partition) if found else None
         return slot.recorded if slot else 0
@@ -161,18 +169,18 @@ class Ownership:
     # -- claims
 
     def _claim_one(self, group: Group, claim: Claim, partition: int, now_ms: int) -> tuple[Hold, list[Change]]:
-        """Spec: 4.5.2."""
+        """A claim of a named partition. Spec: 4.5.2."""
         slot = group.slot(partition)
         issued, active = slot.issued, slot.hold
         changes: list[Change] = []
         if claim.epoch is None:
             if active is not None:
-                raise _locked(slot, partition, "give a greater one to take it over")
+                raise _locked(slot, partition, "attach with a greater epoch to take it over")
         elif claim.epoch < issued:
-            raise _locked(slot, partition, f"the epoch given, {claim.epoch}, is below what was given before")
+            raise _locked(slot, partition, f"epoch {claim.epoch} is lower than a previous one")
         elif active is not None:
             if claim.epoch == issued:
-                raise _locked(slot, partition, f"the epoch given, {claim.epoch}, is not greater")
+                raise _locked(slot, partition, f"epoch {claim.epoch} is not greater")
             stolen = PeerError(names.LINK_STOLEN, f"partition {partition} was taken over with epoch {claim.epoch}")
             changes.append(Refused(active, stolen) if active.state is HoldState.RECORDING else Evicted(active, stolen))
             self._vacate(group, active)
@@ -181,7 +189,7 @@ class Ownership:
         return hold, [*changes, self._take(group, hold, partition)]
 
     def _claim_any(self, group: Group, claim: Claim, now_ms: int) -> tuple[Hold, list[Change]]:
-        """Spec: 4.5.1."""
+        """A claim of any partition. Spec: 4.5.1."""
         hold = Hold(claim, now_ms)
         partition = self._free_for(group, claim.member)
         if partition is not None:
@@ -190,14 +198,16 @@ class Ownership:
             self._note_want(group, claim.member, now_ms)
             raise _none_left(self._partitions)
         if len(group.waiting) >= self._waiting_max:
-            description = f"{self._waiting_max} attaches wait in this consumer group: the limit 'group_waiting'"
+            description = (
+                f"at most {self._waiting_max} attaches may wait in a consumer group: retry later, or raise the limit 'group_waiting'"
+            )
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
         group.waiting[hold] = None
         self._note_want(group, claim.member, now_ms, always=True)
         return hold, []
 
     def _take(self, group: Group, hold: Hold, partition: int) -> Change:
-        """Bind a free partition; whoever it was reserved for waits on."""
+        """Assign a free partition. A member that it was reserved for continues to wait."""
         slot = group.slot(partition)
         assert slot.hold is None, "a partition has one owner within a group"
         self._taken += 1
@@ -215,9 +225,9 @@ class Ownership:
         return Record(hold, group.name, partition, hold.epoch)
 
     def _vacate(self, group: Group, hold: Hold) -> None:
-        assert hold.partition is not None, "this one waits"
+        assert hold.partition is not None, "this link waits"
         slot = group.slot(hold.partition)
-        assert slot.hold is hold, "only who holds a partition can leave it"
+        assert slot.hold is hold, "only the holder of a partition can leave it"
         slot.hold = None
         self._links[hold.partition] -= 1
 
@@ -245,7 +255,7 @@ class Ownership:
         return changes
 
     def _free(self, group: Group) -> dict[int, Slot | None]:
-        """The partitions that nobody holds."""
+        """The partitions without a holder."""
         slots = ((partition, group.slots.get(partition)) for partition in range(self._partitions) if partition not in self.elsewhere)
         return {partition: slot for partition, slot in slots if slot is None or slot.hold is None}
 
@@ -265,7 +275,7 @@ class Ownership:
         )
 
     def _fill(self, group: Group, now_ms: int) -> list[Change]:
-        """Bind what is free to those who wait, who has fewest first."""
+        """Assign free partitions to waiting links; the member with the fewest partitions is first."""
         group.forget_wants(now_ms, max(2 * self.settings.pause_ms, REMEMBERED_MS_MIN))
         changes: list[Change] = []
         while group.waiting:
@@ -276,20 +286,20 @@ class Ownership:
             loads = group.loads()
             hold = min(takers, key=lambda taker: loads.get(taker.member, 0))
             partition = self._free_for(group, hold.member)
-            assert partition is not None, "one is free for this member"
+            assert partition is not None, "a partition is free for this member"
             del group.waiting[hold]
             changes.append(self._take(group, hold, partition))
         return changes
 
     def _rebalance(self, group: Group, now_ms: int) -> list[Change]:
-        """Free partitions for members that have waited long enough, at most once a pause."""
+        """Free partitions for members that have waited long enough, at most once in each pause."""
         pause_ms = self.settings.pause_ms
         if group.moved_ms is not None and now_ms - group.moved_ms < pause_ms:
             return []
         changes: list[Change] = []
         for move in moves(group.loads(), group.wanted(now_ms, pause_ms), group.movable()):
             slot = group.slot(move.partition)
-            assert slot.hold is not None, "only what is held moves"
+            assert slot.hold is not None, "only held partitions move"
             slot.hold.state, slot.reserved = HoldState.LEAVING, move.taker
             error = PeerError(
                 names.LINK_DETACH_FORCED, "rebalance: this partition moves to another member; attach again without a partition"
@@ -311,4 +321,7 @@ def _locked(slot: Slot, partition: int, words: str) -> PeerError:
 
 
 def _none_left(partitions: int) -> PeerError:
-    return PeerError(names.LINK_DETACH_FORCED, f"no partition is left in this consumer group: each of the {partitions} has an active link")
+    return PeerError(
+        names.LINK_DETACH_FORCED,
+        f"no partition is left in this consumer group: each of the {partitions} partitions has an active link",
+    )

@@ -66,7 +66,7 @@ class FakeNode:
     def info(self, log: str) -> LogInfo:
         """What `$info` says."""
         if log not in self.logs:
-            raise LinkRefusedError("amqp:not-found", f"there is no log {log!r}")
+            raise LinkRefusedError("amqp:not-found", f"no log named {log!r}")
         partitions = tuple(
             PartitionInfo(
                 str(index),
@@ -222,7 +222,7 @@ class FakeManagement:
     async def create_log(self, name: str, *, partitions: int = 1, **settings: object) -> LogInfo:
         """See `Management`."""
         if name in self._node.logs:
-            raise ManagementError(409, f"log {name!r} exists already")
+            raise ManagementError(409, f"log {name!r} already exists")
         self._node.logs[name] = [[] for _ in range(partitions)]
         self._node.settings[name] = {key.replace("_", "-"): value for key, value in settings.items() if value is not None}
         return self._node.info(name)
@@ -292,7 +292,7 @@ class FakeManagement:
 
     def _known(self, name: str) -> None:
         if name not in self._node.logs:
-            raise ManagementError(404, f"there is no log {name!r}")
+            raise ManagementError(404, f"no log named {name!r}")
 
 
 def reachable(monkeypatch: pytest.MonkeyPatch, node: FakeNode) -> FakeNode:

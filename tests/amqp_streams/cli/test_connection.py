@@ -69,14 +69,14 @@ def test_help_lists_the_options_of_the_connection_apart(run: Run) -> None:
 def test_a_log_that_is_misspelt_leads_to_the_one_that_was_meant(node: FakeNode, run: Run) -> None:
     for words in (["info"], ["receive"], ["log", "describe"], ["log", "delete", "--yes"], ["group", "list"], ["cursor", "list"]):
         answer = run(*words, "tmps")
-        assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: there is no log 'tmps'; did you mean 'temps'?\n"), words
+        assert (answer.exit_code, answer.stderr) == (1, "amqp-streams: no log named 'tmps'; did you mean 'temps'?\n"), words
     assert "or create it: amqp-streams log create invoices" in run("info", "invoices").stderr
 
 
 def test_an_error_is_json_where_json_was_asked_for(node: FakeNode, run: Run) -> None:
     answer = run("info", "tmps", "--json")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert json.loads(answer.stderr) == {"error": "there is no log 'tmps'; did you mean 'temps'?", "condition": "amqp:not-found"}
+    assert json.loads(answer.stderr) == {"error": "no log named 'tmps'; did you mean 'temps'?", "condition": "amqp:not-found"}
 
 
 def test_a_node_that_does_not_answer_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,10 +21,10 @@ def logs(store: MemoryStore, *, auto_create: int = 0) -> Logs:
 @pytest.mark.parametrize(
     ("address", "words"),
     [
-        ("tmps", "there is no log 'tmps'; did you mean 'temps'\\?"),
-        ("orders", "there is no log 'orders': amqp-streams log create orders --partitions 4"),
-        ("$cbs", "there is no log '\\$cbs', and this is not a valid name"),
-        ("x" * 1000, "this is not a valid name"),
+        ("tmps", "no log named 'tmps'; did you mean 'temps'\\?"),
+        ("orders", "no log named 'orders': amqp-streams log create orders --partitions 4"),
+        ("$cbs", "no log named '\\$cbs', and this is not a valid address"),
+        ("x" * 1000, "this is not a valid address"),
     ],
 )
 def test_an_address_without_a_log_is_answered_with_what_to_do(address: str, words: str) -> None:

@@ -92,7 +92,7 @@ def test_logs_are_made_on_demand_for_those_who_may_manage_them() -> None:
     here = node(access(("alice", "new*", "send"), ("bob", "new*", "send manage")), auto_create=1)
     error = refusal(here, request("new"))
     assert error.condition == names.UNAUTHORIZED_ACCESS
-    assert "to make it on demand: user 'alice' has no right 'manage' on 'new'" in error.description
+    assert "and it cannot be created: user 'alice' has no right 'manage' on 'new'" in error.description
     here.attach(request("new", user="bob"), 0)
     here.attach(request("new"), 0)
 

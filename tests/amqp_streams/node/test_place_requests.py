@@ -99,19 +99,19 @@ def test_a_cursor_is_moved(bench: Bench, body: dict[str, Value], positions: list
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, "0 places"),
-        ({"position": "@latest", "timestamp": 1}, "2 places"),
+        ({}, "0 targets"),
+        ({"position": "@latest", "timestamp": 1}, "2 targets"),
         ({"position": "somewhere"}, "@earliest"),
         ({"timestamp": "noon"}, "milliseconds"),
-        ({"offset": f"{0:016d}"}, "one partition"),
+        ({"offset": f"{0:016d}"}, "needs a partition"),
         ({"offset": f"{9:016d}", "partition": "0"}, "no event"),
-        ({"offset": "12", "partition": "0"}, "no offset"),
+        ({"offset": "12", "partition": "0"}, "is not an offset"),
         ({"offset": 12, "partition": "0"}, "a symbol"),
         ({"position": "@latest", "partition": "7"}, "no partition"),
         ({"colour": "blue"}, "unknown entry"),
     ],
 )
-def test_a_cursor_is_moved_to_places_that_there_are(bench: Bench, body: dict[str, Value], words: str) -> None:
+def test_a_cursor_is_moved_only_to_existing_positions(bench: Bench, body: dict[str, Value], words: str) -> None:
     bench.detach(bench.consume(durable()))
     status, description, _ = on_cursor(bench, "UPDATE", **body)
     assert status == 400

@@ -39,10 +39,10 @@ def test_unknown_types_and_operations_are_told_which_are_known() -> None:
     types = {names.LOG_TYPE: {"READ": lambda _request: Answer(200, "log")}, "t": {"READ": lambda _request: Answer(200, "t")}}
     assert finished(carry_out(types, request())).description == "t"
     assert finished(carry_out(types, request(type_=""))).description == "log"
-    assert finished(carry_out(types, request("DANCE"))) == Answer(501, "operation 'DANCE' is unknown: READ")
+    assert finished(carry_out(types, request("DANCE"))) == Answer(501, "unknown operation 'DANCE': known are READ")
     unknown = finished(carry_out(types, request(type_="queue" * 50)))
     assert unknown.status == 501
-    assert unknown.description.endswith(f"is unknown: '{names.LOG_TYPE}', 't'")
+    assert unknown.description.endswith(f"known are '{names.LOG_TYPE}', 't'")
 
 
 def test_a_body_that_is_no_map_is_not_taken_for_an_empty_one() -> None:

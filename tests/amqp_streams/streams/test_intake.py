@@ -15,7 +15,7 @@ from amqp_streams.storage.ports import Partition, StoredLog
 from amqp_streams.streams.access import Access, Identity, Permissions
 from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Intake, Receipt
-from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Places
+from amqp_streams.streams.redirects import NOWHERE, Elsewhere, Redirected
 from amqp_streams.streams.routing import partition_of_key
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.sections import strip
@@ -324,7 +324,7 @@ def test_events_for_a_partition_elsewhere_are_refused_naming_the_way(room: Room)
 
 def test_a_relay_follows_what_is_elsewhere_now(room: Room) -> None:
     """Redirects change while the link stays; a log that is not here at all is refused whole."""
-    places: list[Places] = [NOWHERE]
+    places: list[Redirected] = [NOWHERE]
     intake = Intake(room.store, room.log_at, lambda _log: places[0])
     grant = Relaying()
     assert not intake.receive(grant, [hinted("a", to="temps", target="1")], NOW).refused

@@ -150,8 +150,8 @@ def test_extents_are_asked_of_the_log_named_or_of_those_listed() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"logs": "temps"}, "list of names"),
-        ({"logs": [5]}, "list of names"),
+        ({"logs": "temps"}, "must be a list"),
+        ({"logs": [5]}, "must be a list"),
         ({"logs": ["no name"]}, "'logs'"),
         ({"partitions": ["0"] * 10_001}, "10000"),
         ({"timestamp": "noon"}, "timestamp"),

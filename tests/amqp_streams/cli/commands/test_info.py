@@ -51,6 +51,4 @@ def test_the_names_of_the_json_are_stable(node: FakeNode, run: Run) -> None:
 def test_an_unknown_log_is_a_failure_in_the_nodes_words(node: FakeNode, run: Run) -> None:
     answer = run("info", "nope")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert (
-        answer.stderr == "amqp-streams: there is no log 'nope'; see 'amqp-streams log list', or create it: amqp-streams log create nope\n"
-    )
+    assert answer.stderr == "amqp-streams: no log named 'nope'; see 'amqp-streams log list', or create it: amqp-streams log create nope\n"

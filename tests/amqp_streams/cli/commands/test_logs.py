@@ -26,7 +26,7 @@ def test_a_log_is_made_with_what_people_write(node: FakeNode, run: Run) -> None:
 def test_a_log_that_is_there_already_is_a_failure(node: FakeNode, run: Run) -> None:
     answer = run("log", "create", "temps")
     assert (answer.exit_code, answer.stdout) == (1, "")
-    assert "exists already" in answer.stderr
+    assert "already exists" in answer.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def test_a_node_that_cannot_be_reached_is_named_with_the_reason_and_the_remedy(c
 
 
 def test_the_same_fault_has_one_wording() -> None:
-    assert sentence(LinkRefusedError("amqp:not-found", "there is no log 'x'")) == "there is no log 'x'"
-    assert sentence(ManagementError(404, "there is no log 'x'")) == "there is no log 'x'"
+    assert sentence(LinkRefusedError("amqp:not-found", "no log named 'x'")) == "no log named 'x'"
+    assert sentence(ManagementError(404, "no log named 'x'")) == "no log named 'x'"
     assert sentence(LinkRefusedError("amqp:not-found")) == "amqp:not-found"
     assert sentence(ManagementError(403, "")) == "the node refused the request with status 403"
 
@@ -77,6 +77,6 @@ def test_other_errors_keep_their_text() -> None:
 
 
 def test_a_name_is_not_made_up_where_none_is_near() -> None:
-    assert str(missing_log("tmps", ["temps", "other"])) == "there is no log 'tmps'; did you mean 'temps'?"
+    assert str(missing_log("tmps", ["temps", "other"])) == "no log named 'tmps'; did you mean 'temps'?"
     assert "log create invoices" in str(missing_log("invoices", ["temps"]))
     assert str(missing_group("g", "temps", [])) == "log 'temps' has no consumer group 'g'; see 'amqp-streams group list temps'"

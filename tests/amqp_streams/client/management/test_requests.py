@@ -123,9 +123,9 @@ async def test_every_operation_has_its_name(node: MemoryNode) -> None:
 
 
 async def test_a_status_other_than_success_is_an_error(node: MemoryNode) -> None:
-    answering(node, 409, None, "log 'a' exists already")
+    answering(node, 409, None, "log 'a' already exists")
     async with connect(URL) as client:
-        with pytest.raises(ManagementError, match="409: log 'a' exists already") as caught:
+        with pytest.raises(ManagementError, match="409: log 'a' already exists") as caught:
             await client.management.create_log("a")
     assert caught.value.status == 409
 
