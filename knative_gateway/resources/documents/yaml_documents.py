@@ -1,7 +1,10 @@
 """YAML as JSON: the parser's events become values, without recursion, counted as they come. Pure.
 
 Laws: no dates, binaries, sets or objects of a language; keys are the texts that were written, each once; numbers as Kubernetes reads them
-(1e3 is one, 12:30 is none). Neither aliases nor merge keys can make a small text large: what they stand for is counted as often.
+(1e3 is a number, 12:30 is not). Neither aliases nor merge keys can make a small text large: what they stand for counts each time.
+
+PyYAML's own composer and constructor would build all nodes before anyone can count what they stand for; why they are not used:
+docs/decisions/dependencies.md. A test compares this reader with them.
 """
 
 import re

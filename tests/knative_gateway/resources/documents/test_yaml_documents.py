@@ -1,11 +1,13 @@
 """YAML as JSON, safely: nothing in a text stops the process or keeps it busy."""
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from knative_gateway.resources.documents.manifests import written_yaml
 from knative_gateway.resources.documents.yaml_documents import YamlError, documents, plain
+from tests.knative_gateway.resources.documents.safe_loader import Loader
 
 
 def one(text: bytes) -> object:
@@ -93,3 +95,51 @@ def test_an_anchor_ends_with_its_document() -> None:
 )
 def test_a_text_that_was_written_stays_one(text: str) -> None:
     assert one(written_yaml({"a": text}).encode()) == {"a": text}
+
+
+_SCALARS = st.sampled_from(
+    [
+        *("1", "-1", "+3", "0x1F", "0b1", "0o7", "017", "089", "1e3", "1.", ".5", ".", "-.", "12:30", "1_000", ".nan", "-.inf"),
+        *("~", "null", "nULL", "on", "Yes", "n", "true", "2026-01-31", "=", "'on'", "<<"),
+        *("*scalar", "*list", "*map", "*nowhere", "!!int 1", "!!int '1'", "!!int x", "!!float 1", "!!float x", "!!null", "!!bool yes"),
+        *(
+            "!!str 1",
+            "!!binary aGk=",
+            "! 12",
+            "!x y",
+            "{[a]: 1}",
+            "",
+            "a b",
+            "é",
+            "9" * 400,
+            "9" * 401,
+        ),
+    ]
+)
+_NAMES = st.sampled_from(["a", "b", "x", "1", "on", ".nan", "!!int z", "'<<'", "<<", "<<"])
+_TEXTS = st.recursive(
+    _SCALARS,
+    lambda below: (
+        st.lists(below, max_size=3).map(lambda each: "[" + " , ".join(each) + " ]")
+        | st.lists(st.tuples(_NAMES, below), max_size=3, unique_by=lambda pair: pair[0]).map(
+            lambda each: "{" + " , ".join(f"{name}: {value}" for name, value in each) + " }"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.lists(_TEXTS, max_size=4))
+def test_what_pyyaml_makes_of_a_text_is_what_it_means(texts: list[str]) -> None:
+    """Anchors that are defined twice are left out: YAML allows them, PyYAML's composer does not."""
+    members = "".join(f"- {text}\n" for text in texts)
+    written = f"- &scalar 5\n- &list [1, 2]\n- &map {{x: 1, y: {{z: [on]}}}}\n- &merged {{<<: *map, y: 2}}\n{members}".encode()
+    try:
+        expected: object = list(yaml.load_all(written, Loader))
+    except (yaml.YAMLError, YamlError):
+        expected = YamlError
+    try:
+        found: object = list(documents(written))
+    except YamlError:
+        found = YamlError
+    assert repr(found) == repr(expected)

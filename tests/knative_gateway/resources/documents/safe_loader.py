@@ -1,0 +1,52 @@
+"""PyYAML's SafeLoader with the scalars of JSON only: what our reader is compared with. Without limits."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import yaml
+
+from knative_gateway.resources.documents.yaml_documents import YamlError, plain
+
+_TAG = "tag:yaml.org,2002:"
+_NAMES = {"NoneType": "null", "bool": "bool", "int": "int", "float": "float", "str": "str"}
+
+
+class Loader(yaml.SafeLoader):
+    """Composer and constructor are PyYAML's; the meaning of a scalar is ours."""
+
+    yaml_constructors: ClassVar[dict[Any, Any]] = {}
+
+    def resolve(self, kind: Any, value: Any, implicit: Any) -> Any:
+        if kind is not yaml.ScalarNode:
+            return super().resolve(kind, value, implicit)
+        if not implicit[0]:
+            return f"{_TAG}str"
+        try:
+            return f"{_TAG}merge" if value == "<<" else _TAG + _NAMES[type(plain(value)).__name__]
+        except YamlError:
+            return f"{_TAG}float"
+
+    def scalar(self, node: yaml.Node) -> object:
+        value = plain(self.construct_scalar(node))
+        name = _NAMES[type(value).__name__]
+        if node.tag not in {_TAG + name, f"{_TAG}float" if name == "int" else ""} or name == "str":
+            raise yaml.constructor.ConstructorError(None, None, "the tag does not fit")
+        return value
+
+    def mapping(self, node: yaml.MappingNode) -> Iterator[object]:
+        value: dict[str, object] = {}
+        yield value
+        self.flatten_mapping(node)
+        for key, member in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is not a text")
+            value[key.value] = self.construct_object(member)
+
+
+for _name in ("null", "bool", "int", "float"):
+    Loader.add_constructor(_TAG + _name, Loader.scalar)
+Loader.add_constructor(f"{_TAG}str", yaml.SafeLoader.construct_yaml_str)
+Loader.add_constructor(f"{_TAG}merge", yaml.SafeLoader.construct_yaml_str)
+Loader.add_constructor(f"{_TAG}seq", yaml.SafeLoader.construct_yaml_seq)
+Loader.add_constructor(f"{_TAG}map", Loader.mapping)
+Loader.add_constructor(None, yaml.SafeLoader.construct_undefined)
