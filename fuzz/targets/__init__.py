@@ -8,7 +8,20 @@ import structlog
 
 from fuzz.target import Target
 
-NAMES: Final = ("texts", "filters", "wire", "frames", "sasl", "dialogue", "management", "client", "settings", "gateway", "server")
+NAMES: Final = (
+    "texts",
+    "filters",
+    "wire",
+    "frames",
+    "sasl",
+    "dialogue",
+    "management",
+    "client",
+    "settings",
+    "gateway",
+    "requests",
+    "server",
+)
 
 
 def load(name: str) -> Target:

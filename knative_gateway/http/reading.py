@@ -1,7 +1,7 @@
 """Bytes become requests: httptools parses, this room bounds what it may take and refuses what others could read otherwise. Pure.
 
-Laws: bytes one by one mean the same as all at once. Memory for a request without an end is bounded. An upgrade is ignored, and a body that
-comes with it is a body. Spec: RFC 9112; RFC 9110, 7.8 (upgrades) and 10.1.1 (100-continue).
+Laws: within the limits, bytes one by one mean the same as all at once. Memory for a request without an end is bounded. An upgrade is
+ignored, and a body that comes with it is a body. Spec: RFC 9112; RFC 9110, 7.8 (upgrades) and 10.1.1 (100-continue).
 """
 
 from typing import Any, Final, Protocol

@@ -33,6 +33,7 @@ INPUTS = {
     "filters": 300,
     "wire": 500,
     "gateway": 300,
+    "requests": 300,
     "frames": 150,
     "sasl": 60,
     "dialogue": 30,
