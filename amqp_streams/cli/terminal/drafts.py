@@ -87,7 +87,7 @@ class JsonDrafter:
         try:
             given = json.loads(line)
         except ValueError as error:
-            message = f"line {number}: no JSON: {error}"
+            message = f"line {number}: not JSON: {error}"
             raise InputError(message) from error
         if not isinstance(given, dict):
             message = f'line {number}: a JSON object is needed, such as {{"body": "20.5", "key": "kitchen"}}'
