@@ -1,6 +1,7 @@
-"""What makes `format("amqpstreams")` work unregistered: Spark asks every installed package named `pyspark_…` for its `DefaultSource`.
+"""Makes `format("amqpstreams")` known to Spark, which asks every installed package `pyspark_…` for a `DefaultSource`.
 
-An error here would hide the sources of all such packages, so this imports what Spark has imported already, and little else.
+An error in this module would hide the sources of all such packages. It therefore imports little besides
+modules that Spark has already imported.
 """
 
 from spark_connector.source import AmqpStreamsDataSource as DefaultSource

@@ -1,6 +1,6 @@
 """format("amqpstreams"): the event log as a Spark data source.
 
-Installed, it needs no call: Spark finds it by the package `pyspark_amqpstreams`. `register` is for where that search does not reach.
+Spark finds the installed source by the package `pyspark_amqpstreams`. If that search fails, call `register`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,11 +12,12 @@ __all__ = ["register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `format("amqpstreams")` known to this session, whatever Spark's own search finds.
+    """Register `format("amqpstreams")` in this session, whether or not Spark's own search found it.
 
-    That search runs once for a JVM and in the interpreter that PYSPARK_DRIVER_PYTHON or PYSPARK_PYTHON names; another installed package
-    `pyspark_…` that cannot be imported ends it for all. A source that was found is replaced by this one, which is the same.
+    Spark searches once for each JVM, with the interpreter that PYSPARK_DRIVER_PYTHON or PYSPARK_PYTHON names.
+    If an installed package `pyspark_…` cannot be imported, Spark finds no source at all. Registering a source
+    that Spark has found replaces it with the same source.
     """
-    from spark_connector.source import AmqpStreamsDataSource  # noqa: PLC0415 - rooms of this package are used without Spark, too
+    from spark_connector.source import AmqpStreamsDataSource  # noqa: PLC0415 - other modules of this package work without Spark
 
     spark.dataSource.register(AmqpStreamsDataSource)

@@ -1,9 +1,9 @@
-"""[io] `spark.read`: ranges are planned when Spark asks for partitions, and read in its workers.
+"""[io] `spark.read`: the driver plans ranges when Spark asks for partitions, and Spark's workers read them.
 
-A reader is pickled: it has options and types, and opens nothing before it is asked.
+A reader is pickled. It contains options and types, and opens nothing before Spark calls it.
 
-The reader has no `pushFilters`: Spark 4.2 and 4.3 keep one plan for each frame or view, so the conditions of one query would
-also narrow every other query of the same frame (SPARK-58551).
+The reader has no `pushFilters`: Spark 4.2 and 4.3 keep one plan for each frame or view, so the conditions of
+one query would also narrow every other query of the same frame (SPARK-58551).
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,7 +16,7 @@ from spark_connector.node import requests
 from spark_connector.options.settings import read_options
 from spark_connector.planning.offsets import Edge, Offsets
 from spark_connector.planning.ranges import beginning, check_order, plan
-from spark_connector.reading import face, numbers, partitions_of, rows
+from spark_connector.reading import numbers, partitions_of, report_losses, rows
 from spark_connector.rows.schema import fitting
 from spark_connector.workers import settle
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what lies between two positions. Spark plans a frame or view once, at its first action."""
+    """Reads the events between two positions. Spark plans a frame or view once, at its first action."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(options, streaming=False)
@@ -33,7 +33,7 @@ class BatchReader(DataSourceReader):
         fitting(schema, self._options.columns)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks."""
+        """The tasks of the batch."""
         options = self._options
         assert options.ending is not None
         available = requests.available(options.connection, options.streams)
@@ -42,7 +42,7 @@ class BatchReader(DataSourceReader):
         begun = {name: one.next for name, one in start.streams.items()}
         check_order(start, ends, available)
         planned = plan(start, Offsets(ends.streams, begun=begun), available)
-        face(options, planned.losses)
+        report_losses(options, planned.losses)
         if options.filter is not None:
             requests.check_filter(options.connection, options.streams[0], options.filter)
         found = partitions_of(options, planned.ranges)

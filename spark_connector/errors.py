@@ -1,11 +1,14 @@
-"""What the connector raises. Every error says what is wrong, where, and what can be done about it. Pure.
+"""The errors that the connector raises. Each says what is wrong, where it is, and what to do. Pure.
 
-`ConnectorError` is the root. Its three parts are arguments, so that errors cross processes by pickle as Spark's workers need it.
+`ConnectorError` is the root. Its three parts are the arguments of the exception, so that errors survive
+pickling between Spark's worker processes.
 """
 
 
 class ConnectorError(Exception):
-    """`what` happened, `where` (log, partition, offset, option; may be empty) and the `remedy` (may be empty)."""
+    """`what` happened, `where` (log, partition, offset, option; may be empty), and the `remedy` (may be
+    empty).
+    """
 
     def __init__(self, what: str, where: str = "", remedy: str = "") -> None:
         super().__init__(what, where, remedy)
@@ -19,32 +22,38 @@ class ConnectorError(Exception):
 
 
 class OptionError(ConnectorError):
-    """An option is unknown, missing, out of bounds, or in another's way. No network was asked."""
+    """An option is unknown, missing, out of bounds, or excludes another one.
+
+    Raised before any request to the node.
+    """
 
 
 class SchemaError(ConnectorError):
-    """A column is unknown, or has another type than the source or the sink has for it."""
+    """A column is unknown, or its type does not fit the source or the sink."""
 
 
 class RowError(ConnectorError):
-    """A row cannot be written for what is in it."""
+    """A row cannot be written because of its content."""
 
 
 class OffsetError(ConnectorError):
-    """Offsets cannot be read: JSON of another kind, partitions that the log has not, a time after which there is no event."""
+    """Offsets are not valid: wrong JSON, a partition that does not exist, or a time after the last event."""
 
 
 class StreamNotFoundError(ConnectorError):
-    """The node has no log of this name, or does not show it to this user."""
+    """The log does not exist, or this user has no right to see it."""
 
 
 class DataLossError(ConnectorError):
-    """Events that were to be read are gone: `failOnDataLoss` is true."""
+    """Requested events no longer exist, and `failOnDataLoss` is true."""
 
 
 class MalformedMessageError(ConnectorError):
-    """A stored message cannot be read as the columns need it: `mode` is FAILFAST."""
+    """A stored message does not fit the columns, and `mode` is FAILFAST."""
 
 
 class NodeError(ConnectorError):
-    """The node could not be reached, did not answer, or refused; what can pass by itself was tried again as often as the options say."""
+    """The node is unreachable, did not answer, or refused.
+
+    Temporary failures were retried as the options say.
+    """

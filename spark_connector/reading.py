@@ -1,4 +1,7 @@
-"""[io] Where a query begins and ends; and one task's rows: ranges read, checked for what is missing, made into record batches."""
+"""[io] Where a query begins and ends, and the rows of one task.
+
+A task reads its ranges, checks that no event is missing, and makes record batches.
+"""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,17 +43,18 @@ def numbers(options: ReadOptions, where: Where, available: Available, edge: Edge
 
     Raises:
         DataLossError: the positions are of a log that was deleted, and `failOnDataLoss` is true.
-        OffsetError: a partition is named that the log has not, or has no event at or after its time and that is to fail.
+        OffsetError: a named partition does not exist, or has no event at or after its time while that must
+            fail.
     """
     if isinstance(where, Positions):
-        face(options, replaced(where, available))
+        report_losses(options, replaced(where, available))
         return located(renewed(where, available), available, edge)
     located(Positions(edge, where.named), available, edge)
     return {stream: _at_times(options, where, stream, state.partitions, edge) for stream, state in available.items()}
 
 
 def _at_times(options: ReadOptions, times: Times, stream: str, held: Mapping[int, Held], edge: Edge) -> dict[int, int]:
-    """Where the partitions of one log are at their times: a request for each distinct time."""
+    """The offsets of the partitions of one log at their times. Sends one request for each distinct time."""
     found = {index: one.earliest if edge is Edge.EARLIEST else one.next for index, one in held.items()}
     wanted: dict[int, list[int]] = {}
     for index in held:
@@ -58,26 +62,28 @@ def _at_times(options: ReadOptions, times: Times, stream: str, held: Mapping[int
         if time_ms is not None:
             wanted.setdefault(time_ms, []).append(index)
     for time_ms, indexes in wanted.items():
-        told = requests.offsets_at(options.connection, stream, indexes, time_ms)
+        answer = requests.offsets_at(options.connection, stream, indexes, time_ms)
         for index in indexes:
-            found[index] = min(told[index], held[index].next)
+            found[index] = min(answer[index], held[index].next)
             if edge is Edge.EARLIEST and options.late_start_fails and found[index] == held[index].next:
                 raise OffsetError(
-                    f"there is no event at or after {time_ms} ms since 1970 UTC",
-                    f"stream {stream!r}, partition {index}",
+                    f"the partition has no event at or after {time_ms} ms since 1970 UTC",
+                    f"log {stream!r}, partition {index}",
                     "Choose an earlier time, or set startingOffsetsByTimestampStrategy to latest",
                 )
     return found
 
 
 def partitions_of(options: ReadOptions, ranges: Iterable[OffsetRange]) -> list[InputPartition]:
-    """The tasks that read ranges."""
+    """Tasks that together read `ranges`."""
     cut = tasks(ranges, at_least=options.min_partitions, at_most=options.max_partitions, offsets_max=options.max_partition_offsets)
     return [RangesPartition(task) for task in cut]
 
 
-def face(options: ReadOptions, losses: Sequence[Loss], *, planned_once: bool = False) -> None:
-    """Fail for what is lost, or log it and continue. `planned_once`: a task of a batch found the loss, after planning.
+def report_losses(options: ReadOptions, losses: Sequence[Loss], *, planned_once: bool = False) -> None:
+    """Raise if events are lost, or log the losses and continue.
+
+    `planned_once`: a task of a batch found the loss.
 
     Raises:
         DataLossError: `failOnDataLoss` is true.
@@ -89,7 +95,7 @@ def face(options: ReadOptions, losses: Sequence[Loss], *, planned_once: bool = F
 
 
 def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-    """The rows of one task. Spark asks for the rows of no partition at all where there is nothing to read.
+    """The rows of one task. If there is nothing to read, Spark calls it with a partition of another type.
 
     Raises:
         DataLossError, MalformedMessageError, NodeError.
@@ -111,33 +117,40 @@ def rows(options: ReadOptions, schema: "StructType", partition: InputPartition) 
 
 
 def _checked(options: ReadOptions, wanted: OffsetRange) -> Iterator[Run]:
-    """The events of a range, less what is lost, which is told."""
+    """The events of a range that still exist. Missing events are reported as losses.
+
+    Offsets have no gaps, so without a filter every gap is a loss.
+    """
     expected = wanted.start
     try:
         for run in requests.read(options.connection, wanted, options.filter):
             if options.filter is None:
                 for low, high in gaps(run, expected):
                     reason = "retention has removed them since this was planned"
-                    _face_at_reading(options, _lost(wanted, low, high, reason, _held(options, wanted)))
+                    _report_at_reading(options, _lost(wanted, low, high, reason, _held(options, wanted)))
             expected = run.offsets[-1] + 1
             yield run
     except StreamNotFoundError as error:
-        reason = f"the log was deleted, and perhaps made anew, since this was planned: {error.what}"
-        _face_at_reading(options, _lost(wanted, expected, wanted.end, reason))
+        reason = f"the log was deleted, and perhaps recreated, since this was planned: {error.what}"
+        _report_at_reading(options, _lost(wanted, expected, wanted.end, reason))
         return
     if options.filter is not None:
         _check_filtered(options, wanted)
     elif expected < wanted.end:
-        _face_at_reading(options, _ended(options, wanted, expected))
+        _report_at_reading(options, _ended(options, wanted, expected))
 
 
 def _check_filtered(options: ReadOptions, wanted: OffsetRange) -> None:
-    """With a filter offsets have gaps, so what retention took is told by what is left: at most as much was missed."""
+    """Report events that retention removed from a filtered range.
+
+    With a filter, offsets have gaps, so a gap does not show a loss. The earliest offset that the partition
+    still has shows the most that can be lost.
+    """
     held = _held(options, wanted)
     if held is not None and held.earliest > wanted.start:
         high = min(held.earliest, wanted.end)
         reason = "retention has removed them, perhaps before all of them were read"
-        _face_at_reading(options, _lost(wanted, wanted.start, high, reason, held))
+        _report_at_reading(options, _lost(wanted, wanted.start, high, reason, held))
 
 
 def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
@@ -149,17 +162,17 @@ def _ended(options: ReadOptions, wanted: OffsetRange, expected: int) -> Loss:
 
 
 def _held(options: ReadOptions, wanted: OffsetRange) -> Held | None:
-    """What the partition has now; None: the log or the partition does not exist any more."""
+    """What the partition has now; None if the log or the partition no longer exists."""
     state = requests.available(options.connection, [wanted.stream], missing_fail=False).get(wanted.stream)
     return None if state is None or state.incarnation != wanted.incarnation else state.partitions.get(wanted.partition)
 
 
-def _face_at_reading(options: ReadOptions, loss: Loss) -> None:
-    face(options, [loss], planned_once=options.ending is not None)
+def _report_at_reading(options: ReadOptions, loss: Loss) -> None:
+    report_losses(options, [loss], planned_once=options.ending is not None)
 
 
 def gaps(run: Run, expected: int) -> list[tuple[int, int]]:
-    """Offsets that are missing before and in a run, as [low, high)."""
+    """Offsets that are missing before and within a run, as [low, high)."""
     offsets = run.offsets
     if offsets[0] == expected and offsets[-1] - offsets[0] == len(offsets) - 1:
         return []

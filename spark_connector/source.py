@@ -1,7 +1,7 @@
-"""`format("amqpstreams")`: what Spark asks for is answered by the rooms for reading and writing. [io]
+"""`format("amqpstreams")`: creates the readers and writers that Spark asks for. [io]
 
-Spark makes one of these for every query that is planned, in processes of its own: nothing is opened before it is read from. Imports
-are late, as Spark loads this module to learn its name only.
+Spark creates a data source for each query that it plans, in separate processes, so a source opens nothing
+before it is read. Imports are late because Spark also loads this module only to get its name.
 """
 
 from collections.abc import MutableMapping
@@ -20,7 +20,7 @@ _WHAT = f'format("{NAME}")'
 
 
 class AmqpStreamsDataSource(DataSource):
-    """The event log as tables. See docs/spark.md."""
+    """The data source. See docs/spark.md."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -28,7 +28,7 @@ class AmqpStreamsDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """The name for `format(…)`."""
         return NAME
 
     def schema(self) -> "StructType":

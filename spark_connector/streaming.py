@@ -1,12 +1,15 @@
-"""[io] `spark.readStream`: micro-batches of offset ranges, exactly once by Spark's checkpoint of their ends.
+"""[io] `spark.readStream`: micro-batches of offset ranges, read exactly once because Spark's checkpoint has their ends.
 
-Spark makes one reader for a run of a query, in a process of its own, and pickles another for the tasks: nothing is opened before it is
-asked. What it may ask, and when, was measured with PySpark 4.3:
+Spark creates one reader for each run of a query, in a separate process, and pickles another one for the
+tasks. A reader therefore opens nothing before Spark calls it. These calls were measured with PySpark 4.3:
 
-- `initialOffset` twice in the first batch, and again after a crash in it; that is why ends carry where their batch begins (offsets.py), and
-  why there is a first batch even if there is nothing to read: from then on the checkpoint knows where the query began.
-- `latestOffset` ninety times a second when idle; so it waits (watching.py). `reportLatestOffset` as often; it asks nobody.
-- `commit` at the start of the next batch, and never after the last: nothing depends on it. `stop` never.
+- Spark calls `initialOffset` twice in the first batch, and again after a crash in that batch. The end of a
+  batch therefore also contains its beginning (offsets.py), and the first batch exists even if there is
+  nothing to read: after it, the checkpoint contains the start of the query.
+- Spark calls `latestOffset` and `reportLatestOffset` ninety times a second when idle. The first one therefore
+  waits (watching.py), and the second one sends no request.
+- Spark calls `commit` at the start of the next batch, and not after the last batch, so nothing depends on it.
+  Spark never calls `stop`.
 """
 
 import logging
@@ -26,7 +29,7 @@ from spark_connector.planning.holdings import Available
 from spark_connector.planning.offsets import Edge, Offsets, StreamOffsets
 from spark_connector.planning.ranges import beginning, plan
 from spark_connector.planning.watching import Watch
-from spark_connector.reading import face, numbers, partitions_of, rows
+from spark_connector.reading import numbers, partitions_of, report_losses, rows
 from spark_connector.rows.schema import fitting
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ _ROWS_MAX: Final = (1 << 63) - 1
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what comes."""
+    """Reads the events of one query, batch after batch."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = read_options(options, streaming=True)
@@ -58,17 +61,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._made
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """What is there now is all that this run reads."""
+        """Limit this run to the events that the logs have now."""
         self._frozen = self._watch.fresh()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Whether there are limits: they are applied in `latestOffset`, as Spark knows no more than one. `Trigger.Once` ignores them."""
+        """Report to Spark whether limits are set. `Trigger.Once` ignores them.
+
+        `latestOffset` applies the limits, because Spark's read limit has one number only.
+        """
         if self._limits == Limits() and self._options.min_offsets is None:
             return ReadAllAvailable()
         return ReadMaxRows(self._limits.offsets or _ROWS_MAX)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where the query begins; the same each time in one run."""
+        """Where the query begins. Every call in one run returns the same."""
         if self._initial is None:
             options = self._options
             available = self._frozen or self._watch.fresh()
@@ -79,7 +85,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the next batch; `start` itself, some time later, when there is none."""
+        """The end of the next batch. If nothing is new within `pollInterval`, `start` itself."""
         offsets = Offsets.of(start)
         if self._frozen is not None:
             end: Offsets | None = advance(offsets, self._frozen, Limits() if isinstance(limit, ReadAllAvailable) else self._limits)
@@ -91,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """The ends of the logs as they were last seen: progress shows the lag by it."""
+        """The ends of the logs at the latest request. Spark's progress shows the lag with them."""
         seen = self._watch.seen
         if seen is None:
             return None
@@ -102,12 +108,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offsets(streams).json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The tasks of a batch: the same for the same batch, also after a restart."""
+        """The tasks of a batch. The same batch has the same tasks, even after a restart."""
         options = self._options
         since, until = Offsets.of(start), Offsets.of(end)
         available = requests.available(options.connection, sorted(until.streams), missing_fail=False)
         planned = plan(since, until, available)
-        face(options, planned.losses)
+        report_losses(options, planned.losses)
         if options.filter is not None and planned.ranges and not self._filter_checked:
             requests.check_filter(options.connection, planned.ranges[0].stream, options.filter)
             self._filter_checked = True
@@ -118,24 +124,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return rows(self._options, self._schema, partition)
 
     def _available(self) -> Available:
-        """What the logs have. One that is gone fails the query, or is told once and left out until it is back."""
+        """What the logs have.
+
+        A missing log fails the query, or is logged once and left out until it exists again.
+        """
         found = requests.available(self._options.connection, self._options.streams, missing_fail=False)
         for stream in self._options.streams:
             if stream in found:
                 self._missed.discard(stream)
             elif self._options.fail_on_data_loss:
                 raise StreamNotFoundError(
-                    "there is no such log",
-                    f"stream {stream!r}, node {self._options.connection}",
-                    "If it was deleted, and the query is to go on with what comes under its name, set failOnDataLoss to false",
+                    "the log does not exist",
+                    f"log {stream!r}, node {self._options.connection}",
+                    "If it was deleted and the query shall read the next log with this name, set failOnDataLoss to false",
                 )
             elif stream not in self._missed:
                 self._missed.add(stream)
-                _logger.warning("stream_missing stream=%r node=%s: read on when it is there", stream, self._options.connection)
+                node = self._options.connection
+                _logger.warning("stream_missing log=%r node=%s: reading continues when the log exists", stream, node)
         return found
 
     def _end(self, start: Offsets, available: Available, *, unlimited: bool) -> Offsets | None:
-        """The end of the next batch; None: there is none yet."""
+        """The end of the next batch, or None if nothing is to be read yet."""
         options = self._options
         if unlimited:
             end = advance(start, available, Limits())

@@ -1,7 +1,8 @@
-"""[io] What is done once in each of Spark's worker processes.
+"""[io] Work that is done once in each of Spark's worker processes.
 
-PySpark's daemon has Python look for garbage in all there is after every task: 60 ms of CPU for some 90,000 objects, nearly all of them
-functions and classes of pyspark, pandas and pyarrow that stay for good. Three times what a small task costs otherwise.
+PySpark's daemon runs a full garbage collection after every task. It takes 60 ms of CPU for about 90,000
+objects, which is three times the cost of a small task. Nearly all of these objects are functions and classes
+of pyspark, pandas and pyarrow that are never freed.
 """
 
 import gc
@@ -14,14 +15,16 @@ _settled: set[int] = set()
 
 
 def settle() -> None:
-    """Take what this process has loaded by now out of the collector's sight, the first time that it is called here.
+    """Exclude all objects that exist now from garbage collection.
 
-    To be called when a task has done its work, so that all it needs is loaded. Garbage of later tasks is found as before.
-    In processes that are not of PySpark's daemon nothing is done.
+    Only the first call in a process has an effect.
+
+    Call it at the end of a task, when everything that tasks need is loaded. Garbage of later tasks is still
+    collected. In a process that PySpark's daemon did not start, the call does nothing.
     """
     if getattr(getattr(sys.modules["__main__"], "__spec__", None), "name", None) != _DAEMON:
         return
-    pid = os.getpid()  # a fork has its parent's variables
+    pid = os.getpid()  # a forked process inherits `_settled` from its parent
     if pid not in _settled:
         _settled.add(pid)
         gc.freeze()

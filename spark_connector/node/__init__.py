@@ -1,1 +1,1 @@
-"""[io] Connections to nodes, and what reading asks of them."""
+"""[io] Connections to nodes, and the requests that reading sends."""

@@ -1,7 +1,7 @@
-"""[io] Connections to nodes, one of each kind for a process, and what is tried again when they fail.
+"""[io] Connections to nodes, one for each process and set of options, and retries after failures.
 
-Spark's workers are processes that serve task after task and end without a word, so connections are kept in this module, by what they
-were made with, and never closed in order. Nothing here is pickled.
+Spark's worker processes run many tasks and then end without notice. This module therefore keeps one
+connection for each set of options, and does not close it at the end of a task. Nothing here is pickled.
 """
 
 import logging
@@ -34,10 +34,10 @@ _T = TypeVar("_T")
 _logger: Final = logging.getLogger("spark_connector")
 
 GONE: Final = frozenset({"amqp:not-found", "amqp:resource-deleted"})
-"""Conditions of a log that is not there, or not the one that was meant."""
+"""Conditions of a log that does not exist, or that is another log with the same name."""
 FAULT: Final = "amqp:internal-error"
 FAULTS_MAX: Final = 2
-"""How often a fault of the node is tried again: a disk recovers, damaged records do not."""
+"""How often a fault of the node is retried. A full disk may recover; damaged records do not."""
 PASSING: Final = frozenset(
     {
         FAULT,
@@ -47,10 +47,10 @@ PASSING: Final = frozenset(
         "amqp:resource-locked",
     }
 )
-"""Conditions that may be over when it is tried again."""
+"""Conditions that may be temporary, so that a retry can succeed."""
 
 UNREADABLE: Final = frozenset({"amqp:invalid-field"})
-"""Conditions of a filter that the node cannot read, or does not know."""
+"""Conditions of a filter that is not valid, or of a kind that the node does not support."""
 PASSING_STATUS: Final = frozenset(
     {
         HTTPStatus.REQUEST_TIMEOUT,
@@ -61,18 +61,24 @@ PASSING_STATUS: Final = frozenset(
         HTTPStatus.GATEWAY_TIMEOUT,
     }
 )
-"""The same of answers to questions."""
+"""Statuses of management answers that may be temporary."""
 FAILURES: Final = (ConnectError, SessionError, LinkError, ManagementError, ConnectionLostError, TimedOutError, ClosedError, OSError)
-"""What may befall the use of a connection."""
+"""Errors that the use of a connection can raise."""
 
 _clients: Final[dict[tuple[int, ConnectionOptions], Client]] = {}
 _preferred: Final[dict[ConnectionOptions, int]] = {}
-"""By options, the index of the endpoint that was connected last: the next connection tries it first."""
+"""For each set of options, the index of the endpoint of the latest connection. The next one begins with it.
+
+
+"""
 
 
 def client(options: ConnectionOptions) -> Client:
-    """The connection of this process, made if there is none. Raises what connecting raises."""
-    key = (os.getpid(), options)  # a fork has its parent's objects, but neither its threads nor its sockets
+    """The connection of this process with these options; the first call connects.
+
+    Raises what connecting raises.
+    """
+    key = (os.getpid(), options)  # a forked process inherits the objects of its parent, but not the threads
     found = _clients.get(key)
     if found is None:
         found = _clients[key] = _connected(options)
@@ -80,7 +86,7 @@ def client(options: ConnectionOptions) -> Client:
 
 
 def _connected(options: ConnectionOptions) -> Client:
-    """A connection to the first endpoint that answers. Each has `connectTimeout`, so a silent one does not block the others."""
+    """A connection to the first endpoint that answers. Each endpoint has `connectTimeout` to do so."""
     first = _preferred.get(options, 0)
     failures: list[Exception] = []
     for step in range(len(options.endpoints)):
@@ -102,7 +108,7 @@ def _connected(options: ConnectionOptions) -> Client:
 
 
 def drop(options: ConnectionOptions) -> None:
-    """Forget the connection of this process: the next use makes a new one."""
+    """Close and forget the connection of this process. The next use connects again."""
     found = _clients.pop((os.getpid(), options), None)
     if found is not None:
         try:
@@ -112,10 +118,12 @@ def drop(options: ConnectionOptions) -> None:
 
 
 def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T], *, where: str = "") -> _T:
-    """What `work` gives; tried again while the failure may pass. `what` is being done, `where`: for errors.
+    """The result of `work`, which is retried after temporary failures.
+
+    `what` and `where` are for error messages.
 
     Raises:
-        StreamNotFoundError, NodeError: it cannot be done, or not in the tries that there are.
+        StreamNotFoundError, NodeError: the failure is permanent, or all retries failed.
     """
     attempt = 0
     while True:
@@ -129,30 +137,32 @@ def retried(options: ConnectionOptions, what: str, work: Callable[[Client], _T],
 
 
 def pause(options: ConnectionOptions, error: Exception, what: str, attempt: int, *, where: str = "") -> None:
-    """Wait before try number `attempt` (from 0) is made again, or say that there is none.
+    """Wait before the retry of attempt number `attempt` (from 0).
 
     Raises:
-        StreamNotFoundError, NodeError: trying again does not help, or was tried often enough.
+        StreamNotFoundError, NodeError: the failure is permanent, or the retries are used up.
     """
     place = f"{where}, node {options}" if where else f"node {options}"
     if not passes(error):
-        raise refusal(error, what, place) from None  # its words are in ours: Spark prints every traceback of a chain
+        # `from None`: the message contains the text of `error`, and Spark prints the traceback of every
+        # chained error.
+        raise refusal(error, what, place) from None
     tries = min(options.retries, FAULTS_MAX) if getattr(error, "condition", None) == FAULT else options.retries
     if attempt >= tries:
         raise NodeError(
             f"{what} failed {attempt + 1} times in a row, last: {error}",
             place,
-            "See whether the node runs and can be reached from this machine; the options retries, retryInterval and operationTimeout say "
-            "how long it is tried",
+            "Check that the node runs and that this machine can reach it; the options retries, retryInterval and "
+            "operationTimeout set how long it is retried",
         ) from None
     wait_ms = options.wait_ms(attempt)
-    _logger.warning("node_retry doing=%r attempt=%d wait_ms=%d error=%r %s", what, attempt + 1, wait_ms, str(error), place)
+    _logger.warning("node_retry operation=%r attempt=%d wait_ms=%d error=%r %s", what, attempt + 1, wait_ms, str(error), place)
     drop(options)
     time.sleep(wait_ms / 1000)
 
 
 def passes(error: Exception) -> bool:
-    """The failure may be over when it is tried again."""
+    """Whether the failure may be temporary, so that a retry can succeed."""
     if isinstance(error, AuthenticationError) or _distrust(error) is not None:
         return False
     if isinstance(error, LinkError | SessionError):
@@ -163,7 +173,10 @@ def passes(error: Exception) -> bool:
 
 
 def _distrust(error: BaseException | None) -> ssl.SSLError | None:
-    """What is wrong with the certificates, if that is why there is no connection. Ends of connections are SSLErrors, too: those pass."""
+    """The certificate error that caused `error`, if any.
+
+    The end of a connection is an SSLError, too, but a temporary one: it is not returned.
+    """
     while error is not None:
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
             return error
@@ -172,21 +185,25 @@ def _distrust(error: BaseException | None) -> ssl.SSLError | None:
 
 
 def refusal(error: Exception, what: str, place: str) -> ConnectorError:
-    """In our words, what the node will not do however often it is asked."""
+    """The error for a permanent failure, with a remedy."""
     gone = isinstance(error, LinkError) and error.condition in GONE
     if gone or (isinstance(error, ManagementError) and error.status == HTTPStatus.NOT_FOUND):
-        return StreamNotFoundError(f"{what} failed: {error}", place, "See its name with `amqp-streams log list`")
+        return StreamNotFoundError(f"{what} failed: {error}", place, "List the logs with `amqp-streams log list`")
     if getattr(error, "condition", None) in UNREADABLE:
         return NodeError(
-            f"the filter cannot be used: {error}", place, "It is SQL of AMQP Filter Expressions 1.0, such as temp > 20 AND site = 'roof'"
+            f"the filter is not valid: {error}",
+            place,
+            "Write SQL of AMQP Filter Expressions 1.0, for example temp > 20 AND site = 'roof'",
         )
     if _distrust(error) is not None:
         return NodeError(
-            f"no TLS with this node: {error}", place, "See the endpoint's scheme and port, and the options tlsCaFile, tlsServerName …"
+            f"TLS with this node failed: {error}",
+            place,
+            "Check the scheme and the port of the endpoint, and the options tlsCaFile and tlsServerName",
         )
     if isinstance(error, AuthenticationError):
-        return NodeError(f"logging in failed: {error}", place, "See the options user, password, token and tls…")
-    return NodeError(f"{what} failed: {error}", place, "The node refuses it: see its log, and its access rules")
+        return NodeError(f"login failed: {error}", place, "Check the options user, password, token and tls…")
+    return NodeError(f"{what} failed: {error}", place, "The node refused it: check its log and its access rules")
 
 
 def _client(options: ConnectionOptions, endpoint: str) -> Client:
@@ -222,7 +239,7 @@ def _secret(path: str, option: str) -> str:
     try:
         return _content(path, option).decode().strip()
     except UnicodeDecodeError:
-        raise NodeError(f"the file of option {option!r} is not UTF-8") from None
+        raise NodeError(f"the file of option {option!r} is not valid UTF-8") from None
 
 
 def _content(path: str, option: str) -> bytes:
@@ -230,5 +247,5 @@ def _content(path: str, option: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise NodeError(
-            f"the file of option {option!r} cannot be read: {error}", "", "It has to be on every machine, readable for Spark's user"
+            f"the file of option {option!r} cannot be read: {error}", "", "It must be readable for Spark's user on every machine"
         ) from None

@@ -1,6 +1,6 @@
-"""[io] What reading asks of a node: what its logs have, where a time is, and the events of a range.
+"""[io] The requests of the source to a node: the extents of logs, the offset of a time, and the events of a range.
 
-The one place where the source meets the engine's client. Everything that can pass by itself is tried again here.
+The source uses the engine's client only here. This module retries temporary failures.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from spark_connector.rows.runs import Run
 
 
 def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fail: bool = True) -> Available:
-    """What each log has now: one request. Logs that are not there are left out, or fail.
+    """What each log has now, in one request. A missing log is left out, or is an error if `missing_fail`.
 
     Raises:
         StreamNotFoundError, NodeError.
@@ -25,19 +25,17 @@ def available(options: ConnectionOptions, streams: Sequence[str], *, missing_fai
     def ask(node: Client) -> Mapping[str, LogExtent]:
         return node.extents(streams, missing_ok=True, timeout=options.operation_timeout_ms / 1000)
 
-    where = f"stream {', '.join(map(repr, streams))}"
-    told = retried(options, "asking what logs have", ask, where=where)
-    missing = [stream for stream in streams if stream not in told]
+    where = f"log {', '.join(map(repr, streams))}"
+    extents = retried(options, "reading the extents of logs", ask, where=where)
+    missing = [stream for stream in streams if stream not in extents]
     if missing and missing_fail:
         raise not_found(options, missing[0])
-    return {stream: _state(told[stream]) for stream in streams if stream in told}
+    return {stream: _state(extents[stream]) for stream in streams if stream in extents}
 
 
 def not_found(options: ConnectionOptions, stream: str) -> StreamNotFoundError:
-    """The error for a log that is not there."""
-    return StreamNotFoundError(
-        "there is no such log", f"stream {stream!r}, node {options}", "See what there is with `amqp-streams log list`"
-    )
+    """The error for a log that does not exist."""
+    return StreamNotFoundError("the log does not exist", f"log {stream!r}, node {options}", "List the logs with `amqp-streams log list`")
 
 
 def _state(extent: LogExtent) -> LogState:
@@ -46,7 +44,9 @@ def _state(extent: LogExtent) -> LogState:
 
 
 def offsets_at(options: ConnectionOptions, stream: str, partitions: Sequence[int], time_ms: int) -> dict[int, int]:
-    """By partition the number of the first event stored at or after a time, in ms since 1970 UTC; where there is none, of the next.
+    """For each partition, the offset of the first event stored at or after a time, in ms since 1970 UTC.
+
+    For a partition without such an event, the offset of the next event.
 
     Raises:
         StreamNotFoundError, NodeError.
@@ -55,16 +55,20 @@ def offsets_at(options: ConnectionOptions, stream: str, partitions: Sequence[int
     def ask(node: Client) -> dict[str, int]:
         return node.offset_at(stream, partitions, time_ms, timeout=options.operation_timeout_ms / 1000)
 
-    told = retried(options, "looking for a time", ask, where=f"stream {stream!r}")
-    return {int(partition): number for partition, number in told.items()}
+    offsets = retried(options, "looking up a time", ask, where=f"log {stream!r}")
+    return {int(partition): offset for partition, offset in offsets.items()}
 
 
 def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None) -> Iterator[Run]:
-    """The events of a range that are there, in order; of which `condition` is true, if there is one.
+    """The events of a range that still exist, in order.
+
+    With `condition`, only the events for which it is true.
+
+    After a temporary failure, reading continues after the last event that was returned.
 
     Raises:
-        StreamNotFoundError: the log was deleted, or made anew, since the range was planned.
-        NodeError: the node cannot be read from in the tries that there are, or refuses.
+        StreamNotFoundError: the log was deleted, or recreated, since the range was planned.
+        NodeError: all retries failed, or the node refuses.
     """
     at, attempt = wanted.start, 0
     while at < wanted.end:
@@ -80,17 +84,17 @@ def read(options: ConnectionOptions, wanted: OffsetRange, condition: str | None)
 
 
 def check_filter(options: ConnectionOptions, stream: str, condition: str) -> None:
-    """Have the node read the filter, before tasks come to it.
+    """Let the node check the filter, so that a mistake fails on the driver and not in every task.
 
     Raises:
-        NodeError: it cannot be read; the message says where.
+        NodeError: the filter is not valid; the message says where.
     """
 
     def attach(node: Client) -> None:
         with node.consumer(stream, credit=1, settle="none", filters={"condition": sql_filter(condition)}):
             pass
 
-    retried(options, "attaching with the filter", attach, where=f"stream {stream!r}")
+    retried(options, "attaching with the filter", attach, where=f"log {stream!r}")
 
 
 def _runs(node: Client, options: ConnectionOptions, wanted: OffsetRange, at: int, condition: str | None) -> Iterator[Run]:

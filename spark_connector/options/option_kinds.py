@@ -1,6 +1,7 @@
-"""Kinds of values that options have: how text becomes a value, and what to say when it does not. Pure.
+"""The kinds of values that options have: each kind converts text to a value. Pure.
 
-Law: a kind's `read` gives a value or raises ValueError whose message says what is wanted, never what was given (it may be a secret).
+Law: `read` of a kind returns a value or raises ValueError. The message says what is expected and never
+contains the text that was given, because the text may be a secret.
 """
 
 import re
@@ -18,7 +19,7 @@ _PORTS: Final = {"amqp": 5672, "amqps": 5671, "ws": 80, "wss": 443}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`words` say what is wanted: for the table in the documentation and for errors."""
+    """`words` describes the values of the kind, for the table in the documentation and for errors."""
 
     words: str
     read: Callable[[str], object]
@@ -26,13 +27,13 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens, without user and password: `amqp://host:port`."""
+    """The URL of a node without user and password: `amqp://host:port`."""
 
     url: str
 
 
 def plain(words: str) -> Kind:
-    """Text as it is, but not empty."""
+    """Any text that is not empty, unchanged."""
 
     def read(text: str) -> str:
         if not text:
@@ -43,7 +44,7 @@ def plain(words: str) -> Kind:
 
 
 def choice(*values: str) -> Kind:
-    """One of some words, in any case."""
+    """One of the words `values`; case does not matter."""
     words = ", ".join(f"`{value}`" for value in values[:-1]) + f" or `{values[-1]}`"
     known = {value.lower(): value for value in values}
 
@@ -83,13 +84,13 @@ def number(low: int, high: int | None = None) -> Kind:
 
 
 def size(low: int, high: int | None = None) -> Kind:
-    """Bytes, with a unit if wanted: `64m`."""
+    """A number of bytes, with or without a unit: `64m`."""
     top = "" if high is None else f", at most {high:,} bytes"
     return _quantity(f"bytes, or a number with `k`, `m`, `g`{top}; at least {low:,}", _SIZES | _SIZES_LARGE, low, high)
 
 
 def duration(low_ms: int, high_ms: int | None = None) -> Kind:
-    """Milliseconds, with a unit if wanted: `15m`."""
+    """A number of milliseconds, or a number with a unit: `15m`."""
     top = "" if high_ms is None else f", at most {high_ms:,} ms"
     return _quantity(f"milliseconds, or a number with `ms`, `s`, `m`, `h`, `d`{top}; at least {low_ms:,}", _TIMES, low_ms, high_ms)
 
@@ -109,25 +110,29 @@ def _quantity(words: str, units: dict[str, int], low: int, high: int | None) -> 
 
 
 def names(words: str) -> Kind:
-    """A list with commas; blanks around names do not count, empty names and repetitions are errors."""
+    """A list separated by commas. Blanks around names are ignored; empty and repeated names are errors."""
 
     def read(text: str) -> tuple[str, ...]:
         found = tuple(part.strip() for part in text.split(","))
         if not all(found) or len(set(found)) != len(found):
-            raise ValueError(f"{words}; none empty, none twice")
+            raise ValueError(f"{words}, without empty or repeated names")
         return found
 
     return Kind(words, read)
 
 
 def endpoints() -> Kind:
-    """URLs with commas; ports are completed. User and password have options of their own: those can be redacted, a URL cannot."""
-    words = "`amqp://host:port`, `amqps://`, `ws://` or `wss://`; several with commas"
+    """URLs separated by commas; a missing port becomes the default port of the scheme.
+
+    A URL must not contain user and password: Spark redacts options by their name, and cannot redact part of a
+    URL.
+    """
+    words = "`amqp://host:port`, `amqps://`, `ws://` or `wss://`; several are separated by commas"
 
     def read(text: str) -> tuple[Endpoint, ...]:
         found = tuple(_endpoint(part.strip(), words) for part in text.split(","))
         if len(set(found)) != len(found):
-            raise ValueError(f"{words}; none twice")
+            raise ValueError(f"{words}, without repetitions")
         return found
 
     return Kind(words, read)

@@ -1,4 +1,6 @@
-"""What the options of one query mean together: the connection, and what to read. Frozen, picklable, secrets never shown. Pure."""
+"""The options of one query as values: the connection, and what to read or write. Pure.
+
+The values are frozen and can be pickled. Their texts contain no secrets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,12 +21,12 @@ _NAMING: Final = {
     Use.BATCH_WRITE: f""" or .save("NAME"). {_IN_SQL}: INSERT INTO a temporary view with options""",
     Use.STREAM_WRITE: "",
 }
-"""How else than by an option the log is named."""
+"""How a user can name the log without the option `stream`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How a node is reached. Hashable: connections are kept by it. Times in ms."""
+    """How to connect to a node. Hashable, because it is the key of the connections of a process. Times in ms."""
 
     endpoints: tuple[str, ...]
     user: str | None = None
@@ -49,7 +51,7 @@ class ConnectionOptions:
         return ", ".join(self.endpoints)
 
     def wait_ms(self, attempt: int) -> int:
-        """Before try number `attempt` (from 0) is made again."""
+        """The wait before the retry that follows attempt number `attempt` (from 0)."""
         return min(self.retry_interval_ms << min(attempt, 32), max(RETRY_WAIT_MAX_MS, self.retry_interval_ms))
 
 
@@ -81,7 +83,10 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where to write, and what is done about rows that come again. `transaction` is None in streaming, where Spark names the query."""
+    """Where to write, and how repeated rows are recognized.
+
+    `transaction` is None in streaming: there Spark's query id names the write.
+    """
 
     connection: ConnectionOptions
     stream: str
@@ -92,21 +97,21 @@ class WriteOptions:
 
 
 def connection_options(values: Values) -> ConnectionOptions:
-    """The connection's part, for reading and writing.
+    """The options of the connection, for reading and writing.
 
     Raises:
-        OptionError: no endpoint, or options that exclude each other.
+        OptionError: the endpoint is missing, or options exclude each other.
     """
     endpoints = values.urls("endpoint")
     if not endpoints:
-        raise OptionError("no endpoint", "", 'Say where the node listens: .option("endpoint", "amqp://host:5672")')
+        raise OptionError("no endpoint is given", "", 'Set the URL of the node: .option("endpoint", "amqp://host:5672")')
     for one, other in (("password", "passwordFile"), ("token", "tokenFile"), ("password", "token"), ("password", "tokenFile")):
         if values.given(one) and values.given(other):
             raise OptionError(f"options {one!r} and {other!r} exclude each other", "", "Keep one of them")
     if (values.given("password") or values.given("passwordFile")) and not values.given("user"):
-        raise OptionError("a password without a user", "", 'Say whose it is: .option("user", "NAME")')
+        raise OptionError("a password is given, but no user", "", 'Name the user: .option("user", "NAME")')
     if values.given("tlsKeyFile") and not values.given("tlsCertificateFile"):
-        raise OptionError("option 'tlsKeyFile' without 'tlsCertificateFile'", "", "Give both")
+        raise OptionError("option 'tlsKeyFile' is given, but not 'tlsCertificateFile'", "", "Give both")
     return ConnectionOptions(
         endpoints=endpoints,
         user=values.text("user"),
@@ -130,10 +135,10 @@ def connection_options(values: Values) -> ConnectionOptions:
 
 
 def first_look(given: Mapping[str, str]) -> None:
-    """What can be said when a frame is made, before Spark knows whether it is read as a batch.
+    """Check the options when a frame is created, before Spark knows whether it is a batch or a stream.
 
     Raises:
-        OptionError: an option is unknown, or the node or the log is not named.
+        OptionError: an option is unknown, or the node or the log is missing.
     """
     values = parse(known(given, Use.BATCH_READ), Use.BATCH_READ)
     connection_options(values)
@@ -141,11 +146,11 @@ def first_look(given: Mapping[str, str]) -> None:
 
 
 def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    """What to read.
+    """The options of a query that reads.
 
     Raises:
-        OptionError: something is unknown, missing, out of bounds, or in another's way.
-        OffsetError: offsets or times cannot be read.
+        OptionError: an option is unknown, missing, out of bounds, or excludes another one.
+        OffsetError: offsets or times are not valid.
     """
     use = Use.STREAM_READ if streaming else Use.BATCH_READ
     values = parse(given, use)
@@ -175,16 +180,16 @@ def read_options(given: Mapping[str, str], *, streaming: bool) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
-    """Where and how to write.
+    """The options of a write.
 
     Raises:
-        OptionError: something is unknown, missing, out of bounds, or in another's way.
+        OptionError: an option is unknown, missing, out of bounds, or excludes another one.
     """
     use = Use.STREAM_WRITE if streaming else Use.BATCH_WRITE
     values = parse(given, use)
     streams = _streams(values, use)
     if len(streams) > 1:
-        raise OptionError("a write has one stream", f"option 'stream' is {', '.join(streams)!r}", "Write once for each")
+        raise OptionError("a write has exactly one log", f"option 'stream' is {', '.join(streams)!r}", "Write to each log separately")
     return WriteOptions(
         connection=connection_options(values),
         stream=streams[0],
@@ -198,21 +203,21 @@ def write_options(given: Mapping[str, str], *, streaming: bool) -> WriteOptions:
 def _streams(values: Values, use: Use) -> tuple[str, ...]:
     streams = values.names("stream")
     if not streams:
-        raise OptionError("no stream", "", f'Name the log with .option("stream", "NAME"){_NAMING[use]}')
+        raise OptionError("no log is given", "", f'Name the log with .option("stream", "NAME"){_NAMING[use]}')
     return streams
 
 
 def _starting(values: Values, streams: tuple[str, ...], *, streaming: bool) -> Where:
     found = _where(values, "starting", Edge.LATEST if streaming else Edge.EARLIEST, Edge.EARLIEST)
     if not streaming and isinstance(found, Positions) and _mentions(found, Edge.LATEST):
-        raise OptionError("a batch cannot begin at latest", "option 'startingOffsets'", "There would be nothing to read")
+        raise OptionError("a batch cannot begin at latest", "option 'startingOffsets'", "It would read nothing")
     return _of(found, streams, "starting")
 
 
 def _ending(values: Values, streams: tuple[str, ...]) -> Where:
     found = _where(values, "ending", Edge.LATEST, Edge.LATEST)
     if isinstance(found, Positions) and _mentions(found, Edge.EARLIEST):
-        raise OptionError("a batch cannot end at earliest", "option 'endingOffsets'", "There would be nothing to read")
+        raise OptionError("a batch cannot end at earliest", "option 'endingOffsets'", "It would read nothing")
     return _of(found, streams, "ending")
 
 
@@ -221,13 +226,18 @@ def _mentions(positions: Positions, edge: Edge) -> bool:
 
 
 def _where(values: Values, end: str, alone: Edge, others: Edge) -> Where:
-    """`alone`: nothing was given; `others`: partitions that JSON does not name."""
+    """Where the partitions begin or end, as the options say.
+
+    `alone` is for all partitions if no option is given; `others` is for the partitions that the JSON does not
+    name.
+    """
     offsets, time, times = f"{end}Offsets", f"{end}Timestamp", f"{end}OffsetsByTimestamp"
     if not values.given(time) and not values.given(times):
         text = values.text(offsets)
         return Positions(alone) if text is None else _located(offsets, lambda: parse_positions(text, others))
     if values.given(offsets):
-        raise OptionError(f"options {offsets!r} and {time if values.given(time) else times!r} exclude each other", "", "Keep one of them")
+        other = time if values.given(time) else times
+        raise OptionError(f"options {offsets!r} and {other!r} exclude each other", "", "Keep one of them")
     at = values.text(time)
     moment = None if at is None else _moment(at, time)
     return _located(times, lambda: parse_times(values.text(times), moment))
@@ -242,21 +252,25 @@ def _located(option: str, read: Callable[[], Where]) -> Where:
 
 
 def _of(found: Where, streams: tuple[str, ...], end: str) -> Where:
-    """As given, if it names no other logs than are read."""
-    strange = sorted(set(found.named) - set(streams))
-    if strange:
+    """`found`, if it names only logs that the query reads."""
+    unknown = sorted(set(found.named) - set(streams))
+    if unknown:
         raise OffsetError(
-            f"{strange[0]!r} has a place to {'begin' if end == 'starting' else 'end'}, but is not read",
+            f"log {unknown[0]!r} has {end} offsets, but is not read",
             f"option 'stream' is {', '.join(streams)!r}",
-            "Add it there, or take its offsets out",
+            "Add the log to 'stream', or remove its offsets",
         )
     return found
 
 
 def _moment(text: str, option: str) -> int:
-    """ms since 1970 UTC."""
+    """A time in ms since 1970 UTC."""
     text = text.strip()
-    wanted = OptionError(f"option {option!r} has no time", "", "Wanted: ms since 1970 UTC, or ISO 8601 with a zone: 2026-01-31T12:00:00Z")
+    wanted = OptionError(
+        f"the value of option {option!r} is not a time",
+        "",
+        "Expected: ms since 1970 UTC, or ISO 8601 with a zone: 2026-01-31T12:00:00Z",
+    )
     if text.isascii() and text.isdigit():
         value = int(text) if len(text) <= 18 else -1
     else:
@@ -266,7 +280,7 @@ def _moment(text: str, option: str) -> int:
             raise wanted from None
         if moment.tzinfo is None:
             raise wanted
-        value = -int(-moment.timestamp() * 1_000_000 // 1000)  # the first ms at or after it
+        value = -int(-moment.timestamp() * 1_000_000 // 1000)  # rounded up: the first ms at or after the time
     if not 0 <= value <= TIMESTAMP_MAX:
         raise wanted
     return value

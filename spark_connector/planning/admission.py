@@ -1,7 +1,10 @@
-"""How far a micro-batch goes: from where the query stands towards what the logs have, within limits. Pure.
+"""How far a micro-batch reads: from the positions of the query towards the ends of the logs, within limits.
 
-Laws: no batch has more than its limits let it, but for one event that is larger than `maxBytesPerTrigger`; while there is something to read
-and no minimum holds it back a batch has something; no partition waits forever for its turn; nothing is passed over.
+Pure.
+
+Laws: a batch stays within its limits, except for one event that is larger than `maxBytesPerTrigger`. A batch
+is not empty while there is something to read and no minimum delays it. No partition waits without limit. No
+event is skipped.
 """
 
 from collections.abc import Sequence
@@ -13,7 +16,7 @@ from spark_connector.planning.offsets import Numbers, Offsets, StreamOffsets
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one micro-batch; None: without bound."""
+    """The limits of one micro-batch; None: unlimited."""
 
     offsets: int | None = None
     bytes: int | None = None
@@ -21,7 +24,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a partition has beyond where the query stands: offsets from `start` to `end` (exclusive), of about `cost` bytes each."""
+    """What a query has not read of a partition: offsets `start` to `end` (exclusive), of about `cost` bytes
+    each.
+    """
 
     stream: str
     partition: int
@@ -31,24 +36,27 @@ class Lag:
 
     @property
     def count(self) -> int:
-        """Offsets."""
+        """The number of offsets."""
         return self.end - self.start
 
 
 def lags(start: Offsets, available: Available) -> list[Lag]:
-    """What there is to read, by stream and partition; empty where there is nothing. What is gone does not count."""
+    """The lag of each partition, in the order of log and partition. Events that no longer exist do not count."""
     found: list[Lag] = []
     for stream in sorted(available):
         state = available[stream]
         for index in sorted(state.partitions):
             held = state.partitions[index]
-            first = min(max(standing(start, stream, state, index), held.earliest), held.next)
+            first = min(max(position_of(start, stream, state, index), held.earliest), held.next)
             found.append(Lag(stream, index, first, held.next, held.average_bytes))
     return found
 
 
-def standing(start: Offsets, stream: str, state: LogState, index: int) -> int:
-    """Where the query stands in a partition: at the earliest of logs that are new to it, at 0 of partitions and incarnations that are."""
+def position_of(start: Offsets, stream: str, state: LogState, index: int) -> int:
+    """The position of the query in a partition.
+
+    In a log that is new to the query, it is the earliest offset. In a new partition or incarnation, it is 0.
+    """
     before = start.streams.get(stream)
     if before is None:
         return state.partitions[index].earliest
@@ -56,9 +64,10 @@ def standing(start: Offsets, stream: str, state: LogState, index: int) -> int:
 
 
 def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool = False) -> Offsets:
-    """The end of the next batch; `start` itself where there is none. `hold`: read nothing yet.
+    """The end of the next batch, or `start` itself if there is no next batch. `hold`: read nothing yet.
 
-    The first batch is made even if there is nothing to read: its end keeps where the query began, which Spark's checkpoint does not.
+    The first batch exists even if there is nothing to read: its end contains the start of the query, which
+    Spark's checkpoint does not have otherwise.
     """
     if hold and not start.initial:
         return start
@@ -67,7 +76,8 @@ def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool 
     streams: dict[str, dict[int, int]] = {stream: {} for stream in available}
     for lag, count in zip(waiting, given, strict=True):
         streams[lag.stream][lag.partition] = lag.start + count
-    # A log that is not there for a while, or not read any more, keeps its place: it may come back as it was.
+    # A log that is missing for a while, or is not read any more, keeps its position: it may be read again
+    # later.
     ended = dict(start.streams) | {stream: StreamOffsets(available[stream].incarnation, numbers) for stream, numbers in streams.items()}
     begun = _begun(start, available)
     if not begun and _same(start, ended):
@@ -76,9 +86,9 @@ def advance(start: Offsets, available: Available, limits: Limits, *, hold: bool 
 
 
 def _begun(start: Offsets, available: Available) -> Numbers:
-    """Where the batch begins in logs whose beginning no earlier batch has told."""
-    told = start.streams.items() if start.initial else ()
-    begun = {stream: dict(offsets.next) for stream, offsets in told if stream in available}
+    """Where the batch begins in the logs whose start is not in the end of an earlier batch."""
+    unrecorded = start.streams.items() if start.initial else ()
+    begun = {stream: dict(offsets.next) for stream, offsets in unrecorded if stream in available}
     for stream, state in available.items():
         if stream not in start.streams:
             begun[stream] = {index: held.earliest for index, held in state.partitions.items()}
@@ -92,7 +102,7 @@ def _same(start: Offsets, ended: dict[str, StreamOffsets]) -> bool:
 
 
 def admit(waiting: Sequence[Lag], limits: Limits) -> list[int]:
-    """How many offsets of each a batch takes."""
+    """How many offsets of each lag a batch reads."""
     counts = [lag.count for lag in waiting]
     first = sum(lag.start for lag in waiting)
     if limits.offsets is not None:
@@ -103,9 +113,11 @@ def admit(waiting: Sequence[Lag], limits: Limits) -> list[int]:
 
 
 def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -> list[int]:
-    """Of each as much as the limit lets, in proportion, but one of each before a second of any, beginning with one that `first` chooses.
+    """Divide `limit` among `counts` in proportion, each unit at its cost.
 
-    `first` should grow by what is given: then what got nothing has its turn next time.
+    Each entry gets one unit before any gets a second one, beginning with the entry that `first` selects.
+    `first` should increase by the number of units given: an entry that got nothing is then among the first
+    the next time.
     """
     assert limit > 0, limit
     if sum(count * cost for count, cost in zip(counts, costs, strict=True)) <= limit:
@@ -134,5 +146,5 @@ def share(counts: Sequence[int], costs: Sequence[int], limit: int, first: int) -
 
 
 def held_back(total: int, at_least: int | None, waited_ms: int, at_most_ms: int) -> bool:
-    """There is too little yet, and it has not waited for too long."""
+    """Whether a batch waits for more offsets: fewer than `at_least` exist, and the longest wait is not over."""
     return at_least is not None and total < at_least and waited_ms < at_most_ms

@@ -1,4 +1,4 @@
-"""What logs have at one moment, as planning sees it. Pure values."""
+"""What logs have at one moment, as values for planning. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Of one partition: its earliest event's number, the number that the next event will get, and the bytes between them."""
+    """One partition: the offset of its earliest event, the offset of its next event, and the bytes between
+    them.
+    """
 
     earliest: int
     next: int
@@ -17,14 +19,14 @@ class Held:
 
     @property
     def average_bytes(self) -> int:
-        """Of an event, rounded up; 1 where there is none."""
+        """The average size of an event, rounded up; 1 for an empty partition."""
         count = self.next - self.earliest
         return max(1, -(-self.bytes // count)) if count else 1
 
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Of one log; `incarnation` tells it from others of its name."""
+    """One log. `incarnation` distinguishes it from other logs with the same name."""
 
     incarnation: str | None
     partitions: Mapping[int, Held]

@@ -1,13 +1,19 @@
-"""Where a query stands in its logs, as JSON in Spark's checkpoint, and positions as users write them. Pure.
+"""The positions of a query in its logs, as JSON in Spark's checkpoint, and positions as users write them.
+
+Pure.
 
     {"version": 1, "streams": {"temps": {"incarnation": "…", "next": {"0": 1200, "1": 1180}}}}
 
-`next` is the number of the first event that was not read, by partition; `incarnation` tells a log from a later one of the same name.
-Besides, where it is so: `"initial": true`, the query has no batch yet; `"from": {"temps": {"0": 7}}`, where the batch that ends here begins
-in partitions that its start does not tell for sure. Spark's checkpoint has ends of batches only and asks for the beginning again after a
-crash in the first one, so the end has to carry it.
+`next` is the offset of the first event that was not read, for each partition. `incarnation` distinguishes a
+log from a later one with the same name. Two members are optional:
 
-Laws: `Offsets.of(offsets.json()) == offsets`; equal offsets are equal strings, as keys are sorted (Spark compares strings).
+- `"initial": true`: the query has no batch yet.
+- `"from": {"temps": {"0": 7}}`: where the batch that ends here begins, in partitions for which its start may
+  not be known. Spark's checkpoint has only the ends of batches, and Spark asks for the beginning again after
+  a crash in the first batch. The end of a batch therefore contains it.
+
+Laws: `Offsets.of(offsets.json()) == offsets`. Equal offsets are equal strings, because keys are sorted: Spark
+compares strings.
 """
 
 import json
@@ -20,16 +26,16 @@ from spark_connector.errors import OffsetError
 
 VERSION: Final = 1
 OFFSET_MAX: Final = 10**16
-"""The engine's offsets have 16 digits; a `next` may lie one behind the last."""
+"""The engine's offsets have 16 digits. `next` may be one more than the last offset."""
 TIMESTAMP_MAX: Final = (1 << 63) // 1000 - 1
-"""Milliseconds that Spark's microseconds can hold."""
+"""The latest time in ms that Spark's timestamps, in microseconds, can represent."""
 
 Numbers = Mapping[str, Mapping[int, int]]
-"""A number for each partition of each stream."""
+"""A number for each partition of each log."""
 
 
 class Edge(Enum):
-    """An end of what a log has now."""
+    """One end of a log as it is now."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -40,7 +46,9 @@ Position = int | Edge
 
 @dataclass(frozen=True, slots=True)
 class StreamOffsets:
-    """Of one log: `next` is the number of the first event not read, by partition."""
+    """The positions in one log: `next` is the offset of the first event that was not read, for each
+    partition.
+    """
 
     incarnation: str | None
     next: Mapping[int, int]
@@ -48,14 +56,14 @@ class StreamOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """See the module. `begun` is `from`."""
+    """See the docstring of the module. `begun` is the member `from`."""
 
     streams: Mapping[str, StreamOffsets]
     initial: bool = False
     begun: Numbers = field(default_factory=dict)
 
     def json(self) -> dict[str, object]:
-        """As Spark keeps it; keys in one order."""
+        """The JSON object for Spark's checkpoint, with sorted keys."""
         found: dict[str, object] = {}
         if self.begun:
             found["from"] = _sorted(self.begun)
@@ -70,36 +78,39 @@ class Offsets:
 
     @classmethod
     def of(cls, value: object) -> "Offsets":
-        """Read what `json` gave.
+        """Convert a JSON object that `json` returned.
 
         Raises:
-            OffsetError: it is something else, or of a later version.
+            OffsetError: it is another object, or has a later version.
         """
         if not isinstance(value, dict):
             raise OffsetError(_NO_OFFSETS, "", _REMEDY)
         version = value.get("version")
         if version != VERSION or isinstance(version, bool):
-            raise OffsetError(f"offsets of version {version!r} cannot be read: this connector knows version {VERSION}", "", _REMEDY)
+            message = f"offsets of version {version!r} cannot be read: this connector supports version {VERSION}"
+            raise OffsetError(message, "", _REMEDY)
         streams = {}
         for name, entry in _map(value.get("streams"), "streams").items():
-            facts = _map(entry, f"stream {name!r}")
+            facts = _map(entry, f"log {name!r}")
             incarnation = facts.get("incarnation")
             if incarnation is not None and not isinstance(incarnation, str):
-                raise OffsetError("the incarnation of a log is text", f"stream {name!r}", _REMEDY)
-            streams[name] = StreamOffsets(incarnation, _numbers(facts.get("next"), f"stream {name!r}", OFFSET_MAX))
+                raise OffsetError("the incarnation of a log must be text", f"log {name!r}", _REMEDY)
+            streams[name] = StreamOffsets(incarnation, _numbers(facts.get("next"), f"log {name!r}", OFFSET_MAX))
         begun = {
-            name: _numbers(entry, f"'from' of stream {name!r}", OFFSET_MAX) for name, entry in _map(value.get("from", {}), "from").items()
+            name: _numbers(entry, f"'from' of log {name!r}", OFFSET_MAX) for name, entry in _map(value.get("from", {}), "from").items()
         }
         return cls(streams, initial=value.get("initial") is True, begun=begun)
 
     def text(self) -> str:
-        """The JSON text, as `startingOffsets` takes it."""
+        """The JSON text, in the form that `startingOffsets` accepts."""
         return json.dumps(self.json())
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Where to begin or end: `named` partitions at their position, all others at `others`. `incarnations`: of which logs, if told."""
+    """Where to begin or end: `named` for the named partitions, `others` for all others, `incarnations` if
+    known.
+    """
 
     others: Edge
     named: Mapping[str, Mapping[int, Position]] = field(default_factory=dict)
@@ -108,26 +119,29 @@ class Positions:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The same by time: the first event at or after so many ms since 1970 UTC. `others` None: the partition's edge."""
+    """The same by time: the first event at or after a time in ms since 1970 UTC.
+
+    `others` None: the partition's edge.
+    """
 
     others: int | None
     named: Numbers = field(default_factory=dict)
 
 
 _REMEDY: Final = (
-    'Wanted: earliest, latest, {"STREAM": {"0": 23, "1": "earliest", "2": "latest"}} (-2 and -1 mean earliest and latest as well), '
-    "or an offset as lastProgress prints it"
+    'Expected: earliest, latest, {"LOG": {"0": 23, "1": "earliest", "2": "latest"}} (-2 and -1 also mean earliest and '
+    "latest), or an offset as lastProgress prints it"
 )
-_NO_OFFSETS: Final = "this is not an offset of a query"
+_NO_OFFSETS: Final = "the value is not an offset of a query"
 _WORDS: Final = {"earliest": Edge.EARLIEST, "latest": Edge.LATEST}
 _NUMBERS: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
 
 
 def parse_positions(text: str, others: Edge) -> Positions:
-    """`startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset as `lastProgress` prints it, or all of that.
+    """`startingOffsets` or `endingOffsets`: a word, JSON for each partition, an offset of `lastProgress`, or all of it.
 
     Raises:
-        OffsetError: it is none of them.
+        OffsetError: the text has another form.
     """
     word = _WORDS.get(text.strip().lower())
     if word is not None:
@@ -148,14 +162,15 @@ def parse_positions(text: str, others: Edge) -> Positions:
 
 
 def parse_times(text: str | None, others: int | None) -> Times:
-    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: `{"STREAM": {"0": 1700000000000}}`, ms since 1970 UTC.
+    """`startingOffsetsByTimestamp`, `endingOffsetsByTimestamp`: `{"LOG": {"0": 1700000000000}}`, ms since 1970 UTC.
 
     Raises:
-        OffsetError: it is something else.
+        OffsetError: the text has another form.
     """
     if text is None:
         return Times(others)
-    return Times(others, {name: _numbers(entry, f"stream {name!r}", TIMESTAMP_MAX) for name, entry in _json(text).items()})
+    named = {name: _numbers(entry, f"log {name!r}", TIMESTAMP_MAX) for name, entry in _json(text).items()}
+    return Times(others, named)
 
 
 def _is_offsets(value: dict[str, object]) -> bool:
@@ -163,7 +178,7 @@ def _is_offsets(value: dict[str, object]) -> bool:
 
 
 def _of_progress(sources: object) -> dict[str, object]:
-    """The ends of the sources of `lastProgress` that are ours, as one."""
+    """The ends of those sources of `lastProgress` that are of this connector, combined."""
     assert isinstance(sources, list)
     streams: dict[str, object] = {}
     for source in sources:
@@ -172,7 +187,7 @@ def _of_progress(sources: object) -> dict[str, object]:
         if isinstance(end, dict) and _is_offsets(end):
             streams |= _map(end.get("streams"), "streams")
     if not streams:
-        raise OffsetError("this progress has no endOffset of this source", "", _REMEDY)
+        raise OffsetError("the progress has no endOffset of this source", "", _REMEDY)
     return {"version": VERSION, "streams": streams}
 
 
@@ -180,8 +195,8 @@ def _json(text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        raise OffsetError("this is neither earliest, latest nor JSON", "", _REMEDY) from None
-    return _map(value, "it")
+        raise OffsetError("the value is not earliest, latest or JSON", "", _REMEDY) from None
+    return _map(value, "the value")
 
 
 def _map(value: object, what: str) -> dict[str, object]:
@@ -200,7 +215,7 @@ def _numbers(value: object, where: str, high: int) -> dict[int, int]:
 
 
 def _positions(value: object, stream: str) -> dict[int, Position]:
-    where = f"stream {stream!r}"
+    where = f"log {stream!r}"
     found: dict[int, Position] = {}
     for name, entry in _map(value, where).items():
         position: Position | None = None
@@ -216,7 +231,7 @@ def _positions(value: object, stream: str) -> dict[int, Position]:
 
 def _partition(name: str, where: str) -> int:
     if not (name.isascii() and name.isdigit() and len(name) <= 9 and str(int(name)) == name):
-        raise OffsetError(f"{name!r} is not a partition: 0, 1, 2, …", where, _REMEDY)
+        raise OffsetError(f"{name!r} is not a partition number (0, 1, 2, …)", where, _REMEDY)
     return int(name)
 
 

@@ -1,7 +1,8 @@
-"""What to read: offset ranges [start, end), as far as they are there, cut and put together for tasks. Pure.
+"""What to read: offset ranges [start, end) that exist, divided into tasks. Pure.
 
-Laws: the ranges of a plan are those between its start and its end, each offset once, less what is told as lost; the tasks have exactly
-these offsets, however they are cut; the same start and end give the same tasks while nothing is lost (a sink may number rows by them).
+Laws: a plan has each offset between its start and its end exactly once, in a range or in a loss. The tasks
+have exactly the offsets of the ranges. While nothing is lost, the same start and end give the same tasks: a
+sink may number its rows by them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,9 @@ from spark_connector.planning.holdings import Available, Held
 from spark_connector.planning.offsets import Edge, Numbers, Offsets, Positions, StreamOffsets
 
 TOGETHER: Final = 10_000
-"""Ranges smaller than this share a task: a task costs 7 to 40 ms, and these are decoded in as much."""
+"""Ranges with fewer offsets share a task: starting a task takes 7 to 40 ms, as long as decoding so many
+events.
+"""
 _SHOWN_MAX: Final = 5
 _PLANNED_ONCE: Final = (
     "A frame or view is planned once, at its first action: call load() again, or create the view again, to read the events that the log "
@@ -28,7 +31,7 @@ _REMEDIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """Offsets of one partition; `start` inclusive, `end` exclusive. `incarnation`: the log that is meant, among those of its name."""
+    """Offsets of one partition; `start` inclusive, `end` exclusive. `incarnation` identifies the log."""
 
     stream: str
     partition: int
@@ -40,7 +43,7 @@ class OffsetRange:
         return self.end - self.start
 
     def __str__(self) -> str:
-        return f"stream {self.stream!r}, partition {self.partition}, offsets {self.start} to {self.end} (exclusive)"
+        return f"log {self.stream!r}, partition {self.partition}, offsets {self.start} to {self.end} (exclusive)"
 
 
 Task = tuple[OffsetRange, ...]
@@ -48,7 +51,7 @@ Task = tuple[OffsetRange, ...]
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Offsets that were wanted and are not there; `count` None: nobody knows how many. `reason` is a sentence without an end."""
+    """Requested offsets that do not exist. `count` None: unknown. `reason` is a sentence without a full stop."""
 
     stream: str
     partition: int
@@ -63,14 +66,14 @@ class Loss:
         )
         lost = "an unknown number of events" if self.count is None else f"{self.count} events" if self.count != 1 else "1 event"
         return (
-            f"stream {self.stream!r}, partition {self.partition}: {self.reason}; wanted offsets {self.wanted[0]} to {self.wanted[1]}, "
-            f"available {has} (ends exclusive), {lost} lost"
+            f"log {self.stream!r}, partition {self.partition}: {self.reason}; "
+            f"requested offsets {self.wanted[0]} to {self.wanted[1]}, available {has} (ends exclusive), {lost} lost"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What there is to read, and what is not."""
+    """The ranges to read, and the losses."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[Loss, ...] = ()
@@ -83,25 +86,23 @@ def loss_error(losses: Sequence[Loss], *, planned_once: bool = False) -> DataLos
     """
     shown = "; ".join(str(loss) for loss in losses[:_SHOWN_MAX])
     more = f"; and {len(losses) - _SHOWN_MAX} more partitions" if len(losses) > _SHOWN_MAX else ""
-    return DataLossError(
-        f"events in the requested range do not exist any more: {shown}{more}", "", (_PLANNED_ONCE if planned_once else "") + _REMEDIES
-    )
+    return DataLossError(f"requested events no longer exist: {shown}{more}", "", (_PLANNED_ONCE if planned_once else "") + _REMEDIES)
 
 
 def located(positions: Positions, available: Available, end: Edge) -> Numbers:
-    """Each position as a number. `end`: which end of the logs is meant, for errors' words.
+    """Each position as a number. `end` selects the name of the option in error messages.
 
     Raises:
-        OffsetError: a partition is named that the log has not.
+        OffsetError: a named partition does not exist.
     """
     found: dict[str, dict[int, int]] = {}
     for stream, state in available.items():
         named = positions.named.get(stream, {})
-        strange = sorted(set(named) - set(state.partitions))
-        if strange:
+        unknown = sorted(set(named) - set(state.partitions))
+        if unknown:
             option = "startingOffsets" if end is Edge.EARLIEST else "endingOffsets"
             partitions = f"0 to {len(state.partitions) - 1}" if len(state.partitions) > 1 else "0"
-            raise OffsetError(f"there is no partition {strange[0]}", f"stream {stream!r}, {option}", f"The log has partitions {partitions}")
+            raise OffsetError(f"partition {unknown[0]} does not exist", f"log {stream!r}, {option}", f"The log has partitions {partitions}")
         found[stream] = {index: _number(named.get(index, positions.others), held) for index, held in sorted(state.partitions.items())}
     return found
 
@@ -118,7 +119,7 @@ def beginning(numbers: Numbers, available: Available) -> Offsets:
 
 
 def check_order(start: Offsets, end: Offsets, available: Available) -> None:
-    """See that no range ends before it begins, where the log has the events that the start names.
+    """Check that no range ends before it begins, if the log still has the event at the start.
 
     Raises:
         OffsetError: the end is before the start.
@@ -129,13 +130,13 @@ def check_order(start: Offsets, end: Offsets, available: Available) -> None:
             if last < first and held.earliest < first <= held.next:
                 raise OffsetError(
                     f"the end, offset {last}, is before the start, offset {first}",
-                    f"stream {stream!r}, partition {index}",
-                    "Swap them, or leave the partition's end out to read to the end of the log",
+                    f"log {stream!r}, partition {index}",
+                    "Swap them, or remove the end of the partition to read to the end of the log",
                 )
 
 
 def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
-    """The ranges from `start` to `end`, clamped to what is there."""
+    """The ranges from `start` to `end`, limited to the events that exist."""
     ranges: list[OffsetRange] = []
     losses: list[Loss] = []
     for stream, ending in end.streams.items():
@@ -150,7 +151,7 @@ def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
                 first = before.next.get(index, 0) if before is not None and same else 0
             wanted = OffsetRange(stream, index, first, last, ending.incarnation)
             if state is None or state.incarnation != ending.incarnation:
-                losses += _gone(wanted, "there is no such log any more" if state is None else _ANEW)
+                losses += _gone(wanted, "the log no longer exists" if state is None else _RECREATED)
                 continue
             there, lost = clamp(wanted, state.partitions.get(index))
             ranges += [there] if len(there) > 0 else []
@@ -158,17 +159,17 @@ def plan(start: Offsets, end: Offsets, available: Available) -> Plan:
     return Plan(tuple(ranges), tuple(losses))
 
 
-_ANEW: Final = "the log was deleted and made anew"
+_RECREATED: Final = "the log was deleted and recreated"
 _RETENTION: Final = "retention has removed them"
 
 
 def _replaced(stream: str, before: StreamOffsets, ending: StreamOffsets) -> list[Loss]:
-    """What was not read of a log that another has replaced: nobody knows."""
-    return [Loss(stream, index, (first, ending.next.get(index, 0)), None, None, _ANEW) for index, first in sorted(before.next.items())]
+    """The losses of a log that was replaced by another. Their number is unknown, because the log is gone."""
+    return [Loss(stream, index, (first, ending.next.get(index, 0)), None, None, _RECREATED) for index, first in sorted(before.next.items())]
 
 
 def renewed(positions: Positions, available: Available) -> Positions:
-    """Without the numbers that are of other logs than those that have their names now: they mean nothing there."""
+    """`positions` without the offsets of deleted logs: they have no meaning in a new log with the same name."""
     kept = {
         stream: named
         for stream, named in positions.named.items()
@@ -178,9 +179,9 @@ def renewed(positions: Positions, available: Available) -> Positions:
 
 
 def replaced(positions: Positions, available: Available) -> list[Loss]:
-    """Positions that are of other logs than those that have their names now."""
+    """The losses for positions of deleted logs whose names belong to new logs now."""
     return [
-        Loss(stream, index, (position, position), None, None, _ANEW)
+        Loss(stream, index, (position, position), None, None, _RECREATED)
         for stream, incarnation in sorted(positions.incarnations.items())
         if stream in available and available[stream].incarnation != incarnation
         for index, position in sorted(positions.named.get(stream, {}).items())
@@ -195,9 +196,9 @@ def _gone(wanted: OffsetRange, reason: str) -> list[Loss]:
 
 
 def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Loss]]:
-    """What of `wanted` is there, and what is not. A range whose end is before its start has nothing, and is a loss."""
+    """The part of `wanted` that exists, and the losses. A range whose end is before its start is a loss."""
     if held is None:
-        return replace(wanted, end=wanted.start), _gone(wanted, "there is no such partition any more")
+        return replace(wanted, end=wanted.start), _gone(wanted, "the partition no longer exists")
     asked = (wanted.start, wanted.end)
 
     def loss(count: int | None, reason: str) -> Loss:
@@ -205,7 +206,8 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
 
     if wanted.end < wanted.start:
         overtaken = wanted.end <= held.earliest
-        reason = "the log ends before the start" if held.next < wanted.start else _RETENTION if overtaken else "the end is before the start"
+        ended = held.next < wanted.start
+        reason = "the log ends before the start" if ended else _RETENTION if overtaken else "the end is before the start"
         return replace(wanted, end=wanted.start), [loss(None, reason)]
     if wanted.start > held.next:
         return replace(wanted, end=wanted.start), [loss(len(wanted), "the log ends before the start")]
@@ -223,7 +225,10 @@ def clamp(wanted: OffsetRange, held: Held | None) -> tuple[OffsetRange, list[Los
 
 
 def tasks(ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int | None, offsets_max: int) -> list[Task]:
-    """Cut and put ranges together. With `at_least` small ones stay apart; `at_most` wins over it."""
+    """Split and combine ranges to tasks.
+
+    With `at_least`, small ranges are not combined; `at_most` overrides it.
+    """
     ordered = sorted((one for one in ranges if len(one) > 0), key=_place)
     total = sum(len(one) for one in ordered)
     pieces: list[OffsetRange] = []
@@ -238,14 +243,14 @@ def tasks(ranges: Iterable[OffsetRange], *, at_least: int | None, at_most: int |
 
 
 def cut(one: OffsetRange, count: int) -> list[OffsetRange]:
-    """`count` ranges of nearly one size that follow each other."""
+    """Split a range into `count` consecutive ranges of nearly equal size."""
     size = len(one)
     bounds = [one.start + size * index // count for index in range(count + 1)]
     return [replace(one, start=low, end=high) for low, high in pairwise(bounds)]
 
 
 def _packed(pieces: Sequence[OffsetRange], size: int) -> list[Task]:
-    """Small neighbours in one task of at most `size` offsets."""
+    """Combine consecutive small ranges to tasks of at most `size` offsets."""
     packed: list[list[OffsetRange]] = []
     room = 0
     for piece in pieces:
@@ -259,7 +264,7 @@ def _packed(pieces: Sequence[OffsetRange], size: int) -> list[Task]:
 
 
 def _spread(pieces: Sequence[OffsetRange], count: int) -> list[Task]:
-    """The largest first, each to the task that has least."""
+    """Distribute ranges over `count` tasks: the largest first, each to the task with the fewest offsets."""
     bins: list[list[OffsetRange]] = [[] for _ in range(count)]
     sizes = [0] * count
     for piece in sorted(pieces, key=lambda one: (-len(one), _place(one))):
@@ -270,7 +275,7 @@ def _spread(pieces: Sequence[OffsetRange], count: int) -> list[Task]:
 
 
 def joined(ordered: Sequence[OffsetRange]) -> list[OffsetRange]:
-    """Ranges that follow each other made one."""
+    """Combine ranges that continue each other."""
     found: list[OffsetRange] = []
     for one in ordered:
         last = found[-1] if found else None

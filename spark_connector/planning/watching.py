@@ -1,7 +1,9 @@
-"""What the logs have, asked for no more often than needed: Spark asks an idle source ninety times a second. Pure: clock and node are given.
+"""What the logs have, with as few requests as possible: Spark asks an idle source ninety times a second.
 
-Law: while nothing is new the node is asked once in `every_ms`, so that what comes is known at most that much later; right after a batch it
-is asked at once.
+Pure: the clock and the request are arguments.
+
+Law: while nothing is new, there is one request every `every_ms`, so new events are noticed at most that much
+later. After a batch the next request follows at once.
 """
 
 from collections.abc import Callable
@@ -13,7 +15,7 @@ _T = TypeVar("_T")
 
 
 class Watch:
-    """Of the logs of one query."""
+    """Watches the logs of one query."""
 
     def __init__(self, ask: Callable[[], Available], every_ms: int, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._ask: Final = ask
@@ -25,20 +27,24 @@ class Watch:
         self.seen: Available | None = None
 
     def fresh(self) -> Available:
-        """What they have now."""
+        """What the logs have now: sends a request."""
         self._asked_at = self._now()
         self.seen = self._ask()
         return self.seen
 
     def until(self, end: Callable[[Available], _T | None]) -> _T | None:
-        """What `end` makes of what they have, waiting for the next time to ask if it makes nothing of what is known. None: nothing then."""
+        """The result of `end` for what the logs have.
+
+        If `end` returns None for the latest answer, wait until the next request is due, and ask again. None
+        if that answer has nothing new either.
+        """
         left = self._asked_at + self._every_s - self._now()
         if self.seen is not None and left > 0:
             found = end(self.seen)
             if found is not None:
                 self._idle = False
                 return found
-            if self._idle:  # where something came just now, more may have come since: batches bound how often that is asked
+            if self._idle:  # right after a batch more events may exist already; the batches limit how often that is asked
                 self._sleep(left)
         found = end(self.fresh())
         self._idle = found is None

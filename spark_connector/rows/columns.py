@@ -1,7 +1,8 @@
-"""The columns of the source: names, types, meaning, in two families, and which of them a query has. Pure.
+"""The columns of the source, in two families, and the selection of columns for a query. Pure.
 
-Events as they are stored (`messages`), or as CloudEvents (`cloudevents`). Families share place and time, and the key; `subject` is AMQP's
-in one, CloudEvents' in the other. `docs/spark.md` has the same tables (tests/spark_connector/rows/test_columns.py compares them).
+The families are events as they are stored (`messages`), and CloudEvents (`cloudevents`). Both have the
+columns of position, time and key. `subject` is AMQP's in one family and CloudEvents' in the other.
+docs/spark.md has the same tables (tests/spark_connector/rows/test_columns.py compares them).
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ EVERYTHING: Final = "all"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`type` is Spark SQL's name of it; `also`: others that `.schema(…)` may give it. `default`: without being asked for."""
+    """`type` is Spark SQL's name; `.schema(…)` may also use a type in `also`.
+
+    `default`: part of the default columns.
+    """
 
     name: str
     type: str
@@ -30,27 +34,33 @@ class Column:
 
 _TEXTS: Final = "map<string,string>"
 _PLACE: Final = (
-    Column("stream", "string", "The log it is from.", default=True, nullable=False),
-    Column("partition", "int", "Its partition, from 0.", default=True, nullable=False),
-    Column("offset", "bigint", "Its number in the partition, from 0, without gaps.", default=True, nullable=False),
-    Column("enqueued_time", "timestamp", "When the log stored it (ms). Never decreases within a partition.", default=True, nullable=False),
-    Column("key", "string", "The key that chose its partition. Null: it had none.", default=True),
+    Column("stream", "string", "The log of the event.", default=True, nullable=False),
+    Column("partition", "int", "The partition, from 0.", default=True, nullable=False),
+    Column("offset", "bigint", "The offset in the partition, from 0, without gaps.", default=True, nullable=False),
+    Column(
+        "enqueued_time",
+        "timestamp",
+        "When the node stored the event (ms). It never decreases within a partition.",
+        default=True,
+        nullable=False,
+    ),
+    Column("key", "string", "The key that selected the partition. Null: no key.", default=True),
 )
 _RAW: Final = (
     Column("message", "binary", "The whole AMQP message as it is stored."),
-    Column("error", "string", "Why columns of this row could not be read (`mode` PERMISSIVE). Null: they could."),
+    Column("error", "string", "Why columns of this row cannot be read (`mode` PERMISSIVE). Null: no error."),
 )
 MESSAGES: Final = (
-    Column("body", "binary", "The body. Null: there is none, or an amqp-value of null.", default=True, also=("string",)),
+    Column("body", "binary", "The body. Null: no body, or an amqp-value of null.", default=True, also=("string",)),
     *_PLACE,
     Column("properties", _TEXTS, "Application properties, values as text. Null: no such section.", default=True),
     Column("subject", "string", "`subject` of the message's properties."),
-    Column("content_type", "string", "`content-type`, e.g. `application/json`."),
+    Column("content_type", "string", "`content-type`, for example `application/json`."),
     Column("message_id", "string", "`message-id` as text."),
     Column("correlation_id", "string", "`correlation-id` as text."),
-    Column("creation_time", "timestamp", "`creation-time`: when its producer made it."),
-    Column("annotations", _TEXTS, "Message annotations, the key's among them, values as text. Null: no such section."),
-    Column("body_type", "string", "What the body is made of: `data`, `value` or `sequence`. Null: there is none."),
+    Column("creation_time", "timestamp", "`creation-time`: when the producer created the message."),
+    Column("annotations", _TEXTS, "Message annotations, including the key, values as text. Null: no such section."),
+    Column("body_type", "string", "The kind of the body: `data`, `value` or `sequence`. Null: no body."),
     *_RAW,
 )
 EVENTS: Final = (
@@ -61,7 +71,7 @@ EVENTS: Final = (
     Column("time", "timestamp", "`time`, to the microsecond. Null: not given.", default=True),
     Column("datacontenttype", "string", "`datacontenttype`. Null: not given.", default=True),
     Column("data", "binary", "The data, byte for byte. Null: none.", default=True, also=("string",)),
-    Column("extensions", _TEXTS, "All other attributes but `specversion` and `dataschema`, as text.", default=True),
+    Column("extensions", _TEXTS, "All other attributes except `specversion` and `dataschema`, as text.", default=True),
     Column("specversion", "string", "`specversion`, 1.0."),
     Column("dataschema", "string", "`dataschema`. Null: not given."),
     *(Column(one.name, one.type, one.meaning, nullable=one.nullable) for one in _PLACE),
@@ -71,22 +81,25 @@ EVENTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Columns of one family, in the order of the rows, with the types they are to have. `events`: of CloudEvents."""
+    """The selected columns of one family, in the order of the rows, with their types.
+
+    `events`: of CloudEvents.
+    """
 
     events: bool
     columns: tuple[tuple[Column, str], ...]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the columns."""
         return tuple(column.name for column, _ in self.columns)
 
 
 def choose(words: Sequence[str], *, properties: bool = True) -> Chosen:
-    """What the option `columns` means. `properties`: whether `default` has the column `properties`.
+    """The columns of the option `columns`. `properties`: whether `default` includes the column `properties`.
 
     Raises:
-        SchemaError: there is no such column in the family, or one comes twice.
+        SchemaError: a column does not exist in the family, or is repeated.
     """
     events = CLOUDEVENTS in {word.lower() for word in words}
     family = EVENTS if events else MESSAGES
@@ -101,29 +114,29 @@ def choose(words: Sequence[str], *, properties: bool = True) -> Chosen:
             case name:
                 column = column_of(name, events=events)
                 if column in found:
-                    raise SchemaError(f"column {name!r} comes twice", "option 'columns'", "Name it once")
+                    raise SchemaError(f"column {name!r} is repeated", "option 'columns'", "Name it once")
                 found.append(column)
     return Chosen(events, tuple((one, one.type) for one in found))
 
 
 def fit(wanted: Sequence[tuple[str, str]], *, events: bool) -> Chosen:
-    """What `.schema(…)` means: names and types, in its order.
+    """The columns of `.schema(…)`: names and types, in its order.
 
     Raises:
-        SchemaError: there is no such column, or it cannot have this type.
+        SchemaError: a column does not exist, or cannot have this type.
     """
     found = []
     for name, kind in wanted:
         column = column_of(name, events=events)
         if kind not in (column.type, *column.also):
             types = " or ".join((column.type, *column.also))
-            raise SchemaError(f"column {name!r} cannot be {kind}", ".schema(…)", f"It is {types}; cast it after reading")
+            raise SchemaError(f"column {name!r} cannot have type {kind}", ".schema(…)", f"Its type is {types}; cast it after reading")
         found.append((column, kind))
     return Chosen(events, tuple(found))
 
 
 def column_of(name: str, *, events: bool) -> Column:
-    """The column of a family. Raises SchemaError naming the nearest."""
+    """The column of a family. Raises SchemaError, which names the most similar column."""
     family = {one.name: one for one in (EVENTS if events else MESSAGES)}
     column = family.get(name.lower())
     if column is not None:
@@ -132,7 +145,7 @@ def column_of(name: str, *, events: bool) -> Column:
     if near:
         remedy = f"Did you mean {near[0]!r}?"
     elif not events and name.lower() in {one.name for one in EVENTS}:
-        remedy = f'It is one of CloudEvents: add .option("columns", "{CLOUDEVENTS}")'
+        remedy = f'It is a column of CloudEvents: add .option("columns", "{CLOUDEVENTS}")'
     else:
-        remedy = f"There are: {', '.join(family)}"
-    raise SchemaError(f"there is no column {name!r}", "columns of CloudEvents" if events else "", remedy)
+        remedy = f"Columns: {', '.join(family)}"
+    raise SchemaError(f"unknown column {name!r}", "columns of CloudEvents" if events else "", remedy)

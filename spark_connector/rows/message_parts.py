@@ -1,7 +1,7 @@
-"""Messages taken apart, as far as columns need it (AMQP 1.0 core 3.2). Pure.
+"""Finds the sections of messages that columns need (AMQP 1.0 core 3.2). Pure.
 
-One law: of each message the sections that are wanted are found without decoding them, and each distinct one is decoded once: rows get
-the number of their section in a table of distinct ones, which Arrow then expands to a column.
+Law: sections are found without decoding, and each distinct section is decoded once. A row has the number of
+its section in a table of distinct sections, which Arrow then expands to a column.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 MESSAGE_ANNOTATIONS: Final = 0x72
 BODY: Final = DATA
-"""Stands for the body, whatever it is, among the sections that are wanted."""
+"""The code of the body, of any kind, in sets of wanted sections."""
 
 _LISTED: Final = (MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES)
 _SHORT: Final = frozenset((0xC0, 0xC1))
@@ -39,7 +39,7 @@ Body = bytes | None
 
 
 class Numbered(dict[bytes, int]):
-    """Distinct sections, numbered in order of coming by asking for them."""
+    """Distinct sections. The first look-up of a section gives it the next number."""
 
     def __missing__(self, section: bytes) -> int:
         number = self[section] = len(self)
@@ -47,9 +47,9 @@ class Numbered(dict[bytes, int]):
 
 
 class Parts:
-    """What was found in some messages: `bodies`, `kinds` of bodies, `codes[section]`: the number of each row's in `tables[section]`.
+    """The parts of some messages: `bodies`, `kinds` of bodies, and `codes[section]`, the numbers in `tables[section]`.
 
-    `faults`: rows that are not messages, with the reason; they have no sections and no body.
+    `faults`: the rows that are not valid messages, with the reason. They have no sections and no body.
     """
 
     __slots__ = ("bodies", "codes", "faults", "kinds", "tables")
@@ -63,7 +63,7 @@ class Parts:
 
 
 def take_apart(messages: Sequence[bytes], wanted: frozenset[int], *, kinds: bool = False) -> Parts:
-    """Find the sections with the codes `wanted` in each message; `kinds`: tell what its body is made of, too."""
+    """Find the sections with the codes `wanted` in each message. `kinds`: also find the kind of its body."""
     parts = Parts(wanted, kinds=kinds)
     if not kinds and (bodies := _plain(messages)):
         parts.bodies = bodies if BODY in wanted else []
@@ -80,7 +80,8 @@ def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
     first, second, third = (_Column(parts, code) for code in _LISTED)
     with_first, with_second, with_third = first.wanted, second.wanted, third.wanted
     step_of, body_of = _STEPS.get, parts.bodies.append
-    # This loop is most of what a row costs, so it looks at the forms that nearly everybody writes, and leaves all else to `_take`.
+    # Hot path: this loop is most of the cost of a row. It reads the usual forms only; `_take` reads all
+    # others.
     for row, message in enumerate(messages):
         at, size = 0, len(message)
         annotations = properties = application = b""
@@ -112,11 +113,13 @@ def _walk(messages: Sequence[bytes], parts: Parts, *, with_body: bool) -> None:
 
 
 def _plain(messages: Sequence[bytes]) -> list[Body]:
-    """The bodies, if all messages are a single data section of one width and nothing else; or none."""
+    """The bodies, if every message is a single data section of the same width and nothing else; otherwise an
+    empty list.
+    """
     if not messages:
         return []
     head = min(messages)[:4]
-    if head not in _PLAIN or max(messages)[:4] != head:  # what lies between the two begins as they do
+    if head not in _PLAIN or max(messages)[:4] != head:  # all messages between the two begin with the same bytes
         return []
     if head == _SHORT_DATA:
         bodies: list[Body] = [message[5:] for message in messages if len(message) > 4 and len(message) == message[4] + 5]
@@ -126,7 +129,7 @@ def _plain(messages: Sequence[bytes]) -> list[Body]:
 
 
 class _Column:
-    """What is kept of one section, at hand."""
+    """The table and the list of numbers of one section, as local names for the hot loop."""
 
     __slots__ = ("add", "table", "wanted")
 
@@ -146,11 +149,11 @@ _STEPS: Final = {
     )
     for kind in kinds
 }
-"""What a section of the usual kind begins with: its code, and whether its size has four bytes."""
+"""By the first bytes of a section in a usual form: its code, and whether its size has four bytes."""
 
 
 def _take(row: int, message: bytes, parts: Parts, *, with_body: bool) -> None:
-    """One message, written in whatever way, or broken."""
+    """Read one message in any form, valid or not."""
     found: dict[int, bytes] = {}
     body: Body = None
     kind: str | None = None
@@ -159,7 +162,7 @@ def _take(row: int, message: bytes, parts: Parts, *, with_body: bool) -> None:
         if with_body or parts.kinds is not None:
             body, kind = _body(message, at)
     except (WireError, IndexError, ValueError) as error:
-        parts.faults[row] = f"this is not an AMQP message: {error}"
+        parts.faults[row] = f"the bytes are not a valid AMQP message: {error}"
         found.clear()
     for code, codes in parts.codes.items():
         codes.append(parts.tables[code][found.get(code, b"")])
@@ -170,7 +173,10 @@ def _take(row: int, message: bytes, parts: Parts, *, with_body: bool) -> None:
 
 
 def _front(message: bytes, found: dict[int, bytes]) -> int:
-    """Where the body begins; the sections before it go into `found`. Raises WireError or IndexError."""
+    """The byte where the body begins. The sections before it are put into `found`.
+
+    Raises WireError or IndexError.
+    """
     at, size, previous = 0, len(message), 0
     while at < size:
         if message[at : at + 2] != b"\x00\x53":
@@ -194,7 +200,7 @@ def _front(message: bytes, found: dict[int, bytes]) -> int:
 
 
 def _slow_front(message: bytes, found: dict[int, bytes]) -> int:
-    """The same for messages that are written in an unusual way, or broken."""
+    """The same for messages in an unusual form, or messages that are not valid."""
     found.clear()
     for section in sections(message):
         if section.code >= DATA:
@@ -204,7 +210,7 @@ def _slow_front(message: bytes, found: dict[int, bytes]) -> int:
 
 
 def _body(message: bytes, at: int) -> tuple[Body, str | None]:
-    """Bytes of the body that begins at byte `at`, and what it is made of."""
+    """The bytes of the body that begins at byte `at`, and its kind."""
     head = message[at : at + 4]
     if head == b"\x00Su\xa0" and at + 5 + message[at + 4] == len(message):
         return message[at + 5 :], "data"
@@ -220,7 +226,7 @@ def _body(message: bytes, at: int) -> tuple[Body, str | None]:
 
 
 def _other_body(found: Sequence[Section], values: Sequence[object]) -> tuple[Body, str]:
-    from spark_connector.rows.values import text_of  # noqa: PLC0415 - few need it
+    from spark_connector.rows.values import text_of  # noqa: PLC0415 - few messages need it
 
     if found[0].code == SEQUENCE:
         items = [item for value in values if isinstance(value, list) for item in value]
@@ -236,21 +242,21 @@ def section_value(section: bytes) -> object:
     """The value of one section.
 
     Raises:
-        WireError: it is broken.
+        WireError: the section is not valid.
     """
     value, _ = decode(section, 0)
     return value.value if isinstance(value, Described) else value
 
 
 class Memory:
-    """What distinct sections mean, remembered from batch to batch within bounds: names of keys and types come again and again."""
+    """A bounded cache of decoded sections across batches, because the same keys and types repeat."""
 
     def __init__(self, read: Callable[[bytes], _T]) -> None:
         self.read: Final[Callable[[bytes], object]] = read
         self._known: Final[dict[bytes, object]] = {}
 
     def __call__(self, section: bytes) -> object:
-        """The meaning. Raises what `read` raises."""
+        """The decoded section. Raises what `read` raises."""
         value = self._known.get(section, self)
         if value is not self:
             return value

@@ -1,7 +1,10 @@
-"""Runs of messages as Arrow record batches of the columns that a query has. Pure, but for Arrow and a log of what could not be read.
+"""Converts runs of messages to Arrow record batches.
 
-Law: only the sections that the columns need are looked at, and each distinct section is decoded once a batch; offsets, times and constants
-never become Python objects. A message that cannot be read is told with its stream, partition and offset, or raised, as `mode` says.
+Pure, except for Arrow and log lines about unreadable messages.
+
+Law: only the sections that the columns need are read, and each distinct section is decoded once for each
+batch. Offsets, times and constants never become Python objects. A message that cannot be read is logged with
+its log, partition and offset, or raised, as `mode` says.
 """
 
 import logging
@@ -33,13 +36,13 @@ _TEXT: Final = pa.string()
 _MAP: Final = pa.map_(_TEXT, _TEXT)
 _Found = tuple[Run, Parts, Events | None]
 _REMEDY: Final = (
-    "Set mode to PERMISSIVE (columns that cannot be read are null; a column `error` says why) or to DROPMALFORMED, or leave out the "
-    "columns that need it"
+    "Set mode to PERMISSIVE (columns that cannot be read are null; a column `error` says why) or to DROPMALFORMED, "
+    "or remove the columns that need this part of the message"
 )
 
 
 class RowMaker:
-    """Makes the rows of one task. `malformed` counts the messages that could not be read."""
+    """Makes the rows of one task. `malformed` counts the messages that cannot be read."""
 
     def __init__(self, columns: Chosen, schema: pa.Schema, *, mode: str, rows_max: int, bytes_max: int) -> None:
         self._columns: Final = columns
@@ -66,7 +69,9 @@ class RowMaker:
             yield from self._cut(self._batch(stream, partition, run))
 
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Columns may take more room than the message they come from."""
+        """Split a batch that is larger than the limit: columns can be larger than the messages that they come
+        from.
+        """
         if batch.nbytes <= self._bytes_max or batch.num_rows <= 1:
             yield batch
             return
@@ -75,15 +80,15 @@ class RowMaker:
         yield from self._cut(batch.slice(half))
 
     def _batch(self, stream: str, partition: int, run: Run) -> pa.RecordBatch:
-        looked_at = run.messages if self._wanted or self._kinds else ()
-        parts = take_apart(looked_at, self._wanted, kinds=self._kinds)
+        messages = run.messages if self._wanted or self._kinds else ()
+        parts = take_apart(messages, self._wanted, kinds=self._kinds)
         events = events_of(parts) if self._with_events else None
         arrays: dict[str, pa.Array] = {}
         for column, kind in self._columns.columns:
             if column.name != "error":
                 arrays[column.name] = self._array(column.name, kind, (stream, partition), (run, parts, events))
         if parts.faults:
-            self._tell(parts.faults, stream, partition, run)
+            self._report(parts.faults, stream, partition, run)
         if "error" in self._columns.names:
             arrays["error"] = pa.array([parts.faults.get(row) for row in range(len(run.messages))], pa.string())
         batch = pa.RecordBatch.from_arrays([arrays[name] for name in self._columns.names], schema=self._schema)
@@ -101,7 +106,7 @@ class RowMaker:
         return self._of_message(name, kind, parts) if made is None else made
 
     def _constant(self, name: str, place: tuple[str, int], run: Run) -> pa.Array | None:
-        """What stands beside the messages."""
+        """A column whose values are not in the message."""
         match name:
             case "stream":
                 return pa.repeat(place[0], len(run.messages))
@@ -147,15 +152,18 @@ class RowMaker:
         parts.bodies = events.data
         return _octets(parts, kind)
 
-    def _tell(self, faults: dict[int, str], stream: str, partition: int, run: Run) -> None:
+    def _report(self, faults: dict[int, str], stream: str, partition: int, run: Run) -> None:
         first = min(faults)
-        where = f"stream {stream!r}, partition {partition}, offset {run.offsets[first]}"
+        where = f"log {stream!r}, partition {partition}, offset {run.offsets[first]}"
         if self._mode == "FAILFAST":
             raise MalformedMessageError(f"a stored message cannot be read: {faults[first]}", where, _REMEDY)
         if not self.malformed:
-            what = "left out" if self._mode == "DROPMALFORMED" else "null where it cannot be read"
+            what = "row is left out" if self._mode == "DROPMALFORMED" else "columns that cannot be read are null"
             _logger.warning(
-                "message_malformed %s reason=%r: it is %s; more in this task are counted at its end", where, faults[first], what
+                "message_malformed %s reason=%r: %s; the end of the task logs the number of such messages",
+                where,
+                faults[first],
+                what,
             )
         self.malformed += len(faults)
 
@@ -169,7 +177,10 @@ def _times(found: Any) -> pa.Array:
 
 
 def _moments(events: Events, faults: dict[int, str]) -> pa.Array:
-    """Texts of times all at once, as far as Arrow reads what they have; else one by one."""
+    """Times from texts.
+
+    Arrow converts all at once; if one text is not valid for Arrow, they are converted one by one.
+    """
     texts = [None if one is None else one.get("time") for one in events.attributes]
     try:
         return pa.array(texts, _TEXT).cast(_UTC_MICROSECONDS)
@@ -189,18 +200,18 @@ def _needs(name: str, *, events: bool) -> tuple[int, ...]:
 
 
 def _numbers(numbers: "memoryview | object") -> pa.Array:
-    """An array of 64 bits as it is."""
+    """An array of 64-bit integers that shares the memory of `numbers`."""
     buffer = pa.py_buffer(numbers)
     return pa.Array.from_buffers(pa.int64(), buffer.size // 8, [None, buffer])
 
 
 def _expanded(parts: Parts, code: int, read: Callable[[bytes], object], made: Callable[[Any], pa.Array]) -> pa.Array:
-    """A column of a section: each distinct one read once, then put where it came."""
+    """A column of a section: each distinct section is decoded once, then expanded to its rows."""
     table, codes = parts.tables[code], parts.codes[code]
     if len(table) == 1 and b"" in table:
         return pa.nulls(len(codes), made([None]).type)
     if len(table) == len(codes) and isinstance(read, Memory):
-        read = read.read  # all are different: what is remembered of them would only push out others
+        read = read.read  # all sections differ: caching them would only replace useful entries
     found: list[object] = []
     broken: dict[int, str] = {}
     for index, section in enumerate(table):
@@ -208,18 +219,18 @@ def _expanded(parts: Parts, code: int, read: Callable[[bytes], object], made: Ca
             found.append(read(section))
         except (WireError, ValueError, IndexError) as error:
             found.append(None)
-            broken[index] = f"this is not an AMQP message: {error}"
+            broken[index] = f"the bytes are not a valid AMQP message: {error}"
     if broken:
         for row, index in enumerate(codes):
             if index in broken:
                 parts.faults.setdefault(row, broken[index])
     distinct = made(found)
-    # Numbers are given in order of coming: with as many as rows each row has its own.
+    # Sections are numbered in the order of rows: with as many sections as rows, row n has section n.
     return distinct if len(table) == len(codes) else distinct.take(pa.array(codes, pa.int32()))
 
 
 def _octets(parts: Parts, kind: str) -> pa.Array:
-    """Bodies as bytes, or as text where that is wanted."""
+    """Bodies as bytes, or as text if the column is a string."""
     if kind == "binary":
         return pa.array(parts.bodies, pa.binary())
     try:

@@ -1,4 +1,4 @@
-"""Events of one partition as they come from the node, in runs; and runs cut to the size of record batches. Pure."""
+"""Runs of events of one partition, as the node sends them, and runs of the size of record batches. Pure."""
 
 from array import array
 from bisect import bisect_right
@@ -9,7 +9,10 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Events in log order: their numbers ('Q'), the times when they were stored in ms ('q'), their bytes. All of one length, not 0."""
+    """Events in log order: offsets ('Q'), times of storing in ms ('q'), messages.
+
+    All have the same length, at least 1.
+    """
 
     offsets: "array[int]"
     timestamps_ms: "array[int]"
@@ -17,7 +20,10 @@ class Run:
 
 
 def sized(runs: Iterable[Run], rows_max: int, bytes_max: int) -> Iterator[Run]:
-    """The same events in runs of at most `rows_max` rows and `bytes_max` bytes, but for single larger events; small ones joined."""
+    """The same events in runs of at most `rows_max` rows and `bytes_max` bytes. Small runs are combined.
+
+    A single event that is larger than `bytes_max` is a run of its own.
+    """
     offsets, times, messages = array("Q"), array("q"), list[bytes]()
     size = 0
     for run in runs:

@@ -1,4 +1,4 @@
-"""Columns as Spark's types and Arrow's. Pure, but for Spark's and Arrow's classes."""
+"""Converts columns to types of Spark and Arrow. Pure, except for the classes of Spark and Arrow."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -26,29 +26,34 @@ def chosen(options: Mapping[str, str]) -> StructType:
     """The columns that the options choose, for a query without `.schema(…)`.
 
     Raises:
-        OptionError, SchemaError: they choose none that there are.
+        OptionError, SchemaError: a column does not exist, or the options are not valid.
     """
     values = parse({name: text for name, text in options.items() if name.lower() in _CHOOSING}, Use.BATCH_READ)
     return struct(choose(values.names("columns"), properties=values.flag("includeProperties")))
 
 
 def struct(columns: Chosen) -> StructType:
-    """As Spark's type."""
+    """The columns as a Spark schema."""
     return StructType([StructField(column.name, _TYPES[kind], column.nullable) for column, kind in columns.columns])
 
 
 def fitting(schema: StructType, words: tuple[str, ...]) -> Chosen:
-    """The columns of the schema that a query has, whoever chose it; `words`: the option `columns`.
+    """The columns of the schema of a query, from `.schema(…)` or from the options.
+
+    `words`: the option `columns`.
 
     Raises:
-        SchemaError: some are not the source's.
+        SchemaError: a column does not exist, or has another type.
     """
     wanted = [(one.name, one.dataType.simpleString()) for one in schema.fields]
     return fit(wanted, events=CLOUDEVENTS in {word.lower() for word in words})
 
 
 def arrow_schema(schema: StructType) -> "pa.Schema":
-    """Exactly what Spark wants of every record batch: it compares the first and believes the others."""
-    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - only where rows are made
+    """The Arrow schema of every record batch.
+
+    Spark checks the first batch only, so all must have exactly this schema.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema  # noqa: PLC0415 - only tasks need it
 
     return to_arrow_schema(schema, timezone="UTC")

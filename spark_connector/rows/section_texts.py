@@ -1,6 +1,7 @@
-"""What the sections before the body say, as text and numbers. Each function reads one section, bytes with its descriptor. Pure.
+"""Reads the sections before the body as text and numbers. Each function reads the bytes of one section. Pure.
 
-Raises of all: WireError or ValueError where the section is broken; b"" is a section that is not there.
+The bytes include the descriptor; b"" is a missing section. All functions raise WireError or ValueError if the
+section is not valid.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,18 +12,21 @@ from spark_connector.rows.message_parts import section_value
 from spark_connector.rows.values import microseconds, text_of
 
 Pairs = dict[str, str | None]
-"""Names and texts. No list of pairs: Python looks for garbage among tuples, and not in dictionaries of text."""
+"""Names and texts.
+
+A dictionary, because Python's garbage collector tracks tuples, but no dictionaries of text.
+"""
 
 _KEY_AT: Final = 6
 _SAMPLE: Final = key_section("k")
 _KEY_NAME: Final = _SAMPLE[_KEY_AT:-3]
-"""The group key's name with its constructor, as a section of nothing else has it."""
+"""The name of the group key with its constructor, as in a section that has only the key."""
 _KEY_SYMBOL: Final = decode(_KEY_NAME, 0)[0]
 _TWICE: Final = "a map has a key twice"
 
 
 def key_of(section: bytes) -> str | None:
-    """The group key among message annotations."""
+    """The group key in message annotations."""
     if not section:
         return None
     text_at = _KEY_AT + len(_KEY_NAME)
@@ -34,7 +38,7 @@ def key_of(section: bytes) -> str | None:
 
 
 def pairs_of(section: bytes) -> Pairs | None:
-    """Names and values of a map, values as text."""
+    """Names and values of a map, with the values as text."""
     found = typed_pairs(section)
     if found is None:
         return None
@@ -57,7 +61,7 @@ def typed_pairs(section: bytes) -> dict[str, object] | None:
         return _decoded(section)
     found: dict[str, object] = {}
     end = len(section)
-    # Short strings are what nearly everybody writes; the decoder reads all else.
+    # Hot path: nearly all producers write short strings. The general decoder reads everything else.
     for _ in range(count >> 1):
         if at + 1 >= end or section[at] not in (0xA1, 0xA3):
             return _decoded(section)
@@ -84,13 +88,13 @@ def _decoded(section: bytes) -> dict[str, object] | None:
 
 
 def fields_of(section: bytes) -> list[object]:
-    """The fields of the properties; fewer than there are names where the last are not given."""
+    """The fields of the properties. The list is shorter if the last fields are not given."""
     value = section_value(section) if section else []
     return value if isinstance(value, list) else []
 
 
 def field(index: int, read: Callable[[object], object]) -> Callable[[list[object]], object]:
-    """Who reads one of the fields."""
+    """A function that reads the field number `index` with `read`."""
 
     def found(fields: list[object]) -> object:
         return read(fields[index]) if index < len(fields) else None
@@ -99,12 +103,12 @@ def field(index: int, read: Callable[[object], object]) -> Callable[[list[object
 
 
 def time_of(value: object) -> int | None:
-    """Microseconds since 1970 UTC of a timestamp; None: it is none."""
+    """Microseconds since 1970 UTC; None if the value is not a timestamp."""
     return microseconds(int(value)) if isinstance(value, Timestamp) else None
 
 
 def word_of(value: object) -> str | None:
-    """Text of a string or a symbol, as `text_of`, checked."""
+    """The value as text, as `text_of` does."""
     return str(value) if isinstance(value, str | Symbol) else text_of(value)
 
 
@@ -119,7 +123,7 @@ FIELDS: Final = {
 
 
 def pairs_at(rows: Sequence[Pairs | None]) -> tuple[list[int | None], list[str], list[str | None]]:
-    """Maps as Arrow wants them: where each begins (None: a null), all keys, all values."""
+    """Maps in Arrow's form: the index where each map begins (None: a null), all keys, all values."""
     starts: list[int | None] = []
     keys: list[str] = []
     values: list[str | None] = []

@@ -1,10 +1,9 @@
-"""AMQP values as text: what maps of strings and bodies that are not bytes show. Pure.
+"""AMQP values as text, for maps of strings and for bodies that are not bytes. Pure.
 
-string, symbol, char   as they are                  uuid        8-4-4-4-12 digits
-boolean                true, false                  timestamp   2026-01-31T12:00:00.000Z
-integers               decimal                      binary      base64
-float, double          shortest that reads back     list, map, array   JSON, with these texts for what JSON has not
-decimals               hexadecimal bytes            null        null
+string, symbol, char   as they are                  uuid        8-4-4-4-12 digits boolean                true,
+false                  timestamp   2026-01-31T12:00:00.000Z integers               decimal
+binary      base64 float, double          shortest that reads back     list, map, array   JSON, with these
+texts for what JSON has not decimals               hexadecimal bytes            null        null
 """
 
 import base64
@@ -21,7 +20,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text_of(value: object) -> str | None:
-    """A value as text; None: null."""
+    """A value as text. Null is None."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -31,7 +30,7 @@ def text_of(value: object) -> str | None:
 
 
 def json_of(value: object) -> object:
-    """A value as JSON has it."""
+    """A value as a JSON value."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Timestamp):
@@ -47,7 +46,7 @@ def _other(value: object) -> object:
     if isinstance(value, str | UUID):
         return str(value)
     if isinstance(value, bytes):
-        # Decimals are bytes of a type of their own: nobody would take base64 for a number.
+        # Decimals are instances of subclasses of bytes. They become hexadecimal; binary becomes base64.
         return base64.b64encode(value).decode() if type(value) is bytes else value.hex()
     if isinstance(value, dict):
         return {text_of(key) or "": json_of(item) for key, item in value.items()}
@@ -58,14 +57,14 @@ def _other(value: object) -> object:
 
 
 def microseconds(at_ms: int) -> int:
-    """A time as Spark's timestamps have it. Raises ValueError: none can be so far from 1970."""
+    """A time in microseconds, as in Spark's timestamps. Raises ValueError if a timestamp cannot represent it."""
     if abs(at_ms) > TIMESTAMP_MAX:
-        raise ValueError(f"the time {at_ms} ms since 1970 is further away than a timestamp can be")
+        raise ValueError(f"the time {at_ms} ms since 1970 is outside the range of timestamps")
     return at_ms * 1000
 
 
 def moment(at_ms: int) -> str:
-    """A time, ISO 8601; as a number where no calendar has it."""
+    """A time in ISO 8601, or as a number if it is outside the range of dates."""
     try:
         return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:

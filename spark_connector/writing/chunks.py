@@ -1,8 +1,12 @@
-"""A task's rows, cut into chunks that are sent as one, and the name that each chunk has. Pure.
+"""Divides the rows of a task into chunks that are sent as a unit, and names each chunk. Pure.
 
-Law: where the cuts are depends on the rows and nothing else: a task that is run again cuts in the same places. A chunk's name is made of
-the write's, the task's, the chunk's number and every byte in it: by the name the log knows what it has of the chunk already, and rows that
-are others, or in another order, have another name and are stored. So a replay that is not exact costs duplicates, never an event.
+Laws:
+
+- The boundaries depend only on the rows: a task that runs again makes the same chunks.
+- The name of a chunk depends on the write, the task, the number of the chunk, and every byte in it. By the
+  name, the log recognizes the events of a chunk that it already has. Different rows, or another order, give
+  another name, and the rows are stored. A replay that differs therefore causes duplicates, but loses no
+  event.
 """
 
 from array import array
@@ -14,15 +18,18 @@ from typing import Final
 from spark_connector.writing.messages import Place
 
 ROWS_MAX: Final = 32_768
-"""Rows of a chunk. More cost memory, fewer cost an attach for too few."""
+"""The most rows of a chunk. More rows need more memory; fewer rows need more attaches."""
 BYTES_MAX: Final = 8 << 20
-"""Bytes of a chunk's messages, unless one alone is larger."""
+"""The most bytes of the messages of a chunk, unless one message is larger."""
 NAME_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive rows of a task. `number` counts chunks from 0; `messages` have the order of the rows in each place."""
+    """Consecutive rows of a task. `number` counts from 0.
+
+    `messages` of each place are in the order of the rows.
+    """
 
     number: int
     messages: dict[Place, list[bytes]]
@@ -31,7 +38,7 @@ class Chunk:
 
 
 class Cutter:
-    """Cuts the rows of one task. `sort`: rows of a chunk that go to the same place are put in the order of their bytes."""
+    """Divides the rows of one task. `sort`: sort the messages for each place of a chunk by their bytes."""
 
     def __init__(self, *, sort: bool = False, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self._sort: Final = sort
@@ -41,7 +48,7 @@ class Cutter:
         self._clear()
 
     def add(self, messages: Sequence[bytes], places: Sequence[Place] | Place) -> Iterator[Chunk]:
-        """Take rows (`places`: one for each, or one for all); gives the chunks that are full now."""
+        """Add rows (`places`: one for each row, or one for all). Returns the chunks that are full."""
         start = 0
         while start < len(messages):
             taken = self._fitting(messages[start : start + self._rows_max - self._rows])
@@ -64,7 +71,7 @@ class Cutter:
             size += len(message)
             if size > self._bytes_max:
                 return messages[: max(count, 0 if self._rows else 1)]
-        raise AssertionError("together they were too large")
+        raise AssertionError("the messages do not fit together")
 
     def _take(self, messages: Sequence[bytes], places: Sequence[Place] | Place) -> None:
         self._rows += len(messages)
@@ -90,9 +97,10 @@ class Cutter:
 
 
 def name_of(task: str, chunk: Chunk, place: Place) -> str:
-    """What the log knows the chunk's messages for `place` by; `task` names the write and the task of it.
+    """The producer name under which the log stores the messages of a chunk for `place`.
 
-    With 128 bits two that differ have the same name once in 10^38 times.
+    `task` names the write and its task. The name has 128 bits of a hash: two different chunks have the same
+    name with a probability of 10^-38.
     """
     messages = chunk.messages[place]
     digest = blake2b(digest_size=NAME_BYTES)

@@ -1,6 +1,9 @@
-"""Which columns a DataFrame may have to be written, and what each becomes in a message. Pure; decided once, when the write is planned.
+"""The columns that a DataFrame may have to be written, and their types.
 
-Two layouts, told apart by their columns: messages (`body` and what else AMQP has) and CloudEvents (`id`, `source`, `type`, …).
+Pure; checked once, when the write is planned.
+
+There are two layouts, which differ by their columns: messages (`body` and other AMQP fields) and CloudEvents
+(`id`, `source`, `type`, …).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,14 +16,19 @@ from spark_connector.errors import SchemaError
 
 INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 SCALARS: Final = ("string", "binary", "boolean", *INTEGERS, "float", "double", "timestamp", "timestamp_ntz")
-"""What application properties may be; the log's filters compare numbers as numbers."""
+"""Types of application properties.
+
+Numbers keep their type, because filters of the log compare them as numbers.
+"""
 ATTRIBUTES: Final = ("string", "binary", "boolean", *INTEGERS)
-"""What attributes of CloudEvents may be (CloudEvents 1.0, 2.3); times are text there."""
+"""Types of CloudEvents attributes (CloudEvents 1.0, 2.3). A time is text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a DataFrame: its name and Spark's name for its type; of a map or struct the types inside, by name ("*": all)."""
+    """A column of a DataFrame: its name, Spark's name of its type, and for a map ("*") or struct the types of
+    its values.
+    """
 
     name: str
     type: str
@@ -29,7 +37,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a column must be. `types` are Spark's names; `inside`: it is a map from strings, or a struct, of these types."""
+    """The rule for a column: one of `types` (Spark's names), or a map from strings or a struct with values of
+    `inside`.
+    """
 
     types: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
@@ -42,7 +52,7 @@ class Wanted:
 
 
 class Style(Enum):
-    """What a DataFrame holds."""
+    """The kind of rows that a DataFrame has."""
 
     MESSAGES = "messages"
     CLOUDEVENTS = "CloudEvents"
@@ -73,7 +83,7 @@ COLUMNS: Final[Mapping[Style, Mapping[str, Wanted]]] = {
         "partition": Wanted(INTEGERS),
     },
 }
-"""The columns of both layouts. docs/spark.md has them for people; a test compares the two."""
+"""The columns of both layouts. docs/spark.md has the same; a test compares them."""
 
 _ELSEWHERE: Final = {
     "value": "body",
@@ -84,33 +94,34 @@ _ELSEWHERE: Final = {
     "messageid": "message_id",
     "correlationid": "correlation_id",
 }
-"""The columns of messages by the names that other sinks have for them."""
+"""The columns of messages, by the names that other sinks use."""
 _GIVEN_BY_THE_LOG: Final = ("stream", "offset", "enqueued_time")
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The style of a DataFrame, and where its columns are, by our names for them."""
+    """The style of a DataFrame, and the index of each column, by the name in COLUMNS."""
 
     style: Style
     places: Mapping[str, int]
 
 
 def plan(columns: Sequence[Column]) -> Layout:
-    """Match a DataFrame's columns (their names' case does not matter) with a layout.
+    """Match the columns of a DataFrame with a layout. The case of names does not matter.
 
     Raises:
-        SchemaError: one is missing, unknown, there twice, or of a type that cannot be written; the message names it and what is wanted.
+        SchemaError: a column is missing, unknown, repeated, or has a type that cannot be written. The message
+            names the column and what is expected.
     """
     names = [column.name.lower() for column in columns]
     style = _style(names)
     wanted = COLUMNS[style]
     _refuse_unknown(columns, style)
     for name in {name for name in names if names.count(name) > 1}:
-        raise SchemaError(f"column {name} is there more than once", remedy="Rename or drop one of them")
+        raise SchemaError(f"column {name} exists more than once", remedy="Rename or drop one of them")
     for name, rule in wanted.items():
         if rule.required and name not in names:
-            raise SchemaError(f"column {name} ({rule}) is missing: {style.value} need it", remedy=f"There are {_listed(names)}")
+            raise SchemaError(f"column {name} ({rule}) is missing: {style.value} need it", remedy=f"Columns: {_listed(names)}")
     for column, name in zip(columns, names, strict=True):
         _check_type(column, wanted[name])
     return Layout(style, {name: place for place, name in enumerate(names)})
@@ -120,10 +131,10 @@ def _style(names: Sequence[str]) -> Style:
     ours = {style: set(names) & _only_in(style) for style in Style}
     if all(ours.values()):
         both = " and ".join(f"{_listed(sorted(found))} (of {style.value})" for style, found in ours.items())
-        raise SchemaError(f"columns of two layouts: {both}", remedy="Write either messages or CloudEvents")
+        raise SchemaError(f"the columns belong to two layouts: {both}", remedy="Write either messages or CloudEvents")
     if not any(ours.values()):
         raise SchemaError(
-            f"neither a column body nor columns of CloudEvents among {_listed(names)}",
+            f"no column body and no columns of CloudEvents among {_listed(names)}",
             remedy='Rename it: withColumnRenamed("value", "body")'
             if "value" in names
             else "Select something as body (binary or string), or id, source and type",
@@ -143,14 +154,12 @@ def _refuse_unknown(columns: Iterable[Column], style: Style) -> None:
         if name in wanted:
             continue
         if name in _GIVEN_BY_THE_LOG:
-            raise SchemaError(
-                f"column {column.name} is given by the log itself and cannot be written", remedy=f'Leave it out: drop("{column.name}")'
-            )
+            raise SchemaError(f"column {column.name} is set by the log and cannot be written", remedy=f'Remove it: drop("{column.name}")')
         if name == "topic":
             raise SchemaError("column topic cannot be written", remedy="The option 'stream' names the one log of a write: drop(\"topic\")")
         near = [_ELSEWHERE[name]] if _ELSEWHERE.get(name) in wanted else get_close_matches(name, wanted, 1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        raise SchemaError(f"column {column.name} does not exist for {style.value}", remedy=f"{hint}There are {_listed(wanted)}")
+        raise SchemaError(f"column {column.name} does not exist for {style.value}", remedy=f"{hint}Columns: {_listed(wanted)}")
 
 
 def _check_type(column: Column, rule: Wanted) -> None:
@@ -160,15 +169,15 @@ def _check_type(column: Column, rule: Wanted) -> None:
         if good and wrong:
             name, kind = next(iter(wrong.items()))
             where = "its values are" if name == "*" else f"its field {name} is"
-            raise SchemaError(f"column {column.name} cannot be written: {where} {kind}", remedy=f"Wanted: {rule}; cast it")
+            raise SchemaError(f"column {column.name} cannot be written: {where} {kind}", remedy=f"Expected: {rule}; cast it")
     else:
         good = _plain(column.type) in rule.types
     if not good:
-        raise SchemaError(f"column {column.name} is {column.type}", remedy=f"Wanted: {rule}; cast it")
+        raise SchemaError(f"column {column.name} is {column.type}", remedy=f"Expected: {rule}; cast it")
 
 
 def _plain(kind: str) -> str:
-    """A type without its collation, length or the like: what is written is the same."""
+    """A type without collation and length, which do not change the written bytes."""
     for text in ("string", "varchar", "char"):
         if kind == text or kind.startswith((text + " ", text + "(")):
             return "string"

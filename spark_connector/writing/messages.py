@@ -1,7 +1,8 @@
-"""Batches of rows as AMQP messages, and where each is to go. Pure.
+"""Converts batches of rows to AMQP messages, and selects the place (partition) of each message. Pure.
 
-Law: within what goes to one place, messages are in the order of their rows. A row goes to the partition that its column `partition` names,
-else where the engine's hash of its key says, else to the partition that the caller gives.
+Law: the messages for one place are in the order of their rows. A row goes to the partition in its column
+`partition`, else to the partition that the engine computes from its key, else to the default partition of the
+encoder.
 """
 
 from collections.abc import Mapping
@@ -25,27 +26,32 @@ from spark_connector.writing.sections import (
 )
 
 BY_KEY: Final = None
-"""The place of messages that the engine routes by their key."""
+"""The place of messages that the engine assigns to a partition by their key."""
 
 Place = int | None
 """A partition, or BY_KEY."""
 
 _KEYED: Final = b"\x00\x53\x72"
-"""What a message with a key begins with: a section of message annotations."""
+"""The first bytes of a message with a key: its message annotations."""
 _PLAIN: Final = b"\x00\x53\x73"
-"""What one without begins with, or something greater: the sections that come behind."""
+"""Messages without a key begin with these bytes or with greater ones, because later sections have greater
+codes.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Makes messages of a DataFrame's rows. `partition_count` is that of the log, `default` the partition for rows that do not care."""
+    """Converts the rows of a DataFrame to messages.
+
+    `partition_count` is that of the log. `default` is the partition for rows without a key and a partition.
+    """
 
     layout: Layout
     partition_count: int
     default: int
 
     def encode(self, batch: pa.RecordBatch) -> tuple[list[bytes], list[Place] | Place]:
-        """A message for each row, and where it goes: a place for each, or one for all.
+        """A message for each row, and the places: one for each message, or one for all.
 
         Raises:
             RowError: a row cannot be written.

@@ -1,7 +1,10 @@
-"""Columns of Arrow as sections of AMQP messages, one piece of bytes for each row. Spec: AMQP 1.0 core 3.2, types 1.6. Pure.
+"""Encodes Arrow columns as sections of AMQP messages, one piece of bytes for each row. Pure.
 
-Law: a row's message is the concatenation of its pieces, in the order annotations, properties, application properties, body; a null
-leaves its piece (or its field, its entry) out. Works on columns, not rows: what it costs is a list comprehension for each column.
+Spec: AMQP 1.0 core 3.2, types 1.6.
+
+Law: the message of a row is the concatenation of its pieces, in the order annotations, properties,
+application properties, body. A null has no piece (no field, no entry). The functions work on columns instead
+of rows, because one list comprehension for each column is much faster than a loop over rows.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,12 +49,18 @@ def body_sections(column: pa.Array) -> Pieces:
 
 
 def data_sections(column: pa.Array) -> Pieces:
-    """A data section of the bytes, or of the text's UTF-8. Null: an amqp-value of null, as an event without data stands in a log."""
+    """A data section with the bytes, or the UTF-8 of the text.
+
+    Null: an amqp-value of null, for an event without data.
+    """
     return _headed(texts(column), _DATA_SHORT, _DATA_LONG, _NO_BODY)
 
 
 def key_sections(keys: Sequence[str | None]) -> Pieces:
-    """Message annotations with the group key; nothing where there is none. Keys repeat: each is encoded once in a batch."""
+    """Message annotations with the group key; empty without a key.
+
+    Keys repeat, so each is encoded once in a batch.
+    """
     known: dict[str | None, bytes] = {None: b""}
     pieces = []
     for key in keys:
@@ -65,7 +74,9 @@ def key_sections(keys: Sequence[str | None]) -> Pieces:
 
 
 def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
-    """The properties: those of `PROPERTY_COLUMNS` that are there and not null in a row; nothing where a row has none."""
+    """The properties sections, with the columns of PROPERTY_COLUMNS that are not null; empty for a row
+    without any.
+    """
     fields = [[_NULL] * rows if (column := columns.get(name)) is None else write(column) for name, write in _PROPERTIES]
     if columns.keys() & PROPERTY_COLUMNS == {"content_type"}:
         types = fields[-2]
@@ -75,7 +86,10 @@ def properties_sections(rows: int, columns: Mapping[str, pa.Array]) -> Pieces:
 
 
 def application_properties(entries: Sequence[tuple[bytes, int]]) -> Pieces:
-    """The application properties: for each row its keys and values as AMQP, and how many pairs they are; 0: no section."""
+    """The application properties.
+
+    `entries`: for each row its encoded pairs and their number; 0 pairs: no section.
+    """
     pieces = []
     for inside, count in entries:
         size, items = len(inside), 2 * count
@@ -89,9 +103,10 @@ def application_properties(entries: Sequence[tuple[bytes, int]]) -> Pieces:
 
 
 def entries_of(column: pa.Array, prefix: str = "", check: Callable[[str], object] | None = None) -> list[tuple[bytes, int]]:
-    """A column of maps or structs as entries: a name with `prefix` and a value, null values left out; and how many they are.
+    """The entries of a column of maps or structs: for each row its encoded pairs, and their number.
 
-    `check` is asked for each name, and raises for one that may not be.
+    `prefix` is put before each name. Null values are left out. `check` is called with each name, and raises
+    for a name that is not valid.
     """
     if pa.types.is_map(column.type):
         return list(_map_entries(column, prefix, check))
@@ -99,7 +114,10 @@ def entries_of(column: pa.Array, prefix: str = "", check: Callable[[str], object
 
 
 def values(column: pa.Array) -> Pieces:
-    """Each value in its AMQP type: string, binary, boolean, int (of up to 32 bits), long, float, double, timestamp. Null: nothing."""
+    """Each value, encoded as string, binary, boolean, int (up to 32 bits), long, float, double or timestamp.
+
+    Null: b"".
+    """
     kind = column.type
     types = pa.types
     if types.is_string(kind) or types.is_large_string(kind):
@@ -169,7 +187,9 @@ PROPERTY_COLUMNS: Final = frozenset(name for name, _ in _PROPERTIES)
 
 
 def _properties(given: Sequence[bytes]) -> bytes:
-    """message-id, user-id, to, subject, reply-to, correlation-id, content-type, content-encoding, absolute-expiry-time, creation-time."""
+    """message-id, user-id, to, subject, reply-to, correlation-id, content-type, content-encoding,
+    absolute-expiry-time, creation-time.
+    """
     message_id, subject, correlation_id, content_type, creation_time = given
     if creation_time != _NULL:
         count, last = 10, content_type + b"\x40\x40" + creation_time
@@ -217,7 +237,7 @@ def _struct_entries(column: pa.Array, prefix: str, check: Callable[[str], object
 
 
 def _name(prefix: bytes, name: bytes, check: Callable[[str], object] | None) -> bytes:
-    """The key of an entry, as AMQP. Names are few, but the data chooses them: only so many are remembered."""
+    """The encoded key of an entry. Names are few, but the data chooses them, so the cache has a limit."""
     found = _names.get((prefix, name))
     if found is None:
         if check is not None:

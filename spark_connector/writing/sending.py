@@ -1,8 +1,8 @@
-"""Chunks of rows on their way into a log. [io]
+"""Sends chunks of rows to a log. [io]
 
-Laws: a chunk is sent when everything before it is accepted, so that order holds in each partition. A chunk that failed on its way for a
-reason that passes is sent again, whole, under the same name. What this process holds is one chunk on its way and one that is being filled;
-how fast they go is up to the node's credit.
+Laws: a chunk is sent after everything before it is accepted, so each partition keeps the order of the rows. A
+chunk that failed temporarily is sent again as a whole, under the same name. The process holds two chunks at
+most: one in flight, and one that is being filled. The node's credit limits the rate.
 """
 
 from collections.abc import Callable
@@ -25,9 +25,9 @@ from spark_connector.writing.chunks import Chunk, name_of
 from spark_connector.writing.messages import BY_KEY
 
 LINKS_MAX: Final = 32
-"""Links at a time: each has a session, of which a node gives a connection 64."""
+"""Links that are open at once. Each needs a session, and a node allows 64 sessions on a connection."""
 WINDOW: Final = 5_000
-"""Events on their way without an outcome: with a node that syncs to disk fewer are slower."""
+"""Events in flight on a link. With fewer, a node that syncs to disk is slower."""
 
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 _CONFLICT: Final = 409
@@ -35,21 +35,21 @@ _T = TypeVar("_T")
 
 
 def partition_count(options: WriteOptions) -> int:
-    """How many partitions the log has; made with `create_partitions` if there is none.
+    """The number of partitions of the log. With `create_partitions`, a missing log is created.
 
     Raises: StreamNotFoundError, NodeError.
     """
-    where = f"stream {options.stream!r}"
+    where = f"log {options.stream!r}"
     try:
-        return retried(options.connection, "asking for the log", partial(_count, options), where=where)
+        return retried(options.connection, "looking up the log", partial(_count, options), where=where)
     except StreamNotFoundError as error:
         if options.create_partitions is None:
             raise StreamNotFoundError(
-                f"there is no log {options.stream!r}",
+                f"the log {options.stream!r} does not exist",
                 error.where,
-                'Make it (amqp-streams log create), or have it made: .option("createPartitions", 4)',
+                'Create it with amqp-streams log create, or set .option("createPartitions", 4)',
             ) from error
-    return retried(options.connection, "making the log", partial(_create, options), where=where)
+    return retried(options.connection, "creating the log", partial(_create, options), where=where)
 
 
 def _count(options: WriteOptions, node: Client) -> int:
@@ -61,16 +61,19 @@ def _create(options: WriteOptions, node: Client) -> int:
     try:
         node.management.create_log(options.stream, partitions=options.create_partitions, timeout=_timeout_s(options.connection))
     except ManagementError as error:
-        if error.status != _CONFLICT:  # another task was quicker
-            raise NodeError(f"the log {options.stream!r} cannot be made: {error}", str(options.connection)) from error
+        if error.status != _CONFLICT:  # a conflict: another task has created it
+            raise NodeError(f"the log {options.stream!r} cannot be created: {error}", str(options.connection)) from error
     return _count(options, node)
 
 
 class Sending:
-    """Sends the chunks of one task. Use it with `with`: leaving waits until all is accepted; an exception drops what is on its way."""
+    """Sends the chunks of one task. A context manager: leaving it waits until everything is accepted.
+
+    If it is left by an exception, the events in flight are given up.
+    """
 
     def __init__(self, options: WriteOptions, task: str) -> None:
-        """`task` names the write and the task of it: chunks are known by it when they come again."""
+        """`task` names the write and its task. The log recognizes repeated chunks by this name."""
         self._connection: Final = options.connection
         self._stream: Final = options.stream
         self._task: Final = task if options.deduplicate else None
@@ -78,27 +81,29 @@ class Sending:
         self._links: _Links | None = None
 
     def send(self, chunk: Chunk) -> None:
-        """Hand a chunk over; returns when the last of it is on its way.
+        """Send a chunk after the one before it is accepted.
+
+        Returns when the last event of the chunk is in flight.
 
         Raises: RowError, StreamNotFoundError, NodeError.
         """
-        self._land()
+        self._finish_chunk()
         self._chunk = chunk
-        self._tried(self._post)
+        self._retried(self._post)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if error is None:
-            self._land()
+            self._finish_chunk()
         else:
             self._drop()
 
-    def _land(self) -> None:
-        """Wait until the chunk on its way is accepted, and close its links: the next has its own."""
+    def _finish_chunk(self) -> None:
+        """Wait until the chunk in flight is accepted, and close its links. The next chunk opens new ones."""
         if self._chunk is not None:
-            self._tried(self._flush)
+            self._retried(self._flush)
             self._chunk = self._links = None
 
     def _post(self, node: Client) -> None:
@@ -109,7 +114,8 @@ class Sending:
                 name = None if self._task is None else name_of(self._task, self._chunk, place)
                 partition = None if place is BY_KEY else place
                 producer = self._links.open(node.producer(self._stream, partition=partition, window=WINDOW, producer_id=name))
-                # A chunk's rows have the numbers 0, 1, … of its name: the log stores those that it has not got.
+                # The rows of a chunk have the sequence numbers 0, 1, … of its name: the log skips those that
+                # it has.
                 producer.post_batch(messages, sequence=None if name is None else 0, timeout=_timeout_s(self._connection))
 
     def _flush(self, node: Client) -> None:
@@ -117,7 +123,7 @@ class Sending:
         assert self._links is not None
         self._links.flush()
 
-    def _tried(self, work: Callable[[Client], None]) -> None:
+    def _retried(self, work: Callable[[Client], None]) -> None:
         attempt = 0
         while True:
             try:
@@ -127,7 +133,7 @@ class Sending:
                 failure = _first(error)
                 if isinstance(failure, RejectedError):
                     raise self._rejection(failure) from error
-                pause(self._connection, failure, "writing", attempt, where=f"stream {self._stream!r}")
+                pause(self._connection, failure, "writing", attempt, where=f"log {self._stream!r}")
                 attempt += 1
 
     def _drop(self) -> None:
@@ -136,14 +142,19 @@ class Sending:
             links.drop()
 
     def _rejection(self, error: RejectedError) -> ConnectorError:
-        where = f"stream {self._stream!r}, node {self._connection}"
+        where = f"log {self._stream!r}, node {self._connection}"
         if error.condition == _TOO_LARGE:
-            return RowError(f"a row makes a message of {error.description}", where, "Make it smaller, or raise the node's message_bytes")
-        return NodeError(f"a row was refused: {error}", where)
+            return RowError(
+                f"the message of a row is too large: {error.description}", where, "Make it smaller, or raise the node's message_bytes"
+            )
+        return NodeError(f"the node refused a row: {error}", where)
 
 
 class _Links:
-    """The links that a chunk goes out on, one for each place; of many places some after the others."""
+    """The links of a chunk, one for each place.
+
+    If there are more than LINKS_MAX places, links are opened in groups.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s: Final = timeout_s
@@ -164,13 +175,13 @@ class _Links:
         self._stack.close()
 
     def drop(self) -> None:
-        """Give up what has no outcome yet."""
+        """Give up the events in flight, and close the links."""
         given_up = RuntimeError("given up")
         self._stack.__exit__(RuntimeError, given_up, None)
 
 
 def _first(error: Exception) -> Exception:
-    """What happened, of events that were not accepted: what is wrong with one of them, if anything is."""
+    """The error of a failed send: the rejection of an event, if one was rejected, else the first failure."""
     if not isinstance(error, SendError):
         return error
     failures = [failure for _, failure in error.failures]

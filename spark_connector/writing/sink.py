@@ -1,8 +1,9 @@
-"""Writing rows to a log: what `write` and `writeStream` run on the driver and in tasks. [io]
+"""Writing rows to a log: the code of `write` and `writeStream` on the driver and in tasks. [io]
 
-Laws: rows are appended, never replaced. A task that is run again, and a micro-batch that is replayed, have the names that they had before,
-so the log stores nothing of them twice: the query's id (it is kept in the checkpoint), the micro-batch and the task name a write in
-streaming; the transaction (one for each write, or the user's) and the task name one in batches.
+Laws: rows are appended, never replaced. A task that runs again, and a micro-batch that is replayed, write
+under the same names as before, so the log stores nothing twice. In streaming, the name consists of the
+query's id (which the checkpoint keeps), the micro-batch and the task. In a batch, it consists of the
+transaction (random for each write, or set by the user) and the task.
 """
 
 import logging
@@ -34,7 +35,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What one task wrote; all of it is durable."""
+    """What one task wrote. All of it is durable."""
 
     spark_partition: int
     rows: int
@@ -42,7 +43,7 @@ class Written(WriterCommitMessage):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "BatchWriter":
-    """For `write`. Asks the node, so that what cannot work is told before the job begins.
+    """The writer for `write`. Sends a request to the node, so that errors appear before the job begins.
 
     Raises: OptionError, SchemaError, StreamNotFoundError, NodeError.
     """
@@ -55,7 +56,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: b
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> "StreamWriter":
-    """For `writeStream`; made for every micro-batch, so it asks nobody.
+    """The writer for `writeStream`. Spark calls it for every micro-batch, so it sends no request.
 
     Raises: OptionError, SchemaError.
     """
@@ -65,7 +66,10 @@ def stream_writer(options: Mapping[str, str], schema: StructType, *, overwrite: 
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One write. Made on the driver, run in tasks; `write_id` is the same in all of them, and in all tries of them."""
+    """One write. Created on the driver, run in tasks.
+
+    `write_id` is the same in all tasks and all their repetitions.
+    """
 
     def __init__(self, options: WriteOptions, layout: Layout, write_id: str) -> None:
         self._options = options
@@ -77,12 +81,12 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self._options, self._layout, iterator, f"write/{self._write_id}", crc32(self._write_id.encode()))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks are done, and what they wrote is durable already."""
-        logger.info("written stream=%s %s", self._options.stream, _totals(messages))
+        """Log the totals. All rows are durable before Spark calls this."""
+        logger.info("written log=%s %s", self._options.stream, _totals(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Some task failed for good. What others wrote stays: a log takes nothing back."""
-        logger.warning("write_failed stream=%s %s: these stay in the log", self._options.stream, _totals(messages))
+        """A task failed finally. The rows of other tasks stay: a log removes nothing."""
+        logger.warning("write_failed log=%s %s: these rows stay in the log", self._options.stream, _totals(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -98,22 +102,22 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
         if self._options.deduplicate and (query is None or batch is None):
             raise ConnectorError(
-                "Spark does not say which query this is",
-                remedy="Without that nothing can be written exactly once: set deduplicate to false",
+                "Spark does not report the id of the query or of the micro-batch",
+                remedy="Without them the sink cannot recognize repeated rows: set deduplicate to false",
             )
         return _write(self._options, self._layout, iterator, f"query/{query}/{batch}", int(batch or 0))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """All tasks are done, and what they wrote is durable already."""
-        logger.info("written stream=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
+        """Log the totals. All rows are durable before Spark calls this."""
+        logger.info("written log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Some task failed for good: Spark replays the micro-batch when the query is started again."""
-        logger.warning("write_failed stream=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
+        """A task failed finally. Spark replays the micro-batch when the query starts again."""
+        logger.warning("write_failed log=%s micro_batch=%d %s", self._options.stream, batchId, _totals(messages))
 
 
 def columns_of(schema: StructType) -> list[Column]:
-    """A DataFrame's columns as `layout.plan` takes them."""
+    """The columns of a DataFrame, as arguments of `layout.plan`."""
     return [Column(field.name, field.dataType.simpleString(), _inside(field.dataType)) for field in schema.fields]
 
 
@@ -124,12 +128,16 @@ def _inside(kind: DataType) -> dict[str, str] | None:
 
 
 def _write(options: WriteOptions, layout: Layout, batches: Iterator[pa.RecordBatch], write: str, number: int) -> Written:
-    """`number`: of the write, the same when it is repeated. It spreads the rows without a key of small writes over the partitions."""
+    """Write the rows of one task.
+
+    `number` is the same when the write is repeated. It selects the partition for rows without a key, so that
+    small writes use all partitions.
+    """
     task = _context().partitionId()
     rows = size = 0
     batches = (batch for batch in batches if len(batch))
     first = next(batches, None)
-    if first is None:  # Spark runs tasks without rows, too: no connection for them
+    if first is None:  # Spark also runs tasks without rows: they need no connection
         return Written(task, 0, 0)
     partitions = partition_count(options)
     encoder = Encoder(layout, partitions, (task + number) % partitions)
@@ -147,7 +155,7 @@ def _chunks(encoder: Encoder, cutter: Cutter, batches: Iterator[pa.RecordBatch])
         yield from cutter.add(*encoder.encode(batch))
     if not input_is_whole():
         raise ConnectorError(
-            "the rows of this task end before all of them came: what makes them failed", remedy="See the error before this one"
+            "the input of this task ended early, because the producer of its rows failed", remedy="See the error before this one"
         )
     yield from cutter.rest()
 
@@ -164,7 +172,7 @@ def _context() -> TaskContext:
 
 
 def _append_only(what: str, remedy: str) -> OptionError:
-    return OptionError(f"a log is appended to: nothing in it is replaced, as this {what} asks", "", f"Say {remedy}")
+    return OptionError(f"a log accepts appended rows only; this {what} is not supported", "", f"Use {remedy}")
 
 
 def _totals(messages: Sequence[WriterCommitMessage | None]) -> str:

@@ -1,4 +1,4 @@
-"""Logs of tests: made, filled, emptied and made anew through the engine's client."""
+"""Logs of tests: made, filled, emptied and recreated through the engine's client."""
 
 from collections.abc import Sequence
 from uuid import uuid4

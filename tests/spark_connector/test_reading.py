@@ -76,19 +76,19 @@ def test_what_is_all_there_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         ([run(10, 11, 18, 19)], (10, 11, 18, 19), "offsets 12 to 18"),
         ([run(10, 11)], (10, 11), "offsets 12 to 20: the log has no more events in this range; .* available offsets 0 to 100"),
         ([], (), "offsets 10 to 20: the log has no more"),
-        ([run(10), StreamNotFoundError("made anew")], (10,), "offsets 11 to 20: the log was deleted, and perhaps made anew, .*made anew"),
+        ([run(10), StreamNotFoundError("recreated")], (10,), "offsets 11 to 20: the log was deleted, and perhaps recreated, .*recreated"),
     ],
 )
 def test_what_is_missing_fails_or_is_counted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, found: list[Run | Exception], there: range, words: str
 ) -> None:
     served(monkeypatch, *found)
-    with pytest.raises(DataLossError, match=f"stream 'temps', partition 3: {words}"):
+    with pytest.raises(DataLossError, match=f"log 'temps', partition 3: {words}"):
         read(options(), WANTED)
     with caplog.at_level(logging.WARNING):
         assert read(options(failOnDataLoss="false"), WANTED) == list(there)
     [record] = caplog.records
-    assert record.getMessage().startswith("data_lost stream 'temps', partition 3: offsets")
+    assert record.getMessage().startswith("data_lost log 'temps', partition 3: offsets")
 
 
 def test_a_range_that_retention_has_removed_is_reported_with_what_the_log_has(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def test_where_there_is_nothing_spark_asks_for_the_rows_of_no_partition() -> Non
 def test_tasks_cross_processes_and_say_what_they_read() -> None:
     again = pickle.loads(pickle.dumps(RangesPartition((WANTED,))))
     assert again.task == (WANTED,)
-    assert repr(again) == "RangesPartition(stream 'temps', partition 3, offsets 10 to 20 (exclusive))"
+    assert repr(again) == "RangesPartition(log 'temps', partition 3, offsets 10 to 20 (exclusive))"
 
 
 def test_times_are_sought_once_for_all_partitions_that_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,11 +145,11 @@ def test_times_are_sought_once_for_all_partitions_that_share_them(monkeypatch: p
 def test_a_time_after_the_last_event_fails_where_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "offsets_at", lambda *_: {0: 20})
     given = options(startingTimestamp="500", startingOffsetsByTimestampStrategy="error")
-    with pytest.raises(OffsetError, match=r"no event at or after 500 ms since 1970 UTC .stream 'temps', partition 0"):
+    with pytest.raises(OffsetError, match=r"no event at or after 500 ms since 1970 UTC .log 'temps', partition 0"):
         numbers(given, given.starting, {"temps": LogState("i", {0: Held(5, 20)})}, Edge.EARLIEST)
 
 
 def test_times_of_partitions_that_are_not_there_are_an_error() -> None:
     given = options(startingOffsetsByTimestamp='{"temps": {"7": 900}}')
-    with pytest.raises(OffsetError, match="there is no partition 7"):
+    with pytest.raises(OffsetError, match="partition 7 does not exist"):
         reading.numbers(given, given.starting, {"temps": LogState("i", {0: Held(5, 20)})}, Edge.EARLIEST)

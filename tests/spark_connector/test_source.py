@@ -23,7 +23,7 @@ def test_the_format_has_a_name_a_schema_and_readers() -> None:
 def test_options_count_for_batches_or_for_streaming() -> None:
     source = AmqpStreamsDataSource(CaseInsensitiveDict(OPTIONS | {"maxOffsetsPerTrigger": "5"}))
     source.streamReader(schema=source.schema())
-    with pytest.raises(OptionError, match=r"does not count for spark\.read"):
+    with pytest.raises(OptionError, match=r"does not apply to spark\.read"):
         source.reader(schema=source.schema())
 
 
@@ -31,9 +31,9 @@ def test_options_count_for_batches_or_for_streaming() -> None:
     ("given", "words"),
     [
         ({}, "no endpoint"),
-        ({"endpoint": "h"}, "no stream"),
-        ({"endpoint": "h", "stream": "t", "startingOffset": "latest"}, "there is no option 'startingoffset'.*'startingOffsets'"),
-        ({"endpoint": "h", "stream": "t", "minPartitions": "0"}, "'minPartitions' has a value"),
+        ({"endpoint": "h"}, "no log is given"),
+        ({"endpoint": "h", "stream": "t", "startingOffset": "latest"}, "unknown option 'startingoffset'.*'startingOffsets'"),
+        ({"endpoint": "h", "stream": "t", "minPartitions": "0"}, "option 'minPartitions' is not valid"),
     ],
 )
 def test_what_can_be_wrong_before_anything_is_read_is_said_by_load(given: dict[str, str], words: str) -> None:

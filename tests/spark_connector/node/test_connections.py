@@ -78,10 +78,10 @@ def test_what_may_pass_is_tried_again(options: ConnectionOptions, error: Excepti
 @pytest.mark.parametrize(
     ("error", "wanted"),
     [
-        (AuthenticationError("no"), "logging in failed"),
+        (AuthenticationError("no"), "login failed"),
         (LinkRefusedError("amqp:unauthorized-access", "not you"), "asking failed: .*not you"),
         (ManagementError(403, "not you"), "asking failed: 403: not you"),
-        (caused(ssl.SSLCertVerificationError("self-signed")), "no TLS with this node: no connection .*tlsCaFile"),
+        (caused(ssl.SSLCertVerificationError("self-signed")), "TLS with this node failed: no connection .*tlsCaFile"),
     ],
     ids=["login", "link", "management", "certificate"],
 )
@@ -94,8 +94,8 @@ def test_what_does_not_pass_is_said_at_once(options: ConnectionOptions, error: E
     "error", [LinkRefusedError("amqp:not-found", "no log"), ManagementError(404, "no log")], ids=["link", "management"]
 )
 def test_a_log_that_is_not_there_is_said_at_once(options: ConnectionOptions, error: Exception) -> None:
-    with pytest.raises(StreamNotFoundError, match=r"no log .stream 't', node amqp://"):
-        connections.retried(options, "asking", failing(error), where="stream 't'")
+    with pytest.raises(StreamNotFoundError, match=r"no log .log 't', node amqp://"):
+        connections.retried(options, "asking", failing(error), where="log 't'")
 
 
 def test_after_enough_tries_the_error_says_what_where_and_how_often() -> None:
@@ -104,9 +104,9 @@ def test_after_enough_tries_the_error_says_what_where_and_how_often() -> None:
         port = nobody.getsockname()[1]
         options = ConnectionOptions((f"amqp://127.0.0.1:{port}",), user="me", password="S3CRET", retries=2, retry_interval_ms=1)
         with pytest.raises(
-            NodeError, match=rf"asking failed 3 times in a row, last: .*stream 't', node amqp://127.0.0.1:{port}.*retries"
+            NodeError, match=rf"asking failed 3 times in a row, last: .*log 't', node amqp://127.0.0.1:{port}.*retries"
         ) as error:
-            connections.retried(options, "asking", failing(), where="stream 't'")
+            connections.retried(options, "asking", failing(), where="log 't'")
     assert "S3CRET" not in str(error.value)
 
 
@@ -155,7 +155,7 @@ def test_secrets_are_read_from_files_when_connecting(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match="the file of option 'passwordFile' cannot be read"):
         connections.client(options)
     (tmp_path / "none").write_bytes(b"\xff")
-    with pytest.raises(NodeError, match="the file of option 'passwordFile' is not UTF-8"):
+    with pytest.raises(NodeError, match="the file of option 'passwordFile' is not valid UTF-8"):
         connections.client(options)
 
 

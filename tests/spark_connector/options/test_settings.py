@@ -15,7 +15,7 @@ TO_WRITE = REQUIRED | {"stream": "temps"}
 def test_what_is_required_has_to_be_given() -> None:
     with pytest.raises(OptionError, match="no endpoint"):
         read_options({"stream": "t"}, streaming=False)
-    with pytest.raises(OptionError, match=r"no stream.*load"):
+    with pytest.raises(OptionError, match=r"no log is given.*load"):
         read_options({"endpoint": "h"}, streaming=False)
 
 
@@ -49,7 +49,7 @@ def test_times_are_ms_or_iso_8601(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-31T12:00:00", "-5", "9" * 30, "0001-01-01T00:00:00Z"])
 def test_what_is_no_time_is_an_error(text: str) -> None:
-    with pytest.raises(OptionError, match="option 'startingTimestamp' has no time"):
+    with pytest.raises(OptionError, match="option 'startingTimestamp' is not a time"):
         read_options(REQUIRED | {"startingTimestamp": text}, streaming=True)
 
 
@@ -71,12 +71,12 @@ def test_times_for_each_partition_go_before_the_time_for_all() -> None:
             {"endingOffsets": "latest", "endingOffsetsByTimestamp": "{}"},
             "'endingOffsets' and 'endingOffsetsByTimestamp' exclude each other",
         ),
-        ({"password": "S3CRET"}, "a password without a user"),
+        ({"password": "S3CRET"}, "a password is given, but no user"),
         ({"user": "u", "password": "S3CRET", "passwordFile": "f"}, "'password' and 'passwordFile' exclude each other"),
         ({"token": "S3CRET", "tokenFile": "f"}, "'token' and 'tokenFile' exclude each other"),
-        ({"tlsKeyFile": "f"}, "'tlsKeyFile' without 'tlsCertificateFile'"),
-        ({"startingOffsets": '{"windows": {"0": 5}}'}, "'windows' has a place to begin, but is not read"),
-        ({"startingOffsets": '{"temps": {"0": "x"}}'}, "option 'startingOffsets', stream 'temps', partition 0"),
+        ({"tlsKeyFile": "f"}, "'tlsKeyFile' is given, but not 'tlsCertificateFile'"),
+        ({"startingOffsets": '{"windows": {"0": 5}}'}, "'windows' has starting offsets, but is not read"),
+        ({"startingOffsets": '{"temps": {"0": "x"}}'}, "option 'startingOffsets', log 'temps', partition 0"),
     ],
 )
 def test_what_does_not_go_together_is_an_error(given: dict[str, str], words: str) -> None:
@@ -119,10 +119,10 @@ def test_a_write_has_one_stream_and_what_is_given() -> None:
 @pytest.mark.parametrize(
     ("given", "streaming", "words"),
     [
-        ({"stream": "temps,winds"}, False, "a write has one stream"),
-        ({"transactionId": "x"}, True, "option 'transactionId' does not count for writeStream"),
-        ({"startingOffsets": "latest"}, False, "option 'startingOffsets' does not count for write"),
-        ({"createPartitions": "0"}, False, "Wanted: a whole number, 1 to 1,024"),
+        ({"stream": "temps,winds"}, False, "a write has exactly one log"),
+        ({"transactionId": "x"}, True, "option 'transactionId' does not apply to writeStream"),
+        ({"startingOffsets": "latest"}, False, "option 'startingOffsets' does not apply to write"),
+        ({"createPartitions": "0"}, False, "Expected: a whole number, 1 to 1,024"),
     ],
 )
 def test_a_write_that_cannot_be_meant_is_an_error(given: dict[str, str], streaming: bool, words: str) -> None:
@@ -132,7 +132,7 @@ def test_a_write_that_cannot_be_meant_is_an_error(given: dict[str, str], streami
 
 def test_a_write_says_how_to_name_its_log() -> None:
     for streaming in (False, True):
-        with pytest.raises(OptionError, match="no stream") as refused:
+        with pytest.raises(OptionError, match="no log is given") as refused:
             write_options({"endpoint": "amqp://h"}, streaming=streaming)
         assert (".save(" in str(refused.value)) is not streaming
         assert ("a table keeps no options" in str(refused.value)) is not streaming

@@ -123,14 +123,14 @@ def test_a_progress_of_another_source_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("lastest", "neither earliest, latest nor JSON"),
+        ("lastest", "not earliest, latest or JSON"),
         ("[1]", "not a JSON object"),
         ('{"t": 5}', "'t' is not a JSON object"),
-        ('{"t": {"0": -3}}', "-3 is not a position .stream 't', partition 0"),
+        ('{"t": {"0": -3}}', "-3 is not a position .log 't', partition 0"),
         ('{"t": {"0": 1.5}}', "1.5 is not a position"),
         ('{"t": {"0": true}}', "True is not a position"),
         ('{"t": {"zero": 1}}', "'zero' is not a partition"),
-        ("[" * 100_000, "neither earliest, latest nor JSON"),
+        ("[" * 100_000, "not earliest, latest or JSON"),
     ],
 )
 def test_an_error_in_positions_names_the_place(text: str, words: str) -> None:

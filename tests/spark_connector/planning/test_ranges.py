@@ -117,20 +117,20 @@ def test_what_is_wanted_is_there_or_lost_and_never_both(wanted: tuple[int, int],
         (
             (0, 10),
             Held(4, 20),
-            "retention has removed them; wanted offsets 0 to 10, available offsets 4 to 20 .ends exclusive., 4 events lost",
+            "retention has removed them; requested offsets 0 to 10, available offsets 4 to 20 .ends exclusive., 4 events lost",
         ),
-        ((0, 10), Held(30, 30), "retention has removed them; wanted offsets 0 to 10, available nothing .*10 events lost"),
+        ((0, 10), Held(30, 30), "retention has removed them; requested offsets 0 to 10, available nothing .*10 events lost"),
         ((5, 30), Held(0, 20), "the log ends before the end; .*10 events lost"),
         ((25, 30), Held(0, 20), "the log ends before the start; .*5 events lost"),
         ((25, 15), Held(0, 20), "the log ends before the start; .*an unknown number of events lost"),
         ((15, 5), Held(0, 20), "the end is before the start"),
-        ((0, 1), None, "there is no such partition any more; .*1 event lost"),
+        ((0, 1), None, "the partition no longer exists; .*1 event lost"),
     ],
 )
 def test_a_loss_tells_place_wanted_available_and_both_remedies(wanted: tuple[int, int], there: Held | None, words: str) -> None:
     _, losses = clamp(OffsetRange("temps", 3, *wanted, "i"), there)
     error = str(loss_error(losses))
-    assert "stream 'temps', partition 3" in error
+    assert "log 'temps', partition 3" in error
     assert "failOnDataLoss to false" in error
     assert "new checkpoint" in error
     assert re.search(words, error)
@@ -179,7 +179,7 @@ def test_partitions_that_are_new_are_read_from_their_beginning() -> None:
 def test_a_log_that_was_made_anew_is_read_from_its_beginning_and_that_is_told() -> None:
     found = plan(offsets("old", p0=50), offsets("new", p0=4), {"t": state("new", p0=(0, 9))})
     assert [(one.start, one.end, one.incarnation) for one in found.ranges] == [(0, 4, "new")]
-    assert ["made anew" in str(loss) for loss in found.losses] == [True]
+    assert ["recreated" in str(loss) for loss in found.losses] == [True]
 
 
 def test_a_batch_of_a_log_that_is_gone_is_lost_as_a_whole() -> None:
@@ -200,7 +200,7 @@ def test_positions_are_located_in_what_the_log_has() -> None:
     available = {"t": state(p0=(3, 9), p1=(0, 5), p2=(7, 7))}
     assert located(Positions(Edge.EARLIEST), available, Edge.EARLIEST) == {"t": {0: 3, 1: 0, 2: 7}}
     assert located(Positions(Edge.LATEST, {"t": {0: 4, 1: Edge.EARLIEST}}), available, Edge.EARLIEST) == {"t": {0: 4, 1: 0, 2: 7}}
-    with pytest.raises(OffsetError, match=r"there is no partition 3 .stream 't', startingOffsets.*partitions 0 to 2"):
+    with pytest.raises(OffsetError, match=r"partition 3 does not exist .log 't', startingOffsets.*partitions 0 to 2"):
         located(Positions(Edge.EARLIEST, {"t": {3: 0}}), available, Edge.EARLIEST)
 
 

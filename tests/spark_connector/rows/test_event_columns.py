@@ -118,7 +118,7 @@ def test_what_is_no_event_is_a_fault_of_its_row_alone(event: Event, reason: str)
     [
         ("noon", "'noon' is not a time of RFC 3339"),
         ("2026-01-31T12:00:00", "a time without a zone"),
-        (Timestamp((1 << 63) - 1), "further away"),
+        (Timestamp((1 << 63) - 1), "outside the range"),
     ],
 )
 def test_what_is_no_time_is_a_fault_of_its_row_and_nothing_else_is_missing(time: object, reason: str) -> None:

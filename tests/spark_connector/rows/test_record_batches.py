@@ -107,9 +107,7 @@ def test_an_empty_map_is_not_a_missing_one_and_an_empty_body_not_a_null() -> Non
 
 
 def test_a_message_that_cannot_be_read_is_named_with_its_place_and_the_remedies() -> None:
-    with pytest.raises(
-        MalformedMessageError, match=r"cannot be read: .*stream 'temps', partition 3, offset 101.*PERMISSIVE.*DROPMALFORMED"
-    ):
+    with pytest.raises(MalformedMessageError, match=r"cannot be read: .*log 'temps', partition 3, offset 101.*PERMISSIVE.*DROPMALFORMED"):
         rows(maker("default"), [Event(b"a").encode(), BROKEN, Event(b"b").encode()])
 
 
@@ -126,7 +124,7 @@ def test_a_message_that_cannot_be_read_leaves_nulls_and_a_reason(caplog: pytest.
     assert [row["error"] is None for row in found] == [True, False, False, True]
     assert made.malformed == 2
     [record] = caplog.records
-    assert "stream 'temps', partition 3, offset 101" in record.getMessage()
+    assert "log 'temps', partition 3, offset 101" in record.getMessage()
 
 
 def test_a_message_that_cannot_be_read_is_left_out_and_counted() -> None:

@@ -22,12 +22,12 @@ def test_cloudevents_are_told_by_their_columns() -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ([Column("value", "binary")], "neither a column body nor columns of CloudEvents among value.*withColumnRenamed..value., .body"),
+        ([Column("value", "binary")], "no column body and no columns of CloudEvents among value.*withColumnRenamed..value., .body"),
         ([Column("key", "string")], r"column body \(binary or string\) is missing"),
-        ([Column("body", "bigint")], "column body is bigint. Wanted: binary or string; cast it"),
+        ([Column("body", "bigint")], "column body is bigint. Expected: binary or string; cast it"),
         (
             [Column("body", "binary"), Column("partition", "string")],
-            "column partition is string. Wanted: tinyint or smallint or int or bigint",
+            "column partition is string. Expected: tinyint or smallint or int or bigint",
         ),
         (
             [Column("body", "binary"), Column("propertys", "string")],
@@ -37,9 +37,9 @@ def test_cloudevents_are_told_by_their_columns() -> None:
         ([Column("body", "binary"), Column("partitionKey", "string")], r"column partitionKey .*\. Did you mean key\?"),
         ([Column("body", "binary"), Column("headers", "string")], r"column headers .*\. Did you mean properties\?"),
         ([Column("body", "binary"), Column("topic", "string")], r"column topic cannot be written\. The option 'stream'"),
-        ([Column("body", "binary"), Column("offset", "bigint")], r'column offset is given by the log .* drop\("offset"\)'),
-        ([Column("body", "binary"), Column("Body", "string")], "column body is there more than once"),
-        ([Column("body", "binary"), Column("properties", "string")], "column properties is string. Wanted: map<string, T> or struct"),
+        ([Column("body", "binary"), Column("offset", "bigint")], r'column offset is set by the log .* drop\("offset"\)'),
+        ([Column("body", "binary"), Column("Body", "string")], "column body exists more than once"),
+        ([Column("body", "binary"), Column("properties", "string")], "column properties is string. Expected: map<string, T> or struct"),
         (
             [Column("body", "binary"), Column("properties", "map<string,date>", {"*": "date"})],
             "column properties cannot be written: its values are date",
@@ -48,10 +48,13 @@ def test_cloudevents_are_told_by_their_columns() -> None:
             [Column("body", "binary"), Column("properties", "struct<day:date>", {"day": "date"})],
             "column properties cannot be written: its field day is date",
         ),
-        ([Column("body", "binary"), *EVENT], r"columns of two layouts: body \(of messages\) and id, source, type \(of CloudEvents\)"),
-        (EVENT[:2], r"column type \(string\) is missing: CloudEvents need it. There are id, source"),
-        ([*EVENT, Column("time", "timestamp_ntz")], "column time is timestamp_ntz. Wanted: timestamp or string"),
-        ([*EVENT, Column("extensions", "map<string,double>", {"*": "double"})], "its values are double. Wanted: map<string, T>"),
+        (
+            [Column("body", "binary"), *EVENT],
+            r"the columns belong to two layouts: body \(of messages\) and id, source, type \(of CloudEvents\)",
+        ),
+        (EVENT[:2], r"column type \(string\) is missing: CloudEvents need it. Columns: id, source"),
+        ([*EVENT, Column("time", "timestamp_ntz")], "column time is timestamp_ntz. Expected: timestamp or string"),
+        ([*EVENT, Column("extensions", "map<string,double>", {"*": "double"})], "its values are double. Expected: map<string, T>"),
     ],
 )
 def test_a_column_that_cannot_be_written_is_named_with_what_is_wanted(columns: list[Column], words: str) -> None:

@@ -106,14 +106,14 @@ def test_an_error_drops_what_is_on_its_way(node: NodeProcess, options: WriteOpti
 
 
 def test_a_row_that_is_too_large_for_the_node_is_said_to_be(options: WriteOptions) -> None:
-    words = r"a row makes a message of \d+ bytes; the node takes \d+ .*raise the node's message_bytes"
+    words = r"too large: \d+ bytes; .*raise the node's message_bytes"
     with pytest.raises(RowError, match=words), Sending(options, "task") as sending:
         sending.send(chunk(0, {0: ["a", "x" * (17 << 20)]}))
 
 
 def test_a_log_that_is_not_there_is_not_tried_again(options: WriteOptions) -> None:
     missing = replace(options, stream="no-such-log")
-    with pytest.raises(StreamNotFoundError, match=r"there is no log 'no-such-log'.*createPartitions"):
+    with pytest.raises(StreamNotFoundError, match=r"the log 'no-such-log' does not exist.*createPartitions"):
         partition_count(missing)
     with pytest.raises(StreamNotFoundError), Sending(missing, "task") as sending:
         sending.send(chunk(0, {0: ["a"]}))

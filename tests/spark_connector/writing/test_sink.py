@@ -131,7 +131,7 @@ def test_no_rows_are_no_events(spark: SparkSession, node: NodeProcess, client: C
 def test_a_log_is_made_when_that_is_asked_for(spark: SparkSession, node: NodeProcess, client: Client) -> None:
     name = f"made-{uuid4().hex}"
     frame = spark.sql("select 'x' as body")
-    with pytest.raises(PySparkException, match=f"there is no log '{name}'.*createPartitions"):
+    with pytest.raises(PySparkException, match=f"the log '{name}' does not exist.*createPartitions"):
         write(frame, node, name)
     write(frame, node, name, createPartitions=2)
     assert len(client.info(name).partitions) == 2
@@ -141,7 +141,7 @@ def test_a_log_is_made_when_that_is_asked_for(spark: SparkSession, node: NodePro
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("select 1 as body", "column body is int. Wanted: binary or string; cast it"),
+        ("select 1 as body", "column body is int. Expected: binary or string; cast it"),
         ("select 'x' as body, 4 as partition", r"column partition is 4: the log has partitions 0 to 3 \(row 0 of its batch\)"),
         ("select 'x' as body, 'y' as offset", "column offset is given by the log itself"),
     ],
@@ -156,12 +156,12 @@ def test_what_cannot_be_written_is_said(  # noqa: PLR0917 (fixtures)
 
 def test_a_log_is_not_overwritten(spark: SparkSession, node: NodeProcess, log: str, tmp_path: Path) -> None:
     frame = spark.sql("select 'x' as body")
-    with pytest.raises(PySparkException, match=r"nothing in it is replaced, as this mode asks. Say .mode\(\"append\"\)"):
+    with pytest.raises(PySparkException, match=r"this mode is not supported. Use .mode\(\"append\"\)"):
         frame.write.format("amqpstreams").mode("overwrite").options(endpoint=node.url, stream=log).save()
 
 
 def test_an_unknown_option_is_refused_before_anything_runs(spark: SparkSession, node: NodeProcess, log: str) -> None:
-    with pytest.raises(PySparkException, match=r"there is no option 'transactionid_' for write. Did you mean 'transactionId'"):
+    with pytest.raises(PySparkException, match=r"unknown option 'transactionid_' for write. Did you mean 'transactionId'"):
         write(spark.sql("select 'x' as body"), node, log, transactionId_="x")
 
 
