@@ -13,6 +13,7 @@ from typing import Final
 
 from spark_connector.errors import OptionError
 from spark_connector.options.option_kinds import FLAG, Endpoint, Kind, choice, duration, endpoints, names, number, plain, size
+from spark_connector.options.other_sources import ELSEWHERE, NOT_NEEDED
 
 
 class Use(Enum):
@@ -237,40 +238,6 @@ WRITING: Final = (
 TABLE: Final = (*CONNECTION, *READING, *WRITING)
 SPARKS_OWN: Final = frozenset({"checkpointlocation"})
 """Options that Spark itself adds."""
-
-_NO_GROUP: Final = "Reading needs no consumer group: remove the option"
-
-ELSEWHERE: Final = {
-    "bootstrap.servers": "endpoint",
-    "connectionstring": "endpoint",
-    "service.url": "endpoint",
-    "assign": "startingOffsets",
-    "startingposition": "startingOffsets",
-    "startingpositions": "startingOffsets",
-    "endingposition": "endingOffsets",
-    "endingpositions": "endingOffsets",
-    "maxeventspertrigger": "maxOffsetsPerTrigger",
-    "maxrecordspertrigger": "maxOffsetsPerTrigger",
-    "maxrecordsperpartition": "maxOffsetsPerPartition",
-    "includeheaders": "includeProperties",
-    "fetchoffset.numretries": "retries",
-    "fetchoffset.retryintervalms": "retryInterval",
-    "polltimeoutms": "operationTimeout",
-    "receivertimeout": "operationTimeout",
-    "operationtimeout": "operationTimeout",
-}
-"""The options that correspond to options of other sources, by the end of their names in lower case."""
-
-NOT_NEEDED: Final = {
-    "group.id": _NO_GROUP,
-    "groupidprefix": _NO_GROUP,
-    "consumergroup": _NO_GROUP,
-    "prefetchcount": "Remove the option: tasks prefetch automatically, and batchBytes limits their memory",
-    "subscribepattern": "Patterns are not supported: name the logs in 'stream', separated by commas",
-}
-"""Remedies for options of other sources that have no counterpart here, by the end of their names in lower
-case.
-"""
 
 _CATALOGUE: Final = "option."
 """Prefix of the options of `CREATE TABLE … USING amqpstreams OPTIONS (…)`, as Spark's catalogue passes them

@@ -143,7 +143,7 @@ def test_a_log_is_made_when_that_is_asked_for(spark: SparkSession, node: NodePro
     [
         ("select 1 as body", "column body is int. Expected: binary or string; cast it"),
         ("select 'x' as body, 4 as partition", r"column partition is 4: the log has partitions 0 to 3 \(row 0 of its batch\)"),
-        ("select 'x' as body, 'y' as offset", "column offset is given by the log itself"),
+        ("select 'x' as body, 'y' as offset", "column offset is set by the log"),
     ],
 )
 def test_what_cannot_be_written_is_said(  # noqa: PLR0917 (fixtures)
