@@ -1,8 +1,9 @@
-"""[io] One HTTP/1.1 connection: its requests are answered one after the other, in order. When it waits, and when it ends.
+"""[io] One HTTP/1.1 connection: its requests are answered one after the other, in order. When it waits, and
+when it ends.
 
-Laws: a request that is not valid gets one answer after those before it, and the connection ends. Reading pauses while the client does not
-read its answers, while many requests wait for their turn, and while a handler does not take a body. Each time limit applies only while the
-gateway waits for the client.
+Laws: a request that is not valid gets one answer after those before it, and the connection ends. Reading
+pauses while the client does not read its answers, while many requests wait for their turn, and while a
+handler does not take a body. Each time limit applies only while the gateway waits for the client.
 """
 
 import asyncio
@@ -22,7 +23,9 @@ WAITING_MAX: Final = 8
 BODY_BYTES_HELD: Final = 64 << 10
 """Of a body that the handler has not taken; with more, reading pauses."""
 LINGER_S: Final = 2.0
-"""After a refusal, bytes of the client are read and dropped for so long: a reset would destroy the refusal on its way."""
+"""After a refusal, bytes of the client are read and dropped for so long: a reset would destroy the refusal
+on its way.
+"""
 STALLED_S: Final = 300.0
 """A client that reads nothing of its answer for so long is cut off."""
 
@@ -319,7 +322,9 @@ class Connection(asyncio.Protocol):
         self._advance()
 
     def _close(self, *, lingers: bool) -> None:
-        """Close when everything is sent. `lingers`: the client may be sending still, and is to see the answer."""
+        """Close when everything is sent. `lingers`: the client may be sending still, and is to see the
+        answer.
+        """
         self._reader.is_ended = True
         self._left = b""
         if not lingers or self._transport.is_closing() or not self._transport.can_write_eof():

@@ -12,17 +12,23 @@ class Handler(Protocol):
     """Answers one exchange. The connection calls these methods; none of them may block."""
 
     def begin(self) -> None:
-        """Start. All, a part or nothing of the body is here. Called once, when all earlier requests are answered."""
+        """Start. All, a part or nothing of the body is here. Called once, when all earlier requests are
+        answered.
+        """
 
     def received(self) -> None:
         """More of the body is here, or the end of it."""
 
     def lost(self) -> None:
-        """The client has gone, or the rest of its request is not valid. Called at most once, before the answer is complete."""
+        """The client has gone, or the rest of its request is not valid. Called at most once, before the
+        answer is complete.
+        """
 
 
 class Shared:
-    """What every answer of a listener needs: its headers (the same list until they change), and whether it must close its connection."""
+    """What every answer of a listener needs: its headers (the same list until they change), and whether it
+    must close its connection.
+    """
 
     def __init__(self) -> None:
         self.headers: list[Header] = []
@@ -62,9 +68,9 @@ class Owner(Protocol):
 class Exchange:
     """A request whose head is here.
 
-    `target` is the second word of the request line; names of `headers` are in lower case. `body` is what came and was not taken yet;
-    `is_whole`: the request is complete. `has_begun`: a part of the answer is out. `collects`: the handler takes the body in one piece at
-    the end, and the body has a limit.
+    `target` is the second word of the request line; names of `headers` are in lower case. `body` is what came
+    and was not taken yet; `is_whole`: the request is complete. `has_begun`: a part of the answer is out.
+    `collects`: the handler takes the body in one piece at the end, and the body has a limit.
     """
 
     __slots__ = (
@@ -114,8 +120,8 @@ class Exchange:
     def must_close(self) -> bool:
         """Whether the connection ends with this answer; the answer must then say `connection: close`.
 
-        A client that waits for `100 Continue` and gets another answer may leave out the body: then no one knows where the next request
-        begins.
+        A client that waits for `100 Continue` and gets another answer may leave out the body: then no one
+        knows where the next request begins.
         """
         return not self.keep_alive or self.connection.shared.is_leaving or (self.expects_continue and not self.is_whole)
 

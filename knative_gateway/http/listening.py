@@ -1,7 +1,7 @@
 """[io] The HTTP/1.1 listener: sockets, TLS, time limits, and the way up and down.
 
-Laws: a connection whose client does not complete a request, or sends none, is closed in time; going down, every request that is here is
-answered.
+Laws: a connection whose client does not complete a request, or sends none, is closed in time; going down,
+every request that is here is answered.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ TLS_CLOSE_S: Final = 5.0
 _TICK_S: Final = 1.0
 _LOOK_S: Final = 0.01
 _GRACE_S: Final = 5.0
-"""A handler that waits for a request has its own time limit, and answers; only later its connection is closed."""
+"""A handler that waits for a request has its own time limit, and answers; only later its connection is
+closed.
+"""
 
 Shortcut = Callable[[Exchange], Handler | None]
 """A handler for this exchange, or None: then the application answers it."""

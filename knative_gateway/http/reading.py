@@ -1,7 +1,10 @@
-"""Bytes become requests: httptools parses, this room bounds what it may take and refuses what others could read otherwise. Pure.
+"""Bytes become requests: httptools parses; here are the limits, and what others could read otherwise is refused.
 
-Laws: within the limits, bytes one by one mean the same as all at once. Memory for a request without an end is bounded. An upgrade is
-ignored, and a body that comes with it is a body. Spec: RFC 9112; RFC 9110, 7.8 (upgrades) and 10.1.1 (100-continue).
+Pure.
+
+Laws: within the limits, bytes one by one mean the same as all at once. Memory for a request without an end is
+bounded. An upgrade is ignored, and a body that comes with it is a body. Spec: RFC 9112; RFC 9110, 7.8
+(upgrades) and 10.1.1 (100-continue).
 """
 
 from typing import Any, Final, Protocol
@@ -109,7 +112,8 @@ class RequestReader:
     def _ignore_upgrade(self) -> None:
         """Read on as if the head had not asked for another protocol: a new parser is told of the body only.
 
-        httptools cannot be told to ignore an upgrade; it takes the body for bytes of the other protocol, or for the next request.
+        httptools cannot be told to ignore an upgrade; it takes the body for bytes of the other protocol, or for
+        the next request.
         """
         length = next((value for name, value in self._headers if name == b"content-length"), b"0")
         framing = b"transfer-encoding: chunked" if b"transfer-encoding" in self._noted else b"content-length: " + length

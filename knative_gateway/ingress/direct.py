@@ -1,7 +1,8 @@
-"""[io] The shortest way in: one event of a known length to a Broker or Channel, from the parser to the log and back without ASGI.
+"""[io] The shortest way in: one event of a known length to a Broker or Channel, without ASGI.
 
-It does what `app.Ingress` does, in half the time, for nearly every request. All other requests (batches, chunked bodies, tokens, duplicate
-detection, unknown paths) go to the application. `Door.open` decides when the head of a request is here.
+It does what `app.Ingress` does, in half the time, for nearly every request. All other requests (batches,
+chunked bodies, tokens, duplicate detection, unknown paths) go to the application. `Door.open` decides when the
+head of a request is here.
 """
 
 from collections.abc import Callable, Sequence
