@@ -1,7 +1,8 @@
-"""How commands reach a node: its URL, who asks, how TLS is checked; and how their asynchronous part is run.
+"""Connecting commands to a node: URL, credentials, TLS; and running a command's asynchronous part.
 
-No option is a password: it comes from the environment, alone or in the URL, or from the first line of stdin; a token from the environment
-or a file. A URL on the command line may have one, which is then seen by every user of the machine: the help says so.
+No option takes a password: it comes from the environment, alone or in the URL, or from the first line of
+stdin. A token comes from the environment or a file. A URL on the command line may contain a password, but
+every user of the machine can see it; the help says so.
 """
 
 import asyncio
@@ -42,7 +43,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A node and how to speak to it."""
+    """A node and how to connect to it."""
 
     url: str = URL_DEFAULT
     user: str | None = None
@@ -51,29 +52,29 @@ class Endpoint:
     sasl: SaslOptions | None = None
 
     def client(self, *, container_id: str | None = None) -> Client:
-        """A client of this node, not connected yet; without a container-id it gets a random one.
+        """A client of this node, not yet connected; without a container-id it gets a random one.
 
         Raises:
-            ConfigError: the URL is none.
+            ConfigError: the URL is not valid.
         """
         try:
             return connect(self.url, user=self.user, password=self.password, tls=self.tls, sasl=self.sasl, container_id=container_id)
         except ValueError as error:
-            message = f"--url (AMQP_STREAMS_URL): {error}; a node is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
+            message = f"--url (AMQP_STREAMS_URL): {error}; a valid URL is amqp://[USER[:PASSWORD]@]HOST[:PORT]"
             raise ConfigError(message) from error
 
     def at(self, address: str) -> "tuple[Endpoint, str]":
-        """The node and the log that an ADDRESS means: the name of a log at this node, or a URL with the log as its path.
+        """The node and log of an ADDRESS: the name of a log of this node, or a URL with the log as its path.
 
         Raises:
-            ConfigError: it is a URL without a log, or of another protocol.
+            ConfigError: it is a URL without a log, or with another protocol.
         """
         if "://" not in address:
             return self, address
         node, _, log = address.rpartition("/")
         scheme, _, authority = node.partition("://")
         if scheme not in _SCHEMES or not authority or not log:
-            message = f"{address!r} is not an address: give the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
+            message = f"{address!r} is not a valid address: give the name of a log, or {'|'.join(_SCHEMES)}://HOST[:PORT]/NAME"
             raise ConfigError(message)
         return Endpoint(node, self.user, self.password, self.tls, self.sasl), log
 
@@ -82,10 +83,10 @@ class Endpoint:
 async def opened(
     node: Endpoint, log: str | None = None, *, group: str | None = None, container_id: str | None = None
 ) -> AsyncIterator[Client]:
-    """A connected client for work on a log, or on a group of the log, if they are named.
+    """A connected client, for work on a log or a group of it if they are named.
 
     Raises:
-        NotFoundError: the node has no such log or group; the message names the nearest.
+        NotFoundError: the log or group does not exist; the message has the nearest name.
         ConnectError: the node does not answer.
     """
     async with AsyncExitStack() as stack:
@@ -103,7 +104,7 @@ async def opened(
 
 
 async def _explained(management: Management, log: str, group: str | None, error: AmqpStreamsError) -> AmqpStreamsError:
-    """What is missing, with the nearest name; the error itself where the node does not say which names there are."""
+    """The error with the nearest name; the original error if the node does not list its names."""
     try:
         logs = [one.name for one in await management.list_logs()]
         if log not in logs:
@@ -115,11 +116,11 @@ async def _explained(management: Management, log: str, group: str | None, error:
 
 
 class ConnectionOption(click.Option):
-    """A flag that says how the node is reached: `NodeCommand` lists it apart."""
+    """An option about the connection: `NodeCommand` lists it separately."""
 
 
 class NodeCommand(click.Command):
-    """A command whose help lists its own options first, and those of the connection in a section of their own."""
+    """A command whose help lists its own options first, and connection options in a section of their own."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click."""
@@ -132,30 +133,43 @@ class NodeCommand(click.Command):
 
 
 class NodeGroup(click.Group):
-    """A group of such commands."""
+    """A group of commands of this kind."""
 
     command_class = NodeCommand
 
 
 def client_options(command: Command) -> Command:
-    """The flags of every command that talks to a node; the command gets them as `endpoint`."""
+    """The options of every command that connects to a node; the command gets them as `endpoint`."""
     option = partial(click.option, cls=ConnectionOption)
 
     @option("--url", envvar="AMQP_STREAMS_URL", metavar="URL", default=URL_DEFAULT, show_default=True, show_envvar=True,
                   help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
-                  "Arguments can be seen by others: put one with a password into the variable.")  # fmt: skip
-    @option("--user", envvar="AMQP_STREAMS_USER", metavar="NAME", show_envvar=True,
-                  help="Who asks; the password is in the URL, in AMQP_STREAMS_PASSWORD, or on stdin.")  # fmt: skip
-    @option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin.")
-    @option("--token-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_TOKEN_FILE", show_envvar=True,
-                  help="Log in with the OAuth token in this file, read for each connection; or in AMQP_STREAMS_TOKEN.")  # fmt: skip
+                  "Other users can see arguments: put a URL with a password into the variable.")  # fmt: skip
+    @option(
+        "--user",
+        envvar="AMQP_STREAMS_USER",
+        metavar="NAME",
+        show_envvar=True,
+        # Fmt: skip.
+        help="The user; the password is in the URL, in AMQP_STREAMS_PASSWORD, or on stdin.",
+    )
+    @option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin.")
+    @option(
+        "--token-file",
+        type=_FILE,
+        metavar="FILE",
+        envvar="AMQP_STREAMS_TOKEN_FILE",
+        show_envvar=True,
+        # Fmt: skip.
+        help="Log in with the OAuth token in this file, which is read for each connection; or AMQP_STREAMS_TOKEN.",
+    )
     @option("--sasl-mechanism", metavar="NAME", envvar="AMQP_STREAMS_SASL_MECHANISM", show_envvar=True,
-                  help="Log in by this mechanism and no other, such as PLAIN or SCRAM-SHA-256.")  # fmt: skip
+                  help="Log in with this mechanism only, for example PLAIN or SCRAM-SHA-256.")  # fmt: skip
     @option("--plain-without-tls", is_flag=True, help="Allow sending the password or token without TLS.")
     @option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM.")
     @option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM.")
     @option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM.")
-    @option("--insecure", is_flag=True, help="Do not check the node's certificate. For trying things out only.")
+    @option("--insecure", is_flag=True, help="Do not check the node's certificate. Only for tests.")
     @wraps(command)
     def with_endpoint(
         *args: Any, url: str, user: str | None, password_stdin: bool, token_file: Path | None, sasl_mechanism: str | None,
@@ -165,7 +179,7 @@ def client_options(command: Command) -> Command:
         context = click.get_current_context()
         if context.get_parameter_source("url") is not ParameterSource.COMMANDLINE:
             url = context.find_root().params.get("url") or url
-        # A password without a user belongs to nobody here: the URL may name one, and then has its own or takes this.
+        # Without a user, the password is for the user in the URL, unless the URL has a password.
         sasl = SaslOptions(
             token=os.environ.get("AMQP_STREAMS_TOKEN") or None if token_file is None else partial(_token_in, token_file),
             mechanisms=None if sasl_mechanism is None else (sasl_mechanism.upper(),),
@@ -174,11 +188,11 @@ def client_options(command: Command) -> Command:
         tls = TlsOptions(ca_file=ca, certificate_file=cert, key_file=key_file, verify=not insecure)
         return command(*args, endpoint=Endpoint(url, user, password, tls, sasl), **more)
 
-    return with_endpoint  # type: ignore[return-value]  # click's decorators keep the callable; its parameters are click's from here on
+    return with_endpoint  # type: ignore[return-value]  # click's decorators keep the callable but change its parameters
 
 
 def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]], *, log: str | None = None, group: str | None = None) -> T:
-    """Ask the node's `$management`, about a log or a group of it if they are named."""
+    """Call the node's `$management`, about a log or a group of it if they are named."""
 
     async def asked() -> T:
         async with opened(endpoint, log, group=group) as client:
@@ -188,7 +202,7 @@ def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]], *, lo
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a command's asynchronous part; Ctrl-C cancels it and comes out as KeyboardInterrupt."""
+    """Run a command's asynchronous part. Ctrl-C cancels it and raises KeyboardInterrupt."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 

@@ -1,4 +1,4 @@
-"""From a consumer to stdout: events until there is nothing more to come, each in the form that was asked for."""
+"""Copies events from a consumer to stdout, in the requested form, until no more are expected."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -16,28 +16,32 @@ from amqp_streams.errors import WireError
 _FAILED: Final = 1
 _BATCH_EVENTS: Final = 500
 _SLICE_S: Final = 1.0
-"""How often a wait looks up: is stdout still read, has the moment of --until passed."""
+"""How often a wait checks whether stdout is still read and whether the time of --until has passed."""
 
 
 class Source(Protocol):
-    """Where events come from: a client's consumer, of a log or in a group."""
+    """A source of events: a client's consumer, of a log or in a group."""
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
-        """The next events; none when `timeout` seconds passed."""
+        """The next events; none after `timeout` seconds."""
 
     async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
-        """The next of the events that there are now; none when there are no more. Raises TimedOutError when neither came in time."""
+        """The next of the present events; none at their end.
+
+        Raises TimedOutError if neither is known in time.
+        """
 
     def settle(self, events: Iterable[ReceivedEvent]) -> None:
-        """These are dealt with."""
+        """Settle these events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """When it is enough.
+    """When to stop.
 
-    `drained`: when the node says that it has no more; `reached`: asked when nothing comes, whether the end that was given is in the log by
-    now, so that what has not passed a filter need not be waited for; `settles`: what was printed is settled, and nothing else is.
+    `drained`: at the end of the present events; `reached`: called when no event arrives: whether the log has
+    passed the given end, so that events that a filter rejects need not be waited for; `settles`: settle the
+    printed events.
     """
 
     follow: bool = False
@@ -51,14 +55,14 @@ class Ending:
 
 
 class Copied(NamedTuple):
-    """How copying ended: the exit status of the command, and how many events were printed."""
+    """The exit status of the command, and the number of printed events."""
 
     status: int
     events: int
 
 
 async def copy(source: Source, ending: Ending, form: Format) -> Copied:
-    """Events to stdout until there is nothing more to come."""
+    """Print events until no more are expected."""
     output = Output()
     left = ending.events_max
     printed = 0
@@ -80,12 +84,12 @@ async def copy(source: Source, ending: Ending, form: Format) -> Copied:
         if not events and not ending.drained and await _over(ending):
             ending = replace(ending, drained=True)
         if ending.timeout_s is not None and time.monotonic() - heard >= ending.timeout_s:
-            say(f"nothing came for {ending.timeout_s:g} s")
+            say(f"no event arrived for {ending.timeout_s:g} s")
             return Copied(0 if ending.follow else _FAILED, printed)
 
 
 async def _next(source: Source, ending: Ending, count_max: int) -> Sequence[ReceivedEvent] | None:
-    """The next events; none when it is time to look up; None when there are no more."""
+    """The next events; none when it is time to check; None at the end."""
     slice_s = min(_SLICE_S, ending.timeout_s or _SLICE_S)
     if not ending.drained:
         return await source.receive(count_max, timeout=slice_s)
@@ -96,7 +100,10 @@ async def _next(source: Source, ending: Ending, count_max: int) -> Sequence[Rece
 
 
 def line_of(event: ReceivedEvent, form: Format) -> bytes:
-    """What is printed for an event. One that no client can take apart must not stand in the way of those after it: it is shown whole."""
+    """The printed form of an event.
+
+    An event that cannot be decoded must not block later ones: it is shown as stored.
+    """
     try:
         return render(shown(event, form), form)
     except WireError as error:
@@ -107,7 +114,7 @@ def line_of(event: ReceivedEvent, form: Format) -> bytes:
 
 
 def shown(event: ReceivedEvent, form: Format) -> Shown:
-    """An event as it is printed; what the form does not show is not taken out of the message."""
+    """An event to print; only what the form shows is decoded."""
     if form is Format.BODY or form is Format.RAW:
         return Shown(None, None, None, body=_stripped(event).body)
     place, message = (event.partition, event.offset, event.timestamp_ms), _stripped(event)
@@ -126,7 +133,7 @@ def shown(event: ReceivedEvent, form: Format) -> Shown:
 
 
 def _stripped(event: ReceivedEvent) -> ReceivedEvent:
-    """The event without the delivery's annotations: decoding them is most of the work, and the place was read from them already."""
+    """The event without delivery annotations, whose decoding is slow: the offset is already known."""
     return ReceivedEvent(event.encode())
 
 
@@ -137,7 +144,7 @@ def _kept(events: Sequence[ReceivedEvent], remaining: Remaining | None) -> Seque
 
 
 async def _over(ending: Ending) -> bool:
-    """Nothing comes, and what will come is beyond the end that was given: its moment has passed, or its offsets are there."""
+    """No event arrives, and later ones are after the given end: its time has passed, or its offsets exist."""
     place = ending.bounds.place
     if isinstance(place, AtTime):
         return now_ms() > place.ms + 1000

@@ -1,7 +1,7 @@
-"""The measurements behind `amqp-streams bench`: they load a node and come back with figures.
+"""The measurements of `amqp-streams bench`.
 
-Latency is measured from the moment an event was due, not from when there was time to send it: a node that stands still for a second
-shows that second in every event that was due in it.
+Latency is measured from the moment when an event is due, not from when it was sent: if a node stops for a
+second, each event that was due in that second shows it.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ _STAMP_BYTES: Final = 8
 _REPORT_S: Final = 0.5
 _READ_EVENTS: Final = 5000
 _TAIL_S: Final = 10.0
-"""How long the last events of a latency measurement may be on their way."""
+"""How long a latency measurement waits for the last events."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a node. `rate` is events per second over all connections; None: as fast as it goes."""
+    """The load on a node. `rate`: events per second over all connections; None: unlimited."""
 
     log: str
     events: int
@@ -55,7 +55,7 @@ class Course:
     _shown_done: int = 0
 
     def count(self, events: int, size: int) -> None:
-        """Events came through."""
+        """Count events that completed."""
         now = time.perf_counter()
         before, self.done = self.done, self.done + events
         if before >= self.load.warmup:
@@ -137,18 +137,18 @@ async def _produce(producer: Producer, events: int, course: Course, latencies: L
 
 
 async def _timed(outcome: Awaitable[Receipt], was_due: float, course: Course, events: int, latencies: Latencies) -> None:
-    """The batch's last event tells for the batch: outcomes of one producer come in order."""
+    """The last event's outcome counts for the batch: outcomes of one producer arrive in order."""
     try:
         await outcome
     except AmqpStreamsError:
-        return  # flush counts what was refused, and raises what ends a producer
+        return  # flush counts refused events, and raises if the producer ended
     if course.done >= course.load.warmup:
         latencies.record(time.perf_counter() - was_due)
     course.count(events, events * course.load.size)
 
 
 async def measure_consuming(node: Endpoint, load: Load, advance: Advance) -> Result:
-    """Read a log from its earliest event on: one link to all partitions, or the partitions dealt out over several connections."""
+    """Read a log from its earliest event on, with one agnostic link or with several connections."""
     course = Course(load, advance)
     async with contextlib.AsyncExitStack() as stack:
         consumers = []
@@ -173,7 +173,7 @@ async def _consume(consumer: Consumer, course: Course) -> None:
 
 
 async def measure_latency(node: Endpoint, load: Load, advance: Advance) -> Result:
-    """Send at a rate, receive what was sent: latency from due to received, end to end, in one process with one clock."""
+    """Send at a rate and receive the same events: latency from due to received, with one clock."""
     assert load.rate is not None, "latency is measured at a rate"
     course, latencies = Course(load, advance), Latencies()
     async with node.client() as receiving, receiving.consumer(load.log, start=LATEST, credit=load.window) as consumer:
@@ -220,7 +220,7 @@ async def _partitions(node: Endpoint, load: Load) -> Sequence[str | None]:
 
 
 async def _all(*work: Awaitable[None]) -> None:
-    """All of it, or until one fails: the others are cancelled then."""
+    """Run all; if one fails, cancel the others."""
     try:
         async with asyncio.TaskGroup() as group:
             for one in work:

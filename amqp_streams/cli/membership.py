@@ -1,4 +1,4 @@
-"""A group's member as `receive --group` has it: tells which partitions came and went, and when the group is through."""
+"""A member of a consumer group for `receive --group`: reports its partitions and the end."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -7,11 +7,14 @@ from amqp_streams.cli.terminal.console import say
 from amqp_streams.client import Client, GroupConsumer, Place, ReceivedEvent, TimedOutError
 
 _ASK_S: Final = 0.25
-"""How long nothing has come before the node is asked how far the group is."""
+"""How long no event may arrive before the node is asked for the group's position."""
 
 
 class Member:
-    """A `copying.Source` over a `GroupConsumer`. `ends`: one past the latest offset of each partition when reading began."""
+    """A `copying.Source` over a `GroupConsumer`.
+
+    `ends`: one past the latest offset of each partition at the start.
+    """
 
     def __init__(self, client: Client, log: str, group: str, ends: Mapping[str, int]) -> None:
         self.consumer: GroupConsumer | None = None
@@ -22,40 +25,40 @@ class Member:
         self._ends: Final = ends
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
-        """The next events of our partitions; none when `timeout` seconds passed."""
-        assert self.consumer is not None, "it has joined"
+        """The next events of the member's partitions; none after `timeout` seconds."""
+        assert self.consumer is not None, "the member has joined"
         return await self.consumer.receive(max_events, timeout)
 
     async def receive_retained(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's
-        """The next events; none when the group, all its members together, has dealt with everything that there was when reading began.
+        """The next events; none when all members together have settled every event that existed at the start.
 
         Raises:
-            TimedOutError: neither; look again.
+            TimedOutError: neither; call again.
         """
         events = await self.receive(max_events, min(_ASK_S, timeout or _ASK_S))
         if events:
             return events
         if through((await self._client.management.describe_group(self._log, self._group)).places, self._ends):
             return []
-        message = f"the group {self._group} is not through"
+        message = f"the group {self._group} has not read all events"
         raise TimedOutError(message)
 
     def settle(self, events: Iterable[ReceivedEvent]) -> None:
-        """These are dealt with, if their partitions are still ours."""
-        assert self.consumer is not None, "it has joined"
+        """Settle these events, if their partitions still belong to the member."""
+        assert self.consumer is not None, "the member has joined"
         self.consumer.settle(events)
 
     def assigned(self, partition: str) -> None:
-        """A partition came."""
-        say(f"partition {partition} is ours")
+        """A partition was assigned."""
+        say(f"partition {partition} was assigned to this member")
 
     def revoked(self, partition: str) -> None:
-        """A partition went."""
+        """A partition was revoked."""
         if not self.leaving:
-            say(f"partition {partition} is another's")
+            say(f"partition {partition} was revoked")
 
 
 def through(places: Iterable[Place], ends: Mapping[str, int]) -> bool:
-    """Every partition has been read up to where it ended."""
+    """Whether every partition was read up to its end at the start."""
     reached = {place.partition for place in places if place.lag == 0 or (place.next_number or 0) >= ends.get(place.partition, 0)}
     return all(end == 0 or partition in reached for partition, end in ends.items())

@@ -1,4 +1,7 @@
-"""The program `amqp-streams`: its commands and its errors. With --json, an error is a line of JSON on stderr."""
+"""The program `amqp-streams`: its commands and its errors.
+
+With --json, an error is a line of JSON on stderr.
+"""
 
 import json
 from typing import Final
@@ -17,10 +20,10 @@ _COMMANDS: Final = {
     "send": Entry("amqp_streams.cli.commands.send:send", "Send events from stdin or files."),
     "receive": Entry("amqp_streams.cli.commands.receive:receive", "Read events from an offset or a time on."),
     "info": Entry("amqp_streams.cli.commands.info:info", "Show the partitions of a log: offsets, events, bytes, times."),
-    "cursor": Entry("amqp_streams.cli.commands.cursors:cursor", "List, move and remove the places that a node keeps for subscriptions."),
+    "cursor": Entry("amqp_streams.cli.commands.cursors:cursor", "List, move and remove cursors of subscriptions and groups."),
     "group": Entry("amqp_streams.cli.commands.groups:group", "List, describe, move and remove consumer groups."),
-    "verify": Entry("amqp_streams.cli.commands.offline:verify", "Check a data directory without the server.", _NODE),
-    "dump": Entry("amqp_streams.cli.commands.offline:dump", "Show the stored records of a log without the server.", _NODE),
+    "verify": Entry("amqp_streams.cli.commands.offline:verify", "Check a data directory without a node.", _NODE),
+    "dump": Entry("amqp_streams.cli.commands.offline:dump", "Show the stored records of a log without a node.", _NODE),
     "user": Entry("amqp_streams.cli.commands.users:user", "Manage the users file of a node.", _NODE),
     "bench": Entry("amqp_streams.cli.commands.bench:bench", "Measure rates and latency."),
     "version": Entry("amqp_streams.cli.program:version", "Show the version."),
@@ -41,7 +44,7 @@ def _complain(error: Exception, as_json: bool) -> None:  # as `Faults` calls it
     context_settings=dict(CONTEXT),
 )
 @click.version_option(__version__, prog_name="amqp-streams")
-@click.option("--url", metavar="URL", help="The node; the same as the --url of a command.")
+@click.option("--url", metavar="URL", help="The node; the same as --url of a command.")
 def main(url: str | None) -> None:  # commands look it up (connection.py)
     """An event stream engine: durable, partitioned event logs served over AMQP 1.0.
 
@@ -52,7 +55,7 @@ def main(url: str | None) -> None:  # commands look it up (connection.py)
       amqp-streams receive temps
       amqp-streams info temps
 
-    Commands that talk to a node find it by --url or AMQP_STREAMS_URL (amqp://127.0.0.1:5672 if neither is set).
+    Commands connect to the node in --url or AMQP_STREAMS_URL (amqp://127.0.0.1:5672 if neither is set).
     """
 
 

@@ -11,12 +11,12 @@ _MEGABYTE: Final = 1_000_000
 
 @dataclass(slots=True)
 class Latencies:
-    """Every latency measured, in seconds; exact percentiles."""
+    """All measured latencies, in seconds; percentiles are exact."""
 
     seconds: "array[float]" = field(default_factory=lambda: array("d"))
 
     def record(self, seconds: float) -> None:
-        """Take one in."""
+        """Add a latency."""
         self.seconds.append(seconds)
 
     def summary(self) -> dict[str, float]:
@@ -38,7 +38,7 @@ class Result:
     samples: int
 
     def as_json(self) -> dict[str, object]:
-        """The names that programs rely on."""
+        """The result with names that programs rely on."""
         return {
             "what": self.what,
             "events": self.events,
@@ -64,12 +64,15 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Even spacing: event i (from 0) is due `i / rate` seconds after the start; without a rate all are due at once."""
+    """Even spacing: event i (from 0) is due `i / rate` seconds after the start.
+
+    Without a rate, all are due at once.
+    """
 
     rate: float | None
 
     def due(self, elapsed_s: float) -> int | None:
-        """How many events should have gone out by now; None: no limit."""
+        """The number of events that are due by now; None: no limit."""
         return None if self.rate is None else int(elapsed_s * self.rate) + 1
 
     def due_at(self, index: int) -> float:

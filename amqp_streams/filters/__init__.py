@@ -1,4 +1,4 @@
-"""Source filters: what a consumer wants of a log, compiled once at attach. Pure: no I/O, no clock."""
+"""Source filters: which events of a log a consumer gets, compiled once at attach. Pure: no I/O, no clock."""
 
 from amqp_streams.filters.bounds import Bounds
 from amqp_streams.filters.compiled import Compiled, compile_filters

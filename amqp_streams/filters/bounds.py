@@ -1,7 +1,8 @@
-"""Where in a partition the records are that a filter can let through. Spec: Event Streams 5.1.1, 5.2; FILTEX 6.4.2.3.
+"""The range of a partition in which records can match a filter.
 
-Laws: only what must hold as a whole bounds, so a reader that seeks to `after` and stops at `done` misses nothing. Texts compare with
-offsets as texts, whatever they are; `@earliest` and `@latest` are smaller and greater than every offset there is at the attach.
+Spec: Event Streams 5.1.1, 5.2; FILTEX 6.4.2.3. Laws: only conditions that the whole filter requires become
+bounds, so a reader that seeks to `after` and stops at `done` misses nothing. Offsets compare as texts;
+`@earliest` is smaller and `@latest` greater than each offset at the attach.
 """
 
 from bisect import bisect_left, bisect_right
@@ -21,7 +22,10 @@ _OFFSETS: Final = range(OFFSET_MAX + 1)
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What must hold of offset and timestamp. `after`, `after_ms`: greater than each; `before`, `before_ms`: less than each."""
+    """Required bounds of offset and timestamp.
+
+    `after`, `after_ms`: greater than; `before`, `before_ms`: less than.
+    """
 
     after: tuple[Position, ...] = ()
     before: tuple[int | Latest, ...] = ()
@@ -29,7 +33,7 @@ class Bounds:
     before_ms: int | None = None
 
     def narrowed(self, other: "Bounds") -> "Bounds":
-        """Both at once."""
+        """The records that are within both."""
         lows = [low for low in (self.after_ms, other.after_ms) if low is not None]
         highs = [high for high in (self.before_ms, other.before_ms) if high is not None]
         return Bounds(
@@ -40,26 +44,26 @@ class Bounds:
         )
 
     def first(self, latest: int) -> int:
-        """The first number that can be within; `latest` is the partition's end when the link attached."""
+        """The first number that can be within; `latest` is the partition's end at the attach."""
         return max((_after(position, latest) for position in self.after), default=0)
 
     def end(self, latest: int) -> int | None:
-        """The first number from which on none is within, None without such a bound."""
+        """The number from which on no record is within; None without such a bound."""
         return min((latest if isinstance(position, Latest) else position for position in self.before), default=None)
 
     def done(self, number: int, timestamp_ms: int, latest: int) -> bool:
-        """Whether neither this record nor any after it is within: timestamps of a partition never decrease."""
+        """Whether neither this nor any later record is within: timestamps of a partition never decrease."""
         end = self.end(latest)
         return (end is not None and number >= end) or (self.before_ms is not None and timestamp_ms >= self.before_ms)
 
     def within(self, record: Record) -> bool:
-        """Whether the record is within all of them."""
+        """Whether the record is within."""
         number, timestamp_ms, latest = record.number, record.timestamp_ms, record.latest
         later = self.after_ms is None or timestamp_ms > self.after_ms
         return later and number >= self.first(latest) and not self.done(number, timestamp_ms, latest)
 
     def indices(self, base: int, timestamps: Sequence[int], start: int, end: int, latest: int) -> tuple[int, int]:
-        """Of consecutive records from number `base` on, those from `start` to `end` that are within: first index, and one past the last."""
+        """The range of indices in start..end that are within; the first record has number `base`."""
         low, high = max(start, self.first(latest) - base), end
         last = self.end(latest)
         if last is not None:
@@ -78,7 +82,7 @@ NOTHING: Final = Bounds(before=(0,))
 
 
 def bounds_of(node: Predicate) -> Bounds | None:
-    """What `node` says, if it says nothing else than where: a comparison of offset or timestamp with a constant, TRUE, FALSE."""
+    """The bounds of `node`, if it only compares offset or timestamp with a constant, or is TRUE or FALSE."""
     if isinstance(node, Holds) and isinstance(node.of, Constant):
         return EVERYTHING if node.of.value is True else NOTHING
     if not isinstance(node, Compare):

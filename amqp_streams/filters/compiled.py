@@ -1,7 +1,8 @@
-"""A source's filters as one thing that picks records. Spec: AMQP 3.5.8; Event Streams 5.2; FILTEX 2.
+"""A source's compiled filters, which select records. Spec: AMQP 3.5.8; Event Streams 5.2; FILTEX 2.
 
-Laws: all filters of a source hold together. A filter of a kind that is not known is left out of what is in force (AMQP 3.5.3); one that
-is known but cannot be used refuses the attach. Only a record of which everything is true is picked: unknown is not true.
+Laws: all filters of a source must match. A filter of an unknown kind is not in force (AMQP 3.5.3); a known
+one that is not valid refuses the attach. Only a record for which each filter is true is selected: unknown is
+not true.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +22,15 @@ from amqp_streams.wire.types import Described, Value
 _LIMITS: Final = Limits()
 _NAME_SHOWN: Final = 64
 NEEDLE_MESSAGE_MAX: Final = 32 << 10
-"""Bytes of a message that is searched for needles: of a larger one, a field is found faster than a needle is not."""
+"""The largest message that is searched for needles: in a larger one, decoding a field is faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The filters of one source. `in_force`: those that are known, as they were given, for the answer to the attach.
+    """The filters of one source. `in_force`: the known ones as given, for the answer to the attach.
 
-    `bounds`: where a reader may begin and may stop; the rest is in `select`. `weight`: microseconds, roughly, for a record that has to be
-    evaluated: how many records to pass at once follows from it.
+    `bounds`: where a reader may begin and stop; `select` applies the rest. `weight`: approximate microseconds
+    for evaluating a record, from which follows how many records to pass at once.
     """
 
     in_force: Mapping[str, Value]
@@ -40,7 +41,7 @@ class Compiled:
 
     @property
     def content(self) -> bool:
-        """Whether anything but the bounds decides: without it, a reader that keeps the bounds need not ask `select`."""
+        """Whether filters look beyond the bounds: if not, a reader need not call `select`."""
         return bool(self.conditions)
 
     def select(
@@ -55,9 +56,10 @@ class Compiled:
         start: int = 0,
         end: int | None = None,
     ) -> list[int]:
-        """Of consecutive stored records, the first of number `base`, the indices of those to deliver, ascending; from `start` to `end`.
+        """The indices in start..end of matching records, ascending. The first record has number `base`.
 
-        `latest`: the partition's end when the link attached, which `@latest` means. `now_ms`: the time for UTC(); NULL without it.
+        `latest`: the value of `@latest`: the partition's end at the attach. `now_ms`: the value of UTC(), or
+        NULL.
         """
         until = len(messages) if end is None else end
         return self.judge(
@@ -77,9 +79,11 @@ class Compiled:
         end: int,
         work_max: int | None,
     ) -> tuple[list[int], int]:
-        """As `select`, and the index up to which records were judged: `end`, or less when they took more than `work_max` steps.
+        """Like `select`.
 
-        Takes up to `weight` microseconds for each of them beside the steps (see `record.WORK_MAX`): pass few at a time if others wait.
+        Also returns the index up to which records were judged: less than `end` beyond `work_max` steps. A
+        record takes up to `weight` microseconds in addition (see `record.WORK_MAX`): pass few at a time if
+        others wait.
         """
         low, high = self.bounds.indices(base, timestamps, start, end, latest)
         candidates: Sequence[int] = range(low, high)
@@ -103,7 +107,7 @@ class Compiled:
         return chosen, end
 
     def matches(self, message: bytes, *, number: int, timestamp_ms: int, partition: str, latest: int, now_ms: int | None = None) -> bool:
-        """Whether one stored record is to be delivered; see `select`."""
+        """Whether one stored record matches; see `select`."""
         return bool(self.select((message,), number, (timestamp_ms,), partition=partition, latest=latest, now_ms=now_ms))
 
 
@@ -111,11 +115,11 @@ _UNDESCRIBED: Final = "the value is not described (AMQP 3.5.8): give it a descri
 
 
 def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -> Compiled:
-    """Read a source's filter set: names to described values (or to plain ones, described by their name).
+    """Compile a source's filter set: names to described values, or to plain values described by their name.
 
     Raises:
-        PeerError: amqp:invalid-field, with the filter's name, what is wrong with it, and where, counted from 1 (a character of a text,
-            an entry of a map, a member of a list).
+        PeerError: amqp:invalid-field, with the filter's name, the error, and its position from 1 (a character
+            of a text, an entry of a map, a member of a list).
     """
     compiler = Compiler(limits)
     parts: list[Part] = []
@@ -137,7 +141,7 @@ def compile_filters(filters: Mapping[str, Value], *, limits: Limits = _LIMITS) -
 
 
 def _having(clause: Clause, candidates: Sequence[int], messages: Sequence[bytes]) -> list[int]:
-    """The candidates that have one of the needles, and those that are cheaper to decode than to search."""
+    """The candidates that contain a needle, and those that are cheaper to decode than to search."""
     if len(clause) == 1:
         (needle,) = clause
         return [index for index in candidates if len(messages[index]) > NEEDLE_MESSAGE_MAX or needle in messages[index]]

@@ -1,7 +1,8 @@
-"""The kinds of filters, by symbol and by code, and what each compiles to. Spec: FILTEX 3-6; Event Streams 5.2; Apache's registry.
+"""The kinds of filters, by symbol and by code, and what each compiles to.
 
-Laws: a member of a group that is not known refuses the group, since it cannot be left out of it. A group is unknown as a whole when one
-of its members failed (3); a member that is merely not true, for want of a field, does not spoil it.
+Spec: FILTEX 3-6; Event Streams 5.2; Apache's registry. Laws: an unknown member of a group refuses the group,
+because the group's meaning depends on it. A failed member makes the group unknown (3); a member that is only
+not true, because a field is missing, does not.
 """
 
 from collections.abc import Iterable
@@ -64,7 +65,10 @@ _CHARACTERS_PER_WEIGHT: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a filter compiled to: all of it must hold. `needles`: what a message then has; `weight`: see Compiled."""
+    """The compiled form of a filter; all of it must hold.
+
+    `needles`: bytes of each matching message; `weight`: see Compiled.
+    """
 
     bounds: Bounds = EVERYTHING
     conditions: tuple[Condition, ...] = ()
@@ -98,9 +102,10 @@ class Part:
 
 
 def kind_of(descriptor: Value) -> str | None:
-    """The symbol of the kind that a descriptor, symbol or code, means; None if it is not known."""
+    """The symbol of the filter kind that a descriptor (symbol or code) names; None if it is unknown."""
     if isinstance(descriptor, str):
-        return descriptor.strip() if descriptor.strip() in _KNOWN else None  # FILTEX prints one of them with a blank
+        # FILTEX prints one symbol with a space.
+        return descriptor.strip() if descriptor.strip() in _KNOWN else None
     return CODES.get(descriptor) if isinstance(descriptor, int) and not isinstance(descriptor, bool) else None
 
 
@@ -114,20 +119,20 @@ class Compiler:
         self._count = 0
 
     def part(self, kind: str, value: Value, depth: int = 0) -> Part:
-        """What a filter of this kind means; `depth`: groups around it.
+        """The compiled form of a filter of this kind; `depth`: the number of enclosing groups.
 
         Raises:
-            FilterError: it is malformed, ill-typed or beyond a limit.
+            FilterError: it is malformed, has a wrong type, or exceeds a limit.
         """
         self._count += 1
         if self._count > self._limits.filters:
-            reason = f"more than {self._limits.filters} filters, those in groups included"
+            reason = f"there are more than {self._limits.filters} filters, including those in groups"
             raise FilterError(reason)
         if kind in _GROUPS:
             return self._group(kind, value, depth)
         if kind in _CONSTANTS:
             if value is not None and not isinstance(value, bool):
-                reason = f"{kind} holds a {type(value).__name__}, not a boolean"
+                reason = f"the value of {kind} must be a boolean (got {type(value).__name__})"
                 raise FilterError(reason)
             return Part(_CONSTANTS[kind])
         if kind in _TEXTS:
@@ -139,13 +144,14 @@ class Compiler:
 
     def _group(self, kind: str, value: Value, depth: int) -> Part:
         if not isinstance(value, list) or not value:
-            reason = f"{kind} holds {'an empty list' if value == [] else f'a {type(value).__name__}'}, not a list of filters"
+            reason = f"the value of {kind} must be a non-empty list of filters (got {'[]' if value == [] else type(value).__name__})"
             raise FilterError(reason)
         if depth >= self._limits.depth:
-            reason = f"groups nested more than {self._limits.depth} levels deep"
+            reason = f"groups are nested more than {self._limits.depth} levels deep"
             raise FilterError(reason)
         members = [self._member(place, member, depth + 1) for place, member in enumerate(value, 1)]
-        if kind == names.FILTEX_ALL and depth == 0:  # all of them as if they were the source's own: what bounds one bounds the link
+        # All of them as if they were the source's own: what bounds one bounds the link.
+        if kind == names.FILTEX_ALL and depth == 0:
             return joined(members)
         needles = either([member.needles for member in members]) if kind == names.FILTEX_ANY else NOTHING_REQUIRED
         weight = sum(1 + member.weight for member in members)
@@ -182,7 +188,7 @@ def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
     while isinstance(value, Described):  # 0x201 is defined as a restriction of 0x120
         value = value.value
     if not isinstance(value, str):
-        reason = f"it holds a {type(value).__name__}, not a text"
+        reason = f"the value must be a text (got {type(value).__name__})"
         raise FilterError(reason)
     node = parse(value, dialect, limits)
     unlike: Truth = False if dialect is Dialect.SELECTOR else FAILED
@@ -198,7 +204,7 @@ def _text(dialect: Dialect, value: Value, limits: Limits) -> Part:
 
 def _position(value: Value) -> Part:
     if not isinstance(value, dict):
-        reason = f"it holds a {type(value).__name__}, not a map"
+        reason = f"the value must be a map (got {type(value).__name__})"
         raise FilterError(reason)
     after: list[Position] = []
     after_ms: int | None = None
@@ -211,10 +217,10 @@ def _position(value: Value) -> Part:
         elif key == names.TIMESTAMP and isinstance(wanted, int) and not isinstance(wanted, bool):
             after_ms = int(wanted)
         elif key in (names.OFFSET, names.TIMESTAMP):
-            reason = f"{key} is of the wrong type: an offset is a symbol, a timestamp a timestamp"
+            reason = f"{key} has the wrong type: an offset must be a symbol, a timestamp must be a timestamp"
             raise FilterError(reason, place)
         else:
-            reason = f"{str(key)[:64]!r} cannot be filtered on here: only {names.OFFSET} and {names.TIMESTAMP} (5.2.1)"
+            reason = f"{str(key)[:64]!r} cannot be filtered on: use {names.OFFSET} or {names.TIMESTAMP} (5.2.1)"
             raise FilterError(reason, place)
     return Part(Bounds(after=tuple(after), after_ms=after_ms))
 

@@ -1,7 +1,8 @@
 """LIKE. Spec: FILTEX 6.4.3.2; Jakarta Messaging 3.8.1.2.
 
-Law: the steps for one text are at most the product of its length and that of the pattern's longest piece, and known before they are taken:
-between two `%` there is no choice, and each takes as few characters as it can.
+Law: matching a text takes at most as many steps as the product of its length and the length of the pattern's
+longest piece, and this is known before: between two `%` nothing varies, and each `%` takes as few characters
+as possible.
 """
 
 from collections.abc import Callable
@@ -15,13 +16,16 @@ PATTERN_MAX: Final = 256
 COMPILE_STEPS: Final = 1024
 """Steps (see `record.WORK_MAX`) that a character of such a pattern takes to compile."""
 _LINEAR_FROM: Final = 30_000
-"""Characters of a text in which Python finds any other in linear time; in shorter ones it may compare each place with all of it."""
+"""Characters of a text in which Python finds any other in linear time.
+
+In shorter ones it may compare each place with all of it.
+"""
 _COMPARED_A_STEP: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """What tells whether a whole text matches. `piece`: characters of the longest piece that is searched; 0: none is."""
+    """Decides whether a whole text matches. `piece`: length of the longest piece to search for; 0: none."""
 
     matches: Callable[[str], bool]
     piece: int = 0
@@ -39,7 +43,10 @@ class Matcher:
 
 
 def pattern_parts(pattern: str, escape: str | None) -> list[Piece] | None:
-    """The pieces between the `%`: characters, with None for `_`. None if the pattern ends with the escape character."""
+    """The pieces between the `%`: characters, with None for `_`.
+
+    None if the pattern ends with the escape character.
+    """
     parts: list[Piece] = [[]]
     characters = iter(pattern)
     for character in characters:

@@ -1,7 +1,7 @@
 """Property filters: a map of reference values -> a closure. Spec: FILTEX 4.1, 4.2.
 
-Laws: every entry must match; a NULL reference matches whatever is there, a header field that is absent has its default; what header and
-properties do not define, or define with another type, refuses the filter.
+Laws: each entry must match. A NULL reference matches any value; an absent header field has its default value.
+A field that header or properties do not define, or define with another type, refuses the filter.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,11 @@ def property_condition(section: int, reference: Value, limits: Limits) -> tuple[
     """What says of a record whether a section matches the reference map, and what its message then has.
 
     Raises:
-        FilterError: it is not a map, names what the section cannot have, or goes beyond `limits`; with the entry's number, from 1.
+        FilterError: it is not a map, has an undefined field, or exceeds `limits`; has the entry's number,
+            from 1.
     """
     if not isinstance(reference, dict):
-        reason = f"the filter of {NAMES[section]} holds a {type(reference).__name__}, not a map"
+        reason = f"the filter of {NAMES[section]} must be a map (got {type(reference).__name__})"
         raise FilterError(reason)
     _check_size(reference, limits)
     checks: list[tuple[Getter, Matcher]] = []
@@ -55,7 +56,7 @@ def matcher(reference: Value) -> Matcher:  # noqa: PLR0911 - one for each type
     """What says whether the value of a field matches the reference value.
 
     Raises:
-        FilterError: a text begins with `&` and no modifier that is known.
+        FilterError: a text begins with `&` but not with a known modifier.
     """
     while isinstance(reference, Described):
         reference = reference.value
@@ -101,7 +102,7 @@ def _modified(reference: str) -> Matcher:
     if reference.startswith(_ESCAPE):
         literal = reference[1:]
         return lambda value: value == literal and KINDS.get(type(value)) is Kind.TEXT
-    reason = f"{reference[:16]!r} begins with no modifier that is known: '&s:' suffix, '&p:' prefix, '&&' for a text that begins with '&'"
+    reason = f"{reference[:16]!r} does not begin with a known modifier: use '&s:' suffix, '&p:' prefix, or '&&' for a text with '&'"
     raise FilterError(reason)
 
 
@@ -135,7 +136,7 @@ def _all_match(checks: list[tuple[Getter, Matcher]]) -> Condition:
 def _getter(section: int, key: Value, wanted: Value) -> tuple[Getter, str | None]:
     if not isinstance(key, str):
         if section in POSITIONS or section == APPLICATION_PROPERTIES or not isinstance(key, int):
-            reason = f"a {type(key).__name__} is not a name of a field of {NAMES[section]}"
+            reason = f"{NAMES[section]} cannot have a field name of type {type(key).__name__}"
             raise FilterError(reason)
         return _numbered(section, int(key)), None
     name = field_name(section, key)
@@ -186,5 +187,5 @@ def _check_size(reference: dict[Value, Value], limits: Limits) -> None:
         pending += inner
         count += len(inner)
     if count > limits.entries:
-        reason = f"the filter has {count} entries; {limits.entries} are allowed"
+        reason = f"the filter has {count} entries; at most {limits.entries} are allowed"
         raise FilterError(reason, limits.entries + 1)

@@ -1,8 +1,9 @@
-"""Bytes that a message has somewhere, if a filter lets it through: looked for before anything is decoded.
+"""Bytes that every matching message must contain: searched for before anything is decoded.
 
-Law: necessary, never sufficient. A text of n bytes is encoded as its length, of which the last byte is n modulo 256, and its bytes, be
-it string or symbol, short or long, an item of an array or described; so these bytes are where a text is equal. A field that is NULL
-makes nothing true but IS NULL, NOT EXISTS and what OR saves: so its key is there.
+Law: necessary, never sufficient. Any encoding of a text of n bytes has the byte n modulo 256 before the text:
+as string or symbol, short or long, array item or described value. So an equal text contains these bytes. A
+NULL field makes only IS NULL, NOT EXISTS and alternatives of OR true, so the keys of other fields must be
+present.
 """
 
 from collections.abc import Sequence
@@ -37,16 +38,16 @@ _MAPS: Final = frozenset((MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES, FOOTER))
 _STORED: Final = _MAPS | {PROPERTIES}
 CLAUSES_MAX: Final = 4
 NEEDLE_BYTES_MAX: Final = 64
-"""Of a needle, what is searched: in short messages a search takes the product of both lengths at worst."""
+"""The most bytes of a needle: in short messages a search may take the product of both lengths."""
 ALTERNATIVES_MAX: Final = 8
-"""More of them than this cost more than the decoding that they save."""
+"""The most needles: more would cost more than the decoding that they save."""
 
 Clause: TypeAlias = tuple[bytes, ...]
-"""Bytes of which one at least is in the message."""
+"""Bytes of which the message contains at least one."""
 
 
 def text_needle(text: str) -> bytes:
-    """What is in every message that has this text as a value or key."""
+    """Bytes in each message that has this text as a value or key."""
     encoded = text.encode()
     return bytes((len(encoded) & 0xFF,)) + encoded
 
@@ -63,7 +64,7 @@ class Required:
         return Required(self.values + other.values, self.keys + other.keys)
 
     def most_telling(self) -> tuple[Clause, ...]:
-        """The best clauses, long values first, each once."""
+        """The best clauses without duplicates, long values first."""
         ordered = (*sorted(self.values, key=lambda clause: (len(clause), -len(clause[0]))), *self.keys)
         cut = (tuple(dict.fromkeys(needle[:NEEDLE_BYTES_MAX] for needle in clause)) for clause in ordered if all(clause))
         return tuple(dict.fromkeys(cut))[:CLAUSES_MAX]

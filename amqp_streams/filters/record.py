@@ -1,8 +1,9 @@
-"""One record under the eyes of a filter: its fields, found without decoding what is not asked for. Spec: AMQP 3.2; FILTEX 4.
+"""A record as filters see it: finds fields without decoding others. Spec: AMQP 3.2; FILTEX 4.
 
-Laws: bytes that are not AMQP make a field FAILED and nothing else; of equal keys in one map the last counts, as in the codec. The delivery
-annotations are those that this node writes at delivery, whatever the producer sent. The work of all filters of a source on one record is
-bounded: text and messages come from two strangers, and their sizes multiply.
+Laws: bytes that are not valid AMQP make a field FAILED and nothing else. Of equal keys in a map the last one
+counts, as in the codec. The delivery annotations are those that the node writes at delivery. The work of all
+filters of a source for one record is bounded: filter and message come from untrusted peers, and their sizes
+multiply.
 """
 
 from collections.abc import Callable
@@ -18,17 +19,23 @@ from amqp_streams.wire.offsets import offset_text
 from amqp_streams.wire.types import Symbol, Timestamp, Value
 
 ENTRIES_MAX: Final = 1024
-"""Entries of one map of a message that are looked through for a key."""
+"""The most entries of a map that are searched for a key."""
 COMPOUND_BYTES_MAX: Final = 64 << 10
-"""Of a list, map, array or described value that is decoded for what is inside it."""
+"""The largest list, map, array or described value that is decoded for a value in it."""
 VALUE_BYTES_MAX: Final = 1 << 20
-"""Of any value that is decoded. Beyond these the field is FAILED: a producer must not choose what a filter costs its readers."""
+"""The largest value that is decoded.
+
+A larger one is FAILED: a producer must not set the cost of consumers' filters.
+"""
 
 SECTIONS_MAX: Final = 64
-"""Sections of a message that are passed over on the way to a footer."""
+"""The most sections that are skipped on the way to a footer."""
 WORK_MAX: Final = 1 << 23
-"""Steps of some nanoseconds, a character compared for example, that the filters of one source may take for one record. Beyond, what they
-still ask for is FAILED. It is enough for one list or map of COMPOUND_BYTES_MAX."""
+"""The most steps of the filters of one source for one record.
+
+A step, such as comparing a character, takes some nanoseconds. Later fields are FAILED. Enough for one list or
+map of COMPOUND_BYTES_MAX.
+"""
 COMPOUND_STEPS: Final = 100
 """Steps that a byte of a list, map, array or described value takes to decode, at worst."""
 _SEARCH_STEPS: Final = 16
@@ -42,9 +49,10 @@ Found: TypeAlias = "Value | Missing | Failed"
 
 
 class Record:
-    """A record, one after another in the same object. `latest`: the partition's end when the link attached, as `@latest` means it.
+    """The current record; one object is reused for all.
 
-    `seen`: fields that were found already, by section and name. `work`: steps that the filters have taken for this record.
+    `latest`: the value of `@latest`: the partition's end at the attach. `seen`: the fields found so far, by
+    section and name. `work`: the steps taken for this record.
     """
 
     __slots__ = ("latest", "message", "now_ms", "number", "partition", "seen", "timestamp_ms", "work")
@@ -60,7 +68,7 @@ class Record:
         self.work = 0
 
     def turn_to(self, message: bytes, number: int, timestamp_ms: int) -> None:
-        """Be another record from now on."""
+        """Switch to another record."""
         self.message = message
         self.number = number
         self.timestamp_ms = timestamp_ms
@@ -68,7 +76,7 @@ class Record:
         self.work = 0
 
     def spend(self, steps: int) -> bool:
-        """Count work before it is done; False: it is too much for this record, leave it."""
+        """Count work before it is done; False: the limit is reached, do not do it."""
         self.work += steps
         return self.work <= WORK_MAX
 
@@ -112,7 +120,10 @@ def once(section: int, name: str) -> Getter:
 
 
 def whole_map(section: int) -> Getter:
-    """What decodes all of a section that is a map; an absent one is empty. Decoded once however often it is asked for."""
+    """What decodes all of a section that is a map; an absent one is empty.
+
+    Decoded once however often it is asked for.
+    """
     place = f"{section}"
 
     def found(record: Record) -> Found:
@@ -218,7 +229,10 @@ _WIDTHS: Final = tuple({4: 1, 5: 2, 6: 3, 7: 5, 8: 9, 9: 17}.get(code >> 4, 0) f
 
 
 def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
-    """Where the value of the last entry with this key begins, the entries being from `at` on. Behind `last` no key is the one."""
+    """Where the value of the last entry with this key begins, the entries being from `at` on.
+
+    Behind `last` no key is the one.
+    """
     found: int | None = None
     length = len(key)
     entries = 0
@@ -247,7 +261,10 @@ def _entry(message: bytes, at: int, last: int, key: bytes) -> int | None:
 
 
 def _last(record: Record, needle: bytes, at: int, end: int) -> int:
-    """Where the last key of a large map may be, at most; -1: it is not there. Raises WireError if that is too much work for the record."""
+    """Where the last key of a large map may be, at most; -1: it is not there.
+
+    Raises WireError if that is too much work for the record.
+    """
     message, product = record.message, (end - at) * len(needle)
     backwards = product <= _BACKWARDS_MAX
     if not record.spend((product if backwards else end - at) // _SEARCH_STEPS):
@@ -259,7 +276,10 @@ def _last(record: Record, needle: bytes, at: int, end: int) -> int:
 
 
 def _start(message: bytes, wanted: int) -> int | None:
-    """Where the value of a section begins, None without it; fast for sections in their usual forms. Raises WireError if it cannot be."""
+    """Where the value of a section begins, None without it; fast for sections in their usual forms.
+
+    Raises WireError if it cannot be.
+    """
     at, size, passed = 0, len(message), 0
     while at + 4 < size and message[at] == 0 and message[at + 1] == 0x53:
         passed += 1

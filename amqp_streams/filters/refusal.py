@@ -1,12 +1,13 @@
-"""Why a filter cannot be used, and how much of one is taken. Spec: FILTEX 2.2 (definitional errors), 7.1 (complexity)."""
+"""Errors and limits of filters. Spec: FILTEX 2.2 (definitional errors), 7.1 (complexity)."""
 
 from dataclasses import dataclass
 
 
 class FilterError(Exception):
-    """A filter is malformed, ill-typed or beyond a limit. `position` counts from 1: a character of a text, an entry of a map or list.
+    """A filter is malformed, has a wrong type or exceeds a limit.
 
-    Inside this package only: `compile_filters` makes a `PeerError` of it that names the filter.
+    `position` from 1: of a character or an entry. Only used in this package: `compile_filters` turns it into
+    a `PeerError` with the filter's name.
     """
 
     def __init__(self, reason: str, position: int | None = None) -> None:
@@ -17,10 +18,11 @@ class FilterError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one source may ask for, so that no filter costs more than a bounded time for each record.
+    """The limits of one source, so that each filter has a bounded cost for each record.
 
-    `filters`: in all, those within groups included. `characters`, `tokens`: of one text. `depth`: of groups within groups, of
-    parentheses, NOT, signs and functions within each other. `entries`: of one map or list of a property filter, its inner ones included.
+    `filters`: includes those in groups. `characters`, `tokens`: of one text. `depth`: nesting of groups,
+    parentheses, NOT, signs and functions. `entries`: of one map or list of a property filter, inner ones
+    included.
     """
 
     filters: int = 32

@@ -1,7 +1,7 @@
 """ISO 8601 texts -> milliseconds. Spec: FILTEX 6.3.2, 6.4.4.3 (DATE).
 
-Laws: a time without a zone is UTC; a year counts 365 days in a duration and a month 30, because the standard gives no other way to
-make milliseconds of them.
+Laws: a time without a zone is UTC. In a duration a year has 365 days and a month 30: the standard does not
+define their length.
 """
 
 import re
@@ -36,7 +36,7 @@ def _date_ms(text: str) -> int | None:
 
 
 def duration_ms(text: str) -> int | None:
-    """Milliseconds of a duration such as PT1H30M; None if the text is none."""
+    """Milliseconds of a duration such as PT1H30M; None if the text is not a valid duration."""
     found = _DURATION.fullmatch(text) if len(text) <= _TEXT_MAX else None
     if found is None:
         return None
@@ -45,6 +45,9 @@ def duration_ms(text: str) -> int | None:
 
 
 def moment(text: str) -> int | None:
-    """What text compared with a timestamp stands for: a date's time, a duration's length; None if it is neither."""
+    """What text compared with a timestamp stands for: a date's time, a duration's length.
+
+    None if it is neither.
+    """
     date = date_ms(text)
     return duration_ms(text) if date is None else date

@@ -1,10 +1,11 @@
-"""The values of filter texts, and what comparing them says. Spec: FILTEX 2.1, 6.2, 6.3, 6.4.2.3.
+"""The values of filter texts, and their comparison. Spec: FILTEX 2.1, 6.2, 6.3, 6.4.2.3.
 
-    value     NULL is None; numbers are int, float, Decimal; anything that could not be worked out is FAILED
-    truth     True, False, None (unknown), FAILED (unknown because something failed: a group of filters asks, 3)
+    value     NULL is None; numbers are int, float, Decimal; a failed computation is FAILED
+    truth     True, False, None (unknown), FAILED (unknown because of a failure; for groups of filters)
 
-Laws: NULL and not-a-number make a comparison unknown; values of unlike types make it fail (in a selector: false). What fails never
-raises: FAILED goes through every operation as NULL does, and a definite FALSE of AND or TRUE of OR outweighs both.
+Laws: NULL and not-a-number make a comparison unknown; values of different types make it fail (in a selector:
+false). A failure never raises: FAILED passes through operations like NULL; a definite FALSE of AND or TRUE of
+OR overrides it.
 """
 
 import operator
@@ -38,19 +39,19 @@ from amqp_streams.wire.types import (
 
 
 class Failed(Enum):
-    """The one thing that stands for every value and truth that could not be worked out."""
+    """A value or truth that could not be computed."""
 
     FAILED = "failed"
 
 
 class Missing(Enum):
-    """The one thing that stands for a field that is not in the message (a NULL that is there is None)."""
+    """A field that the message does not have (a NULL in the message is None)."""
 
     MISSING = "missing"
 
 
 TEXT_MAX: Final = 64 << 10
-"""Characters of a text that is made of others, in a sum or a function; a longer one fails."""
+"""The most characters of a text that a sum or function creates; a longer one fails."""
 
 FAILED: Final = Failed.FAILED
 MISSING: Final = Missing.MISSING
@@ -108,13 +109,14 @@ def compare(test: Test, left: Outcome, right: Outcome, unlike: Truth = FAILED) -
 
 
 def _compare_numbers(test: Test, left: object, right: object) -> Truth:
-    if left != left or right != right:  # noqa: PLR0124 - this is how not-a-number is told
+    if left != left or right != right:  # noqa: PLR0124 - only not-a-number differs from itself
         return None
     if isinstance(left, Decimal):
         return test(left, _exact(right))
     if isinstance(right, Decimal):
         return test(_exact(left), right)
-    if isinstance(left, float) is not isinstance(right, float):  # both as doubles, so that 2^53 + 1 equals 2.0^53
+    # Both as doubles, so that 2^53 + 1 equals 2.0^53.
+    if isinstance(left, float) is not isinstance(right, float):
         return test(float(left), float(right))  # type: ignore[arg-type]  # numbers both
     return test(left, right)
 
@@ -174,11 +176,15 @@ def simple(value: Value) -> Outcome:
     return decimal(value) if isinstance(value, Decimal32 | Decimal64 | Decimal128) else value
 
 
-_DECIMALS: Final = {4: (8, 101, 7), 8: (10, 398, 16), 16: (14, 6176, 34)}  # bytes: bits of the exponent, its bias, digits
+# Bytes: bits of the exponent, its bias, digits.
+_DECIMALS: Final = {4: (8, 101, 7), 8: (10, 398, 16), 16: (14, 6176, 34)}
 
 
 def decimal(encoded: bytes) -> Decimal:
-    """The number that a decimal of AMQP stands for (IEEE 754-2008, binary integer form); a not-a-number is quiet."""
+    """The number that a decimal of AMQP stands for (IEEE 754-2008, binary integer form).
+
+    A not-a-number is quiet.
+    """
     width, bias, digits = _DECIMALS[len(encoded)]
     bits = int.from_bytes(encoded)
     top = 8 * len(encoded) - 1

@@ -1,4 +1,4 @@
-"""The delivery annotations that every delivered record carries: partition, time of append, offset (Event Streams 4.6.4, 5.1).
+"""The delivery annotations of each delivered record: partition, timestamp, offset (Event Streams 4.6.4, 5.1).
 
     00 53 71                                        delivery annotations
     c1 <size> 06                                    a map of three pairs
@@ -6,8 +6,8 @@
     a3 16 event-streams-timestamp         83 <8 bytes: ms since the epoch>
     a3 14 event-streams-offset            a3 10 <13 digits> <3 digits>
 
-The offset is last, so that the sections of up to a thousand neighbours appended at the same time differ in their last three bytes:
-writing one is joining two byte strings that are there already.
+The offset is last: the sections of up to a thousand adjacent records with the same timestamp differ only in
+their last three bytes, so that writing one joins two existing byte strings.
 """
 
 import struct
@@ -27,7 +27,9 @@ _TIMESTAMP_MAX: Final = (1 << 63) - 1
 
 
 def section(annotations: Mapping[str, object]) -> bytes:
-    """A delivery annotations section with any entries; keys become symbols, None values are left out, no entries: no section.
+    """A delivery annotations section with any entries.
+
+    Keys become symbols, None values are left out, no entries: no section.
 
     Raises:
         WireError: a value has no AMQP type.
@@ -38,7 +40,10 @@ def section(annotations: Mapping[str, object]) -> bytes:
 
 
 class AnnotationWriter:
-    """Writes the sections of one partition's records; `extra` are further annotations, the same on each record."""
+    """Writes the sections of one partition's records.
+
+    `extra` are further annotations, the same on each record.
+    """
 
     __slots__ = ("_after_timestamp", "_before_timestamp")
 
@@ -48,7 +53,8 @@ class AnnotationWriter:
         self._after_timestamp: Final = encode(Symbol(OFFSET)) + bytes((0xA3, OFFSET_DIGITS))
         pairs = b"".join([encode(part) for pair in entries.items() for part in pair]) + before
         count = 2 * (len(entries) + _PAIRS)
-        # An offset and a timestamp have one size each, so the size of the map is known before their values are.
+        # An offset and a timestamp have one size each, so the size of the map is known before their values
+        # are.
         size = len(pairs) + 8 + len(self._after_timestamp) + OFFSET_DIGITS
         small = size + 1 < 256 and count < 256
         head = bytes((0xC1, size + 1, count)) if small else struct.pack(">BII", 0xD1, size + 4, count)
@@ -72,7 +78,10 @@ class AnnotationWriter:
         return written
 
     def runs(self, first: int, timestamps_ms: Sequence[int]) -> list[bytes]:
-        """The sections of as many records as there are timestamps, which never decrease; from number `first` on."""
+        """The sections of as many records as there are timestamps, which never decrease.
+
+        From number `first` on.
+        """
         total = len(timestamps_ms)
         if total and timestamps_ms[0] == timestamps_ms[total - 1]:
             return self.run(first, timestamps_ms[0], total)
@@ -91,7 +100,10 @@ class AnnotationWriter:
 
 
 def assemble(annotations: Sequence[bytes], stored: Sequence[bytes], header_sizes: bytes) -> list[bytes]:
-    """Whole messages as they are delivered: header, delivery annotations, everything else. One of each per record."""
+    """Whole messages as they are delivered: header, delivery annotations, everything else.
+
+    One of each per record.
+    """
     if not any(header_sizes):
         return [written + message for written, message in zip(annotations, stored, strict=True)]
     parts = zip(annotations, stored, header_sizes, strict=True)

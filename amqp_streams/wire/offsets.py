@@ -1,7 +1,8 @@
 """Offsets: record number n of a partition <-> its text on the wire, 16 decimal digits padded with zeros.
 
-One law: bytewise order of the texts is log order (Event Streams 5.1.1). The reserved words `@earliest` and `@latest` are told
-apart here and nowhere else, because '@' sorts after digits and no comparison of texts would get them right.
+One law: bytewise order of the texts is log order (Event Streams 5.1.1). The reserved words `@earliest` and
+`@latest` are told apart here and nowhere else, because '@' sorts after digits and no comparison of texts
+would get them right.
 """
 
 from dataclasses import dataclass
@@ -46,5 +47,5 @@ def parse_offset(text: str) -> Position:
     if len(text) == OFFSET_DIGITS and text.isascii() and text.isdigit():
         return int(text)
     shown = text if len(text) <= 2 * OFFSET_DIGITS else text[: 2 * OFFSET_DIGITS] + "…"
-    message = f"{shown!r} is not an offset: 16 decimal digits as event-streams-offset has them, {OFFSET_EARLIEST!r} or {OFFSET_LATEST!r}"
+    message = f"{shown!r} is not a valid offset: use 16 decimal digits as in event-streams-offset, {OFFSET_EARLIEST!r} or {OFFSET_LATEST!r}"
     raise ValueError(message)

@@ -1,4 +1,4 @@
-"""`amqp-streams bench`: rates and latency of a node, in the manner of the field's performance tools."""
+"""`amqp-streams bench`: rates and latency of a node."""
 
 from collections.abc import Awaitable, Callable
 
@@ -15,22 +15,22 @@ from amqp_streams.log_settings import PARTITIONS_MAX
 _FAILED = 1
 _CONFLICT = 409
 
-_EVENTS = click.option("--events", type=click.IntRange(1), default=100_000, show_default=True, help="How many are measured.")
-_SIZE = click.option("--size", type=SIZE, default="100", show_default=True, metavar="SIZE", help="Of an event's body.")
+_EVENTS = click.option("--events", type=click.IntRange(1), default=100_000, show_default=True, help="Number of measured events.")
+_SIZE = click.option("--size", type=SIZE, default="100", show_default=True, metavar="SIZE", help="Size of an event's body.")
 _CONNECTIONS = click.option("--connections", "--producers", type=click.IntRange(1, 1000), default=1, show_default=True,
-                            help="Each with a link of its own.")  # fmt: skip
-_WINDOW = click.option("--window", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events under way on a link.")
-_WARMUP = click.option("--warmup", type=click.IntRange(0), default=0, show_default=True, help="Events that come before and do not count.")
+                            help="Number of connections, with one link each.")  # fmt: skip
+_WINDOW = click.option("--window", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events in flight on a link.")
+_WARMUP = click.option("--warmup", type=click.IntRange(0), default=0, show_default=True, help="Events before the measurement begins.")
 _PARTITIONS = click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Make the log first, with so many, if it is not there."
+    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), help="Create the log with this many if it does not exist."
 )
-_BOUND = click.option("--bound", is_flag=True, help="Bind links to partitions, dealt out in turn; otherwise the node chooses.")
+_BOUND = click.option("--bound", is_flag=True, help="Bind links to the partitions in turns; otherwise the node chooses.")
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.group(short_help="Measure rates and latency.")
 def bench() -> None:
-    """Measure what a node does here: accepted events, delivered events, latency. The log gets the events and keeps them.
+    """Measure accepted events, delivered events and latency of a node. The log receives the events and keeps them.
 
     \b
     Examples:
@@ -44,7 +44,7 @@ def bench() -> None:
 @click.argument("address")
 @_EVENTS
 @_SIZE
-@click.option("--rate", type=click.FloatRange(min=0.1), metavar="EVENTS/S", help="Over all connections.  [default: as fast as it goes]")
+@click.option("--rate", type=click.FloatRange(min=0.1), metavar="EVENTS/S", help="Over all connections.  [default: unlimited]")
 @_CONNECTIONS
 @_PARTITIONS
 @_BOUND
@@ -66,7 +66,7 @@ def produce(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Send events to ADDRESS as fast as they are accepted, or at a rate; latency is from due to accepted.
+    """Send events to ADDRESS, as fast as possible or at a rate. Latency is from the time an event is due until it is accepted.
 
     \b
     Examples:
@@ -80,7 +80,7 @@ def produce(
 
 @bench.command()
 @click.argument("address")
-@click.option("--events", type=click.IntRange(1), help="How many are measured.  [default: all there are]")
+@click.option("--events", type=click.IntRange(1), help="Number of measured events.  [default: all in the log]")
 @_CONNECTIONS
 @_BOUND
 @_WINDOW
@@ -90,7 +90,7 @@ def produce(
 def consume(
     address: str, *, events: int | None, connections: int, bound: bool, window: int, warmup: int, as_json: bool, endpoint: Endpoint
 ) -> int:
-    """Read the log at ADDRESS from its earliest event on; its partitions are dealt out over the connections.
+    """Read the log at ADDRESS from its earliest event on. Its partitions are distributed over the connections.
 
     \b
     Examples:
@@ -101,7 +101,7 @@ def consume(
     there = run(_events_there(node, log))
     wanted = there - warmup if events is None else events
     if wanted < 1 or wanted + warmup > there:
-        message = f"{log} has {there} events: fewer than --events and --warmup ask for"
+        message = f"{log} has {there} events: fewer than --events plus --warmup"
         raise click.UsageError(message)
     load = Load(log, wanted, 0, None, connections, window, warmup, bound)
     return _measured(node, load, None, measure_consuming, as_json=as_json)
@@ -111,9 +111,7 @@ def consume(
 @click.argument("address")
 @_EVENTS
 @_SIZE
-@click.option(
-    "--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True, metavar="EVENTS/S", help="How many are due a second."
-)
+@click.option("--rate", type=click.FloatRange(min=0.1), default=1000.0, show_default=True, metavar="EVENTS/S", help="Events per second.")
 @_PARTITIONS
 @_WINDOW
 @_WARMUP
@@ -131,7 +129,7 @@ def latency(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Send to ADDRESS at a rate and receive it back; latency is from due to received.
+    """Send events to ADDRESS at a rate and receive them back. Latency is from the time an event is due until it is received.
 
     \b
     Examples:

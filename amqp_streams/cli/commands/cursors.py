@@ -1,4 +1,4 @@
-"""`amqp-streams cursor …`: the places that a node keeps for subscriptions and groups; list them, move them, remove them."""
+"""`amqp-streams cursor …`: list, move and remove the cursors of subscriptions and groups."""
 
 from typing import Final
 
@@ -26,11 +26,11 @@ _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 
 
-@click.group(cls=NodeGroup, short_help="List, move and remove the places that a node keeps for subscriptions.")
+@click.group(cls=NodeGroup, short_help="List, move and remove cursors of subscriptions and groups.")
 def cursor() -> None:
-    """List, move and remove the places that a node keeps: of subscriptions ('receive --durable NAME') and of consumer groups.
+    """List, move and remove cursors: of subscriptions ('receive --durable NAME') and of consumer groups.
 
-    A CURSOR is an id as 'cursor list' shows it, or the NAME of a subscription where only one has it.
+    A CURSOR is an id from 'cursor list', or the NAME of a subscription if only one container has it.
 
     \b
     Examples:
@@ -45,7 +45,7 @@ def cursor() -> None:
 @AS_JSON
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
-    """List the kept places of the log at ADDRESS, or of all logs. LAG counts the events that are still to come.
+    """List the cursors of the log at ADDRESS, or of all logs. LAG is the number of events that are not read yet.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def reset(address: str, cursor: str, *, to: str, partition: str | None, yes: boo
 @YES
 @client_options
 def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
-    """Forget CURSOR of the log at ADDRESS: whoever comes with its name begins anew. Refused while somebody reads on from it.
+    """Remove CURSOR of the log at ADDRESS. A consumer with its name then begins anew. Refused while a consumer uses it.
 
     \b
     Examples:
@@ -111,23 +111,23 @@ def remove(address: str, cursor: str, *, yes: bool, endpoint: Endpoint) -> int:
       amqp-streams cursor remove temps 9de4ecb2f2f467d789edf6cb --yes
     """
     node, log = endpoint.at(address)
-    if not yes and not confirmed(f"Forget how far {cursor} has read {log}?"):
-        say("nothing is removed")
+    if not yes and not confirmed(f"Remove cursor {cursor} of {log} with its position?"):
+        say("nothing was removed")
         return _FAILED
 
     async def forgotten(management: Management) -> None:
         await management.delete_cursor(log, (await _found(management, log, cursor)).id)
 
     managed(node, forgotten, log=log)
-    say(f"{cursor} is removed")
+    say(f"{cursor} was removed")
     return 0
 
 
 async def _found(management: Management, log: str, word: str) -> CursorInfo:
-    """The cursor that is meant.
+    """The cursor with this id or subscription name.
 
     Raises:
-        ManagementError: no cursor is, or more than one.
+        ManagementError: no cursor matches, or more than one.
     """
     cursors = await management.list_cursors(log)
     by_id = next((one for one in cursors if one.id == word), None)
@@ -138,6 +138,6 @@ async def _found(management: Management, log: str, word: str) -> CursorInfo:
         raise ManagementError(_NOT_FOUND, f"log {log!r} has no cursor {word!r}: see 'amqp-streams cursor list {log}'")
     if len(named) > 1:
         raise ManagementError(
-            _CONFLICT, f"{len(named)} containers have a subscription {word!r}: say which, {', '.join(one.id for one in named)}"
+            _CONFLICT, f"{len(named)} containers have a subscription {word!r}: use a cursor id, {', '.join(one.id for one in named)}"
         )
     return named[0]

@@ -1,4 +1,4 @@
-"""`amqp-streams group …`: consumer groups; list them, look at one, move its place, remove it."""
+"""`amqp-streams group …`: list, describe, move and remove consumer groups."""
 
 from typing import Final
 
@@ -26,7 +26,7 @@ _FAILED: Final = 1
 
 @click.group(cls=NodeGroup, short_help="List, describe, move and remove consumer groups.")
 def group() -> None:
-    """List, describe, move and remove consumer groups. A group is there as soon as its first member has come ('receive --group NAME').
+    """List, describe, move and remove consumer groups. A group exists once it has a member ('receive --group NAME').
 
     \b
     Examples:
@@ -42,7 +42,7 @@ def group() -> None:
 @AS_JSON
 @client_options
 def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
-    """List the consumer groups of the log at ADDRESS, or of all logs. LAG counts the events that are still to come.
+    """List the consumer groups of the log at ADDRESS, or of all logs. LAG is the number of events that are not read yet.
 
     \b
     Examples:
@@ -64,7 +64,7 @@ def list_(address: str | None, *, as_json: bool, endpoint: Endpoint) -> None:
 @AS_JSON
 @client_options
 def describe(address: str, group: str, *, as_json: bool, endpoint: Endpoint) -> None:
-    """Show how far GROUP has read each partition of the log at ADDRESS, and who owns it.
+    """Show the position of GROUP in each partition of the log at ADDRESS, and the owners of the partitions.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def reset(address: str, group: str, *, to: str, partition: str | None, yes: bool
 @YES
 @client_options
 def remove(address: str, group: str, *, yes: bool, endpoint: Endpoint) -> int:
-    """Forget how far GROUP has read the log at ADDRESS, and its epochs. Refused while it has members.
+    """Remove the cursor and the epochs of GROUP in the log at ADDRESS. Refused while it has members.
 
     \b
     Examples:
@@ -118,11 +118,11 @@ def remove(address: str, group: str, *, yes: bool, endpoint: Endpoint) -> int:
       amqp-streams group remove temps billing --yes
     """
     node, log = endpoint.at(address)
-    if not yes and not confirmed(f"Forget how far the group {group} has read {log}, and its epochs?"):
-        say("nothing is removed")
+    if not yes and not confirmed(f"Remove group {group} of {log} with its position and its epochs?"):
+        say("nothing was removed")
         return _FAILED
     managed(node, lambda management: management.delete_group(log, group), log=log, group=group)
-    say(f"{group} is removed")
+    say(f"{group} was removed")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""`amqp-streams info`: what a log's `$info` node says, as a table or as JSON."""
+"""`amqp-streams info`: the content of a log's `$info` node, as a table or as JSON."""
 
 import click
 
@@ -27,7 +27,7 @@ def info(address: str, *, as_json: bool, endpoint: Endpoint) -> None:
 
 
 def show(found: LogInfo, *, as_json: bool) -> None:
-    """Print what is known of a log."""
+    """Print the information about a log."""
     if as_json:
         print_json(described(found))
         return
@@ -59,7 +59,7 @@ def headline(found: LogInfo) -> str:
 
 
 def described(found: LogInfo) -> dict[str, object]:
-    """What is known of a log, in JSON's values; entries that the node did not give are null."""
+    """The information about a log as JSON values; entries that the node did not send are null."""
     return {
         "log": found.log,
         "incarnation": found.incarnation,

@@ -1,4 +1,4 @@
-"""`amqp-streams log …`: make, list, describe, change and delete logs, over the node's `$management`."""
+"""`amqp-streams log …`: create, list, describe, change and delete logs, over the node's `$management`."""
 
 from collections.abc import Sequence
 from typing import Final, cast
@@ -17,7 +17,7 @@ from amqp_streams.log_settings import BY_FIELD, LOG_SETTINGS, LogSettingValues
 
 _FAILED: Final = 1
 _ASKED_MAX: Final = 1024
-"""Partitions of the logs in one request for their figures: the node answers a request in one turn of its loop."""
+"""The most partitions in one request for figures: the node answers a request in one loop iteration."""
 
 
 @click.group(cls=NodeGroup, short_help="Create, list, describe, update and delete event logs.")
@@ -55,7 +55,7 @@ def create(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | Non
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def list_(*, as_json: bool, endpoint: Endpoint) -> None:
-    """List all logs, with how many events and bytes they hold and how long events are kept.
+    """List all logs: events, bytes, and how long events are kept.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def list_(*, as_json: bool, endpoint: Endpoint) -> None:
 
 
 async def _listed(endpoint: Endpoint) -> tuple[list[LogSummary], dict[str, LogExtent]]:
-    """All logs, and where their partitions begin and end: asked for a bounded number of partitions at a time."""
+    """All logs, with start and end of their partitions; asks for a bounded number of partitions at a time."""
     async with opened(endpoint) as client:
         logs = await client.management.list_logs()
         extents: dict[str, LogExtent] = {}
@@ -103,7 +103,7 @@ def _events(extent: LogExtent) -> int:
 
 
 def _kept(one: LogSummary) -> str:
-    """How long, and how many bytes of a partition, are kept."""
+    """How long events are kept, and how many bytes of a partition."""
     ms, size = one.details.get(names.INFO_RETENTION_MS), one.details.get(names.INFO_RETENTION_BYTES)
     age = human_duration(ms) if isinstance(ms, int) else "forever"
     return f"{age}, {human_bytes(size)} a partition" if isinstance(size, int) else age
@@ -140,7 +140,7 @@ def describe(name: str, *, as_json: bool, endpoint: Endpoint) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @client_options
 def update(name: str, *, as_json: bool, endpoint: Endpoint, **given: Bound | None) -> None:
-    """Change settings of the log NAME; what is not given stays. The number of partitions is fixed.
+    """Change settings of the log NAME; the others stay. The number of partitions cannot be changed.
 
     \b
     Examples:
@@ -168,8 +168,8 @@ def delete(name: str, *, yes: bool, endpoint: Endpoint) -> int:
       amqp-streams log delete temps --yes
     """
     if not yes and not confirmed(f"Delete the log {name} and all its events?"):
-        say("nothing is deleted")
+        say("nothing was deleted")
         return _FAILED
     managed(endpoint, lambda management: management.delete_log(name), log=name)
-    say(f"{name} is deleted")
+    say(f"{name} was deleted")
     return 0

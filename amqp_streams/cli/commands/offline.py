@@ -1,4 +1,4 @@
-"""`amqp-streams verify` and `dump`: a data directory read without the server. Nothing in it is changed."""
+"""`amqp-streams verify` and `dump`: read a data directory without a node, and change nothing in it."""
 
 import json
 import sys
@@ -21,17 +21,17 @@ from amqp_streams.wire.offsets import offset_text
 _FAILED: Final = 1
 _FLUSH_BYTES: Final = 64 << 10
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-_FORCE = click.option("--force", is_flag=True, help="Look although a node has it open; what is being written may look torn.")
+_FORCE = click.option("--force", is_flag=True, help="Read even if a node has it open; records being written may look torn.")
 
 
-@click.command(short_help="Check a data directory without the server.")
+@click.command(short_help="Check a data directory without a node.")
 @click.argument("directory", type=_DIRECTORY)
 @_FORCE
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def verify(directory: Path, *, force: bool, as_json: bool) -> int:
-    """Check everything in the data directory DIRECTORY: checksums, order, indexes. Ends 1 when there is damage.
+    """Check checksums, order and indexes in the data directory DIRECTORY. Exits with 1 if there is damage.
 
-    A 'note' is as expected after a crash, a 'warning' is made good by the next start, 'damage' is accepted events lost or unreadable.
+    A 'note' is normal after a crash. The next start repairs a 'warning'. 'damage' means that accepted events are lost or unreadable.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
     else:
         for finding in findings:
             click.echo(str(finding))
-        verdict = f"{counts.damages} damaged places" if counts.damages else "no damage"
+        verdict = f"{counts.damages} cases of damage" if counts.damages else "no damage"
         click.echo(
             f"{verdict}; {counts.warnings} warnings, {counts.notes} notes; {counts.logs} logs, {counts.partitions} partitions, "
             f"{counts.segments} segments, {counts.records:,} records, {human_bytes(counts.bytes)}, {counts.states:,} states, "
@@ -59,12 +59,12 @@ def verify(directory: Path, *, force: bool, as_json: bool) -> int:
     return _FAILED if counts.damages else 0
 
 
-@click.command(short_help="Show the stored records of a log without the server.")
+@click.command(short_help="Show the stored records of a log without a node.")
 @click.argument("directory", type=_DIRECTORY)
 @click.argument("log", type=NAME, required=False)
-@click.option("--states", is_flag=True, help="Show what is kept beside the logs, cursors and epochs, and no log.")
-@click.option("--producers", is_flag=True, help="Show the idempotent producers of the log and how far they have come, and no record.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all, one after the other]")
+@click.option("--states", is_flag=True, help="Show cursors and epochs instead of records; no log is needed.")
+@click.option("--producers", is_flag=True, help="Show the idempotent producers of the log and their sequences instead of records.")
+@click.option("--partition", type=click.IntRange(min=0), help="Only this partition.  [default: all in turn]")
 @click.option("--from", "start", metavar="PLACE", help="The first record: an offset or a time.  [default: the earliest]")
 @click.option("--max", "records_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many records.")
 @_FORCE
@@ -81,9 +81,9 @@ def dump(
     force: bool,
     as_json: bool,
 ) -> int:
-    """Show the records of LOG in the data directory DIRECTORY, a line each.
+    """Show the records of LOG in the data directory DIRECTORY, one line each.
 
-    Records that cannot be read are told on stderr, those after them are shown, and the end is 1.
+    Unreadable records are reported on stderr and skipped; the exit status is then 1.
 
     \b
     Examples:
@@ -94,7 +94,7 @@ def dump(
       amqp-streams dump data --states
     """
     if states == (log is not None):
-        message = "give the name of a log, or --states"
+        message = "give the name of a log, or use --states"
         raise click.UsageError(message)
     if log is None:
         return _dump_states(directory, force=force, as_json=as_json)
@@ -148,7 +148,7 @@ def _dump_producers(directory: Path, log: str, partition: int | None, *, force: 
 
 @dataclass(slots=True)
 class Walk:
-    """A way through the records of a log that goes on after what cannot be read."""
+    """Iterates over the records of a log, and continues after unreadable ones."""
 
     directory: Path
     log: str
@@ -158,7 +158,7 @@ class Walk:
     damaged: bool = False
 
     def records(self, start: int, partition: int | None) -> Iterator[inspect.DumpedRecord]:
-        """Records from number `start` on, of one partition or of all in turn; damage is said and stepped over."""
+        """Records from number `start` on, of one partition or of all in turn. Damage is reported and skipped."""
         index = 0 if partition is None else partition
         while self.left != 0:
             try:
@@ -189,13 +189,13 @@ class Walk:
 
 
 def unknown(directory: Path, log: str, partition: int | None) -> click.UsageError:
-    """What to say of a log, or a partition of it, that is not there."""
-    what = f"no log {log!r}" if partition is None else f"no partition {partition} of {log!r}"
-    return click.UsageError(f"there is {what} in {directory}; its logs are {', '.join(inspect.log_names(directory)) or 'none'}")
+    """The error for a log, or a partition of it, that does not exist."""
+    what = f"no log named {log!r}" if partition is None else f"no partition {partition} of log {log!r}"
+    return click.UsageError(f"{what} in {directory}; its logs are {', '.join(inspect.log_names(directory)) or 'none'}")
 
 
 def shown(record: inspect.DumpedRecord) -> Shown:
-    """A record as it is printed; a message that cannot be taken apart is shown whole."""
+    """A record to print; a message that cannot be decoded is shown as a whole."""
     event = ReceivedEvent(record.message)
     place = (str(record.partition), offset_text(record.number), record.timestamp_ms)
     try:

@@ -1,4 +1,4 @@
-"""Places that a node keeps, of subscriptions and of groups: what `cursor` and `group` have in common."""
+"""What the commands `cursor` and `group` share."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -15,16 +15,16 @@ from amqp_streams.client.management.places import lag_of
 PLACE_COLUMNS: Final = ("PARTITION", "OFFSET", "LAG", "EPOCH", "OWNER")
 _SHOWN_MAX: Final = 8
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-YES = click.option("--yes", is_flag=True, help="Do not ask.")
+YES = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 TO = click.option("--to", "to", metavar="PLACE", required=True, help="The next event: earliest, latest, an offset, a time.")
-PARTITION = click.option("--partition", help="Only in this partition; an offset needs it where there are several.  [default: all]")
+PARTITION = click.option("--partition", help="Only this partition; required for an offset if the log has several.  [default: all]")
 
 
 def target(to: str) -> Start:
-    """Where a place is to go, as `receive --from` writes it.
+    """The target of a move, written as for `receive --from`.
 
     Raises:
-        click.UsageError: it is none of these.
+        click.UsageError: the text is not a valid target.
     """
     try:
         return parse_start(to, now_ms())
@@ -33,10 +33,10 @@ def target(to: str) -> Start:
 
 
 def check_partition(start: Start, partition: str | None, places: Sequence[Place]) -> None:
-    """Refuse an offset that is not for one partition.
+    """Refuse an offset without a partition.
 
     Raises:
-        click.UsageError: there are several, and none is named.
+        click.UsageError: the log has several partitions, and none is named.
     """
     if isinstance(start, AfterOffset) and start != EARLIEST and partition is None and len(places) > 1:
         message = (
@@ -55,17 +55,17 @@ def move_confirmed(what: str, to: str, partition: str | None, places: Sequence[P
 
 
 def lag(places: Sequence[Place]) -> int | None:
-    """Events to come in all of them; None where the node knows of none."""
+    """The lag over all partitions; None if the node reports none."""
     return lag_of(tuple(places))
 
 
 def print_places(places: Sequence[Place]) -> None:
-    """A table of them."""
+    """Print a table of positions."""
     print_table(PLACE_COLUMNS, [(one.partition, one.offset, one.lag, one.epoch, one.member) for one in places])
 
 
 def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
-    """The same in JSON's values."""
+    """The positions as JSON values."""
     return [
         {
             "partition": one.partition,
@@ -80,7 +80,7 @@ def places_json(places: Sequence[Place]) -> list[dict[str, object]]:
 
 
 def cursor_json(one: CursorInfo) -> dict[str, object]:
-    """A cursor in JSON's values."""
+    """A cursor as JSON values."""
     return {
         "log": one.log,
         "id": one.id,
@@ -96,7 +96,7 @@ def cursor_json(one: CursorInfo) -> dict[str, object]:
 
 
 def group_json(one: GroupInfo) -> dict[str, object]:
-    """A group in JSON's values."""
+    """A group as JSON values."""
     return {
         "log": one.log,
         "group": one.name,

@@ -1,4 +1,4 @@
-"""`amqp-streams receive`: events from a place in the log on, to where they end or forever."""
+"""`amqp-streams receive`: read events from a start to an end, or continuously."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from amqp_streams.errors import ConfigError
 from amqp_streams.wire.codec import Described, Symbol, Value
 
 CONTAINER: Final = "amqp-streams receive"
-"""Whose subscription --durable is, unless --container-id says so."""
+"""The container of a --durable subscription without --container-id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to read, and how much of it."""
+    """What to read."""
 
     log: str
     start: Start
@@ -42,7 +42,7 @@ class Request:
 
     @property
     def resumes(self) -> bool:
-        """The node keeps the place: nobody here knows where reading starts."""
+        """The node keeps the cursor, so the start is not known here."""
         return self.group is not None or self.durable is not None
 
 
@@ -56,24 +56,24 @@ class Request:
     help="The first event: earliest, latest, an offset, a time.  [default: earliest; with --follow: latest]",
 )
 @click.option(
-    "--until", metavar="PLACE", help="Stop before this: an offset, a time, or end: what there is now.  [default: end; with --follow: never]"
+    "--until", metavar="PLACE", help="Stop before this: an offset, a time, or end, the present end.  [default: end; with --follow: never]"
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes.")
+@click.option("--follow", is_flag=True, help="Continue with new events.")
 @click.option("--max", "events_max", type=click.IntRange(min=1), metavar="N", help="Stop after this many events.")
 @click.option("--where", metavar="SQL", help="Only events for which this is true: temp > 75 AND site LIKE 'roof%'.")
 @click.option("--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE",
-              help="Only events with this application property, a text. May be repeated: all of them.")  # fmt: skip
-@click.option("--group", metavar="NAME", help="As a member of this consumer group: each partition is one member's, and the place is kept.")
+              help="Only events with this application property, a text. May be repeated; all must match.")  # fmt: skip
+@click.option("--group", metavar="NAME", help="Join this consumer group: each partition has one member, and the node keeps a cursor.")
 @click.option("--epoch", type=click.IntRange(0, 2**64 - 1), metavar="N",
-              help="Take the partition from whoever has it with a smaller epoch. With --partition.")  # fmt: skip
-@click.option("--durable", metavar="NAME", help="Go on where the subscription NAME was left: the node keeps the place.")
+              help="Take the partition over from a consumer with a smaller epoch. Requires --partition.")  # fmt: skip
+@click.option("--durable", metavar="NAME", help="Continue the subscription NAME, whose cursor the node keeps.")
 @click.option("--container-id", metavar="ID",
-              help=f"Who we are; a subscription is one container's.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
+              help=f"The container-id, which owns subscriptions.  [default: '{CONTAINER}' with --durable, else random]")  # fmt: skip
 @click.option("--format", "form", type=click.Choice([one.value for one in Format]), default=Format.TEXT.value, show_default=True,
-              help="text for people, json a line each, body and a line end, raw: the body alone.")  # fmt: skip
+              help="text: for people; json: one line each; body: with a line end; raw: the body only.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-@click.option("--timeout", "timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop when nothing has come for this long.")
-@click.option("--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events on their way at a time.")
+@click.option("--timeout", "timeout", type=click.FloatRange(min=0.001), metavar="SECONDS", help="Stop after this time without an event.")
+@click.option("--credit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Events in flight.")
 @client_options
 def receive(
     address: str,
@@ -95,18 +95,20 @@ def receive(
     credit: int,
     endpoint: Endpoint,
 ) -> int:
-    """Read the events of the log at ADDRESS. Reading takes nothing away.
+    """Read the events of the log at ADDRESS. Reading does not remove events.
 
-    A PLACE is an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, without a zone UTC; milliseconds since 1970, 13 digits)
-    or a time before now (-1h). Offsets count in each partition. The first event is included, the end is not.
+    A PLACE is an offset (42 or 0000000000000042), a time (2026-11-21T06:30:00Z, UTC if it has no zone; or milliseconds
+    since 1970, 13 digits) or a time before now (-1h). Offsets count within a partition. The first event is included, the
+    end is excluded.
 
-    In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject a field of the properties section,
-    m.event-streams-group-key a message annotation. Filters do not see the body: 'send --property-column' turns columns into properties.
+    In SQL (AMQP Filter Expressions 1.0) a bare name is an application property, p.subject is a field of the properties
+    section, m.event-streams-group-key is a message annotation. Filters do not see the body: 'send --property-column' copies
+    columns to properties.
 
-    A group ends, without --follow, when its members together have read what there was. Its members get partitions as others come and go.
+    Without --follow, the members of a group end when together they have read all events. Partitions move as members join and leave.
 
-    With --group or --durable, --from counts only the first time: after that the node knows the place. An event printed is an event settled;
-    what was not printed comes again.
+    With --group or --durable, --from counts only the first time; later the node's cursor is used. A printed event is
+    settled; an event that was not printed is delivered again.
 
     \b
     Examples:
@@ -125,11 +127,11 @@ def receive(
     moment = now_ms()
     resumes = group is not None or durable is not None
     if epoch is not None and partition is None:
-        raise misuse("--epoch", "say of which partition: --partition")
+        raise misuse("--epoch", "needs --partition")
     if group is not None and durable is not None:
-        raise misuse("--durable", "a group keeps its place itself, under its own name")
+        raise misuse("--durable", "cannot be used with --group: a group has a cursor of its own")
     if resumes and until not in (None, "end"):
-        raise misuse("--until", "with --group or --durable only 'end': what is received is settled, for whoever comes next")
+        raise misuse("--until", "with --group or --durable, only 'end' is allowed: received events are settled")
     try:
         first = parse_start(start or ("latest" if follow and not resumes else "earliest"), moment)
     except ValueError as error:
@@ -163,7 +165,7 @@ def _bounds(until: str | None, now_ms: int) -> Bounds:
 
 
 def filters_of(where: str | None, properties: Sequence[tuple[str, str]]) -> dict[str, object]:
-    """The filters that the node is to evaluate. Texts are meant as they stand: what begins with `&` is not a pattern here."""
+    """The filters for the node. Texts are literal: `&` at the beginning is not a modifier here."""
     filters: dict[str, object] = {} if where is None else {"where": sql_filter(where)}
     if properties:
         texts: dict[Value, Value] = {name: f"&{value}" if value.startswith("&") else value for name, value in properties}
@@ -202,7 +204,7 @@ async def _receive(node: Endpoint, wanted: Request, container_id: str | None) ->
 
 
 def _place(start: Start) -> str:
-    """Where reading was to start, for people."""
+    """The start, in words."""
     if start == EARLIEST:
         return "at all"
     if start == LATEST:
@@ -219,7 +221,7 @@ def _unmatched(events: int | None) -> str:
 
 
 async def _join(client: Client, wanted: Request, group: str, ending: Ending) -> Copied:
-    """Read as a member of a group that has its share of the partitions, whichever they are at the time."""
+    """Read as a member of a group, from the partitions that it is assigned."""
     member = Member(client, wanted.log, group, {} if wanted.follow else ends_of(await client.info(wanted.log)))
     member.consumer = client.group_consumer(
         wanted.log,
@@ -254,13 +256,13 @@ def _credit(wanted: Request) -> int:
 
 
 async def _remaining(client: Client, wanted: Request) -> Remaining | None:
-    """Which partitions have events to come, where somebody here can know."""
+    """The partitions with unread events, if that can be known here."""
     if wanted.resumes or (wanted.follow and wanted.bounds.place is None):
         return None
     info = await client.info(wanted.log)
     known = [one.partition for one in info.partitions]
     if wanted.partition is not None and wanted.partition not in known:
-        message = f"--partition: {wanted.log} has no partition {wanted.partition!r}; there are {', '.join(known)}"
+        message = f"--partition: {wanted.log} has no partition {wanted.partition!r}; its partitions are {', '.join(known)}"
         raise ConfigError(message)
     bounds = wanted.bounds if wanted.follow else Bounds(wanted.bounds.place, ends_of(info, wanted.partition))
     return Remaining(bounds, info, wanted.start, wanted.partition)

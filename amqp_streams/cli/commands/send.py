@@ -1,4 +1,4 @@
-"""`amqp-streams send`: lines, JSON lines, CSV rows or files in, events out, and how many of them are durable."""
+"""`amqp-streams send`: sends lines, JSON lines, CSV rows or files as events."""
 
 import asyncio
 import mimetypes
@@ -27,7 +27,7 @@ _LINES, _JSON_LINES, _FILE, _CSV = "lines", "json-lines", "file", "csv"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How the input becomes events."""
+    """How the input is turned into events."""
 
     mode: str
     common: Common
@@ -37,7 +37,7 @@ class Reading:
     property_columns: tuple[str, ...] = ()
 
     def drafter(self) -> Drafter:
-        """A drafter for one file: a CSV file's columns are its own."""
+        """A drafter for one file: each CSV file has its own columns."""
         if self.mode == _CSV:
             return CsvDrafter(
                 self.common,
@@ -51,7 +51,7 @@ class Reading:
 
 @dataclass(slots=True)
 class Tally:
-    """What has happened so far."""
+    """The counts so far."""
 
     sent: int = 0
     bytes: int = 0
@@ -65,29 +65,31 @@ class Tally:
 @click.argument("address")
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option("--lines", "mode", flag_value=_LINES, default=_LINES, help="Each line is an event (the default).")
-@click.option("--json-lines", "mode", flag_value=_JSON_LINES, help='Each line describes one: {"body": …, "key": …, "properties": {…}}.')
-@click.option("--csv", "mode", flag_value=_CSV, help="Each row of a CSV file with a header is one, as a JSON object.")
-@click.option("--file", "mode", flag_value=_FILE, help="Each file is one.")
-@click.option("--csv-body", type=click.Choice(["json", "line"]), default="json", show_default=True, help="With --csv: what the body is.")
-@click.option("--key", help="The key of all events: events of a key keep their order, in one partition.")
-@click.option("--key-regex", metavar="REGEX", help="The key is the first group of this in the line.")
+@click.option(
+    "--json-lines", "mode", flag_value=_JSON_LINES, help='Each line describes an event: {"body": …, "key": …, "properties": {…}}.'
+)
+@click.option("--csv", "mode", flag_value=_CSV, help="Each row of a CSV file with a header is an event, as a JSON object.")
+@click.option("--file", "mode", flag_value=_FILE, help="Each file is an event.")
+@click.option(
+    "--csv-body", type=click.Choice(["json", "line"]), default="json", show_default=True, help="With --csv: the form of the body."
+)
+@click.option("--key", help="The key of all events. Events with one key keep their order, in one partition.")
+@click.option("--key-regex", metavar="REGEX", help="The key is the first group of this regular expression in the line.")
 @click.option("--key-column", metavar="NAME", help="With --csv: the key is this column.")
 @click.option(
-    "--key-template", metavar="TEMPLATE", help="With --csv: the key is made of columns, such as '{date:.10}' or '{site}-{sensor}'."
+    "--key-template", metavar="TEMPLATE", help="With --csv: the key as a template of columns, e.g. '{date:.10}' or '{site}-{sensor}'."
 )
 @click.option(
     "--property-column", "property_columns", multiple=True, metavar="NAME",
     help="With --csv: this column is also an application property, a number if it looks like one; may be repeated. '*': all columns.",
 )  # fmt: skip
-@click.option("--partition", help="Send all of them to this partition.")
+@click.option("--partition", help="Send all events to this partition.")
 @click.option(
     "--property", "properties", type=PROPERTY, multiple=True, metavar="NAME=VALUE", help="An application property; may be repeated."
 )
 @click.option("--subject", help="The subject of all events.")
 @click.option("--content-type", help="The content type of all events.  [default: application/json for JSON, by name for --file]")
-@click.option(
-    "--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events whose outcome is open at a time."
-)
+@click.option("--window", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in flight.")
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="SECONDS", help="Longest wait for the node."
 )
@@ -113,7 +115,7 @@ def send(
     as_json: bool,
     endpoint: Endpoint,
 ) -> int:
-    """Send events to the log at ADDRESS from FILES, or from stdin; ends when all are durable, or says which were refused.
+    """Send events from FILES or stdin to the log at ADDRESS. Ends when all are durable, or reports the refused ones.
 
     \b
     Examples:
@@ -161,13 +163,13 @@ async def _send(
 
 @contextmanager
 def _accounted(producer: Producer, tally: Tally) -> Iterator[None]:
-    """Say how many events are accepted when sending ends early: by Ctrl-C, or because the node is lost."""
+    """Report how many events were accepted when sending ends early: by Ctrl-C, or because the node is lost."""
     try:
         yield
     except (asyncio.CancelledError, AmqpStreamsError):
         if tally.sent:
             open_ = producer.unsettled
-            unknown = f"; whether {open_:,} more were accepted is not known" if open_ else ""
+            unknown = f"; it is not known whether {open_:,} more were accepted" if open_ else ""
             say(f"stopped: {tally.sent - open_:,} of {tally.sent:,} events are settled{unknown}")
         raise
 
@@ -203,7 +205,7 @@ async def _send_file(
 
 
 async def _send_lines(post: Callable[[Sequence[Draft]], Awaitable[None]], drafter: Drafter, lines: Iterable[bytes], before: int) -> None:
-    """All that comes before a line that is wrong is sent."""
+    """Sends all lines before a line that is not valid."""
     drafts: list[Draft] = []
     try:
         for number, line in enumerate(lines, before + 1):
@@ -223,7 +225,7 @@ def _pattern(text: str | None) -> re.Pattern[bytes] | None:
         message = f"--key-regex: {error}"
         raise click.UsageError(message) from error
     if not pattern.groups:
-        message = f"--key-regex: {text!r} has no group: put what is the key in parentheses"
+        message = f"--key-regex: {text!r} has no group: put the key in parentheses"
         raise click.UsageError(message)
     return pattern
 
@@ -250,6 +252,6 @@ def _report(tally: Tally, *, as_json: bool) -> None:
         f"({rate:,.0f} events/s, {human_bytes(tally.bytes)} read)"
     )
     if tally.keyless:
-        say(f"{tally.keyless:,} lines had no key: --key-regex was not found in them")
+        say(f"{tally.keyless:,} lines had no key: --key-regex did not match them")
     if tally.first_refusal is not None:
         say(f"the first refusal: {tally.first_refusal}")

@@ -1,7 +1,7 @@
-"""`amqp-streams user …`: who may connect to a node with a password. A running node reads the users file again on SIGHUP.
+"""`amqp-streams user …`: the users of a node and their passwords. A running node reloads the file on SIGHUP.
 
-Whoever's name or password has characters that SCRAM does not allow can log in with PLAIN only, as whoever was added before
-there was SCRAM.
+A user can log in with PLAIN only if the name or password has characters that SCRAM does not allow, or if the entry is
+older than SCRAM support.
 """
 
 from pathlib import Path
@@ -17,13 +17,13 @@ from amqp_streams.wire.security.scram import ITERATIONS_MAX, ITERATIONS_MIN
 _FAILED = 1
 _USERS = click.option(
     "--users", "file", required=True, type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", envvar="AMQP_STREAMS_USERS",
-    show_envvar=True, help="The users file; made by the first 'add'.",
+    show_envvar=True, help="The users file; the first 'add' creates it.",
 )  # fmt: skip
 
 
 @click.group(short_help="Manage the users file of a node.")
 def user() -> None:
-    """Manage the users file of a node ('serve --users FILE'). It holds hashes and keys, never passwords. A node reads it again on SIGHUP.
+    """Manage the users file of a node ('serve --users FILE'). It has hashes and keys, never passwords. A node reloads it on SIGHUP.
 
     \b
     Examples:
@@ -37,10 +37,10 @@ def user() -> None:
 @user.command()
 @click.argument("name")
 @_USERS
-@click.option("--password-stdin", is_flag=True, help="Take the password from the first line of stdin instead of asking twice.")
+@click.option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin instead of asking twice.")
 @click.option(
     "--scram-iterations", type=click.IntRange(ITERATIONS_MIN, ITERATIONS_MAX), metavar="N", default=SCRAM_ITERATIONS, show_default=True,
-    help="Rounds of hashing, for each guess of whoever has the file and each connection of the user's clients.",
+    help="Rounds of hashing: for each guess of an attacker who has the file, and for each login of the user.",
 )  # fmt: skip
 def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -> None:
     """Add the user NAME, or give it a new password.
@@ -56,9 +56,9 @@ def add(name: str, *, file: Path, password_stdin: bool, scram_iterations: int) -
         new = users.add(name, password)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    say(f"{name} is added" if new else f"{name} has a new password")
+    say(f"{name} was added" if new else f"{name} has a new password")
     if not _knows_scram(users, name):
-        say("its name or password has characters that SCRAM does not allow: it can log in with PLAIN only")
+        say("the name or password has characters that SCRAM does not allow: this user can log in with PLAIN only")
 
 
 @user.command()
@@ -72,9 +72,9 @@ def remove(name: str, *, file: Path) -> int:
       amqp-streams user remove alice --users users.json
     """
     if UsersFile.load(file).remove(name):
-        say(f"{name} is removed")
+        say(f"{name} was removed")
         return 0
-    say(f"amqp-streams: there is no user {name}")
+    say(f"amqp-streams: no user named {name}")
     return _FAILED
 
 
@@ -82,7 +82,7 @@ def remove(name: str, *, file: Path) -> int:
 @_USERS
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_(*, file: Path, as_json: bool) -> None:
-    """List the users, and how each can log in.
+    """List the users and the mechanisms that each can log in with.
 
     \b
     Examples:

@@ -1,1 +1,1 @@
-"""Text in and text out: what people type, and what they are shown."""
+"""Text input and output: what users type, and what they see."""

@@ -1,4 +1,4 @@
-"""What people see: tables on stdout, words and progress on stderr. Nothing here is for programs; they have `--json`."""
+"""Output for people: tables on stdout, messages and progress on stderr. Programs use `--json`."""
 
 import json
 import sys
@@ -14,12 +14,12 @@ _WIDTH: Final = 100_000
 
 
 def say(words: str) -> None:
-    """Words for people, on stderr."""
+    """Print a message for people on stderr."""
     click.echo(words, err=True)
 
 
 def confirmed(question: str) -> bool:
-    """Whether the answer on stdin is yes; nobody there is no."""
+    """Ask on stderr; True if stdin answers yes, False at its end."""
     click.echo(f"{question} [y/N] ", nl=False, err=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -30,7 +30,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on stdout: numbers to the right. Never cut or folded: what is too wide, a terminal breaks at its edge."""
+    """A table on stdout, numbers to the right. Never cut or folded: the terminal breaks long lines."""
     from rich.console import Console  # noqa: PLC0415  # here and below: rich takes its time to load, most commands print no table
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -44,12 +44,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         table.add_row(*(Text(cell(one)) for one in row))
     with console.capture() as captured:
         console.print(table)
-    # Padding at the ends of lines is of no use to anybody.
+    # Spaces at line ends are useless.
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def cell(value: object) -> str:
-    """A value as it stands in a table."""
+    """A value as a table cell."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -69,7 +69,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_duration(ms: int) -> str:
-    """A duration as it is written to us: `7d`, `1h30m`, `500ms`."""
+    """A duration in the notation of the settings: `7d`, `1h30m`, `500ms`."""
     parts = []
     for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         count, ms = divmod(ms, size)
@@ -79,15 +79,15 @@ def human_duration(ms: int) -> str:
 
 
 class Advance(Protocol):
-    """Tells how far it has come."""
+    """Updates a progress bar."""
 
     def __call__(self, done: float, *, note: str = "") -> None:
-        """`done` of the total given at the start; `note` is shown beside."""
+        """`done` of the total given at the start; `note` is shown next to the bar."""
 
 
 @contextmanager
 def progress(what: str, total: float | None) -> Iterator[Advance]:
-    """A progress bar on stderr while the block runs; nothing where stderr is not a terminal. `total` None: no end is known."""
+    """A progress bar on stderr while the block runs, only if stderr is a terminal. `total` None: unknown."""
     if not sys.stderr.isatty():
         yield _nothing
         return
@@ -112,4 +112,4 @@ def progress(what: str, total: float | None) -> Iterator[Advance]:
 
 
 def _nothing(done: float, *, note: str = "") -> None:
-    """No terminal, no bar."""
+    """Used if stderr is not a terminal."""

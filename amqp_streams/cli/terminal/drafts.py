@@ -1,7 +1,8 @@
-"""Lines, JSON, CSV rows and files as events to send. Pure.
+"""Turns lines, JSON, CSV rows and files into events. Pure.
 
-A draft is an event and the partition it asks for. A JSON line has what `receive --format json` prints: `body` (text as it is, anything
-else as JSON) or `body_base64`, and `key`, `partition`, `subject`, `content_type`, `message_id`, `correlation_id`, `properties`.
+A draft is an event and its requested partition. A JSON line has the form of `receive --format json`: `body`
+(text as it is, other values as JSON) or `body_base64`, and `key`, `partition`, `subject`, `content_type`,
+`message_id`, `correlation_id`, `properties`.
 """
 
 import base64
@@ -18,7 +19,7 @@ from amqp_streams.client import Event
 
 _JSON: Final = "application/json"
 _TEXTS: Final = ("key", "subject", "content_type", "message_id", "correlation_id")
-# What `receive` prints beside: they belong to the stored event, not to the one that is sent again.
+# `receive` also prints these: they belong to the stored event and are not sent again.
 _IGNORED: Final = frozenset({"offset", "timestamp", "timestamp_ms", "annotations", "delivery_annotations", "log"})
 _KNOWN: Final = frozenset({"body", "body_base64", "partition", "properties", *_TEXTS})
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
@@ -27,7 +28,7 @@ _Property = str | int | float | bool | None
 
 
 class Draft(NamedTuple):
-    """An event to send, and the partition it asks for."""
+    """An event to send, and its requested partition."""
 
     event: Event
     partition: str | None = None
@@ -35,7 +36,7 @@ class Draft(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Common:
-    """What all events of one `send` have unless they say otherwise."""
+    """The defaults of all events of a `send`."""
 
     key: str | None = None
     content_type: str | None = None
@@ -46,7 +47,7 @@ class Common:
     def event(
         self, body: bytes, *, key: str | None = None, content_type: str | None = None, more: Mapping[str, _Property] | None = None
     ) -> Event:
-        """An event of this body; `more`: properties beside those that all events have."""
+        """An event with this body; `more`: properties in addition to the common ones."""
         return Event(
             body=body,
             key=self.key if key is None else key,
@@ -60,12 +61,15 @@ class Drafter(Protocol):
     """One line in, one draft out (None: the line is not an event, such as the header of a CSV file)."""
 
     def __call__(self, line: bytes, number: int) -> Draft | None:
-        """Make the draft of line `number` (from 1). Raises InputError where the line is not what it should be."""
+        """The draft of line `number` (from 1). Raises InputError if the line is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineDrafter:
-    """Each line is an event. With a key regex, its first group in the line is the key; a line where it is not found has none."""
+    """Each line is an event.
+
+    The first group of a key regex in the line is the key; without a match the event has none.
+    """
 
     common: Common
 
@@ -76,7 +80,7 @@ class LineDrafter:
 
 @dataclass(frozen=True, slots=True)
 class JsonDrafter:
-    """Each line is a JSON object that describes an event; empty lines are passed over."""
+    """Each line is a JSON object that describes an event; empty lines are skipped."""
 
     common: Common
 
@@ -87,10 +91,10 @@ class JsonDrafter:
         try:
             given = json.loads(line)
         except ValueError as error:
-            message = f"line {number}: not JSON: {error}"
+            message = f"line {number}: not valid JSON: {error}"
             raise InputError(message) from error
         if not isinstance(given, dict):
-            message = f'line {number}: a JSON object is needed, such as {{"body": "20.5", "key": "kitchen"}}'
+            message = f'line {number}: must be a JSON object, for example {{"body": "20.5", "key": "kitchen"}}'
             raise InputError(message)
         unknown = sorted(given.keys() - _KNOWN - _IGNORED)
         if unknown:
@@ -119,7 +123,10 @@ class JsonDrafter:
 
 
 class CsvDrafter:
-    """Each row is an event: a JSON object of its columns, or the line as it is. The first row names the columns."""
+    """Each row is an event: a JSON object of its columns, or the line as it is.
+
+    The first row names the columns.
+    """
 
     def __init__(
         self,
@@ -130,7 +137,7 @@ class CsvDrafter:
         key_template: str | None = None,
         property_columns: Sequence[str] = (),
     ) -> None:
-        """`property_columns`: those that are application properties, too; `*`: all of them."""
+        """`property_columns`: columns to send also as application properties; `*`: all."""
         self._common: Final = common
         self._as_json: Final = as_json
         self._template: Final = f"{{{key_column}}}" if key_column is not None else key_template
@@ -145,13 +152,13 @@ class CsvDrafter:
         try:
             cells = next(csv.reader([line.decode("utf-8-sig" if number == 1 else "utf-8")], strict=True))
         except (UnicodeDecodeError, csv.Error) as error:
-            message = f"row {number}: no CSV in UTF-8: {error}"
+            message = f"row {number} is not valid CSV in UTF-8: {error}"
             raise InputError(message) from error
         if not self._columns:
             self._take_header(cells)
             return None
         if len(cells) != len(self._columns):
-            message = f"row {number}: {len(cells)} cells, but {len(self._columns)} columns are named"
+            message = f"row {number} has {len(cells)} cells, but the header has {len(self._columns)} columns"
             raise InputError(message)
         row = dict(zip(self._columns, cells, strict=True))
         key = _found_key(self._common.key_regex, line)
@@ -164,16 +171,16 @@ class CsvDrafter:
 
     def _take_header(self, cells: Sequence[str]) -> None:
         if len(set(cells)) != len(cells):
-            message = f"row 1: a column is named twice: {', '.join(cells)}"
+            message = f"row 1 has a duplicate column name: {', '.join(cells)}"
             raise InputError(message)
         if self._key_column is not None and self._key_column not in cells:
-            message = f"--key-column: there is no column {self._key_column!r}; there are {', '.join(cells)}"
+            message = f"--key-column: no column named {self._key_column!r}; the columns are {', '.join(cells)}"
             raise InputError(message)
         if "*" in self._property_columns:
             self._property_columns = tuple(cells)
         strange = [name for name in self._property_columns if name not in cells]
         if strange:
-            message = f"--property-column: there is no column {strange[0]!r}; there are {', '.join(cells)}"
+            message = f"--property-column: no column named {strange[0]!r}; the columns are {', '.join(cells)}"
             raise InputError(message)
         self._columns = list(cells)
 
@@ -184,10 +191,10 @@ class CsvDrafter:
         try:
             return self._template.format_map(row)
         except KeyError as error:
-            message = f"--key-template: there is no column {error}; there are {', '.join(self._columns)}"
+            message = f"--key-template: no column named {error}; the columns are {', '.join(self._columns)}"
             raise InputError(message) from error
         except (ValueError, IndexError, AttributeError) as error:
-            message = f"--key-template: row {number}: {error}; columns are written {{date}}, their first ten characters {{date:.10}}"
+            message = f"--key-template: row {number}: {error}; write a column as {{date}}, its first ten characters as {{date:.10}}"
             raise InputError(message) from error
 
 
@@ -195,7 +202,7 @@ def parse_property(text: str) -> tuple[str, str]:
     """Read `name=value`.
 
     Raises:
-        ValueError: there is no `=`, or nothing before it.
+        ValueError: the text has no `=`, or no name before it.
     """
     name, equals, value = text.partition("=")
     if not equals or not name:
@@ -205,7 +212,7 @@ def parse_property(text: str) -> tuple[str, str]:
 
 
 def _number_or_text(cell: str) -> _Property:
-    """A cell as a property: a number if it is one in JSON's notation (so `007` stays text), so that filters compare it as one."""
+    """A cell as a property: a number if it is one in JSON's notation (`007` stays text)."""
     if _INTEGER.fullmatch(cell) and -(2**63) <= int(cell) < 2**63:
         return int(cell)
     return float(cell) if _DECIMAL.fullmatch(cell) else cell
@@ -218,11 +225,11 @@ def _found_key(pattern: re.Pattern[bytes] | None, line: bytes) -> str | None:
 
 
 def _body(given: Mapping[str, object]) -> tuple[bytes, bool]:
-    """The body's bytes, and whether they are JSON that we wrote."""
+    """The body's bytes, and whether they are JSON that was created here."""
     if "body_base64" in given:
         text = given["body_base64"]
         if "body" in given or not isinstance(text, str):
-            message = "'body_base64' is text and stands in place of 'body'"
+            message = "'body_base64' must be a text, without 'body'"
             raise ValueError(message)
         try:
             return base64.b64decode(text, validate=True), False
@@ -237,7 +244,7 @@ def _body(given: Mapping[str, object]) -> tuple[bytes, bool]:
 
 def _text(name: str, value: object) -> str | None:
     if value is not None and not isinstance(value, str):
-        message = f"{name!r} is text, not {json.dumps(value)}"
+        message = f"{name!r} must be a text (got {json.dumps(value)})"
         raise ValueError(message)
     return value
 
@@ -246,10 +253,10 @@ def _properties(value: object) -> dict[str, _Property]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        message = "'properties' is an object"
+        message = "'properties' must be an object"
         raise ValueError(message)
     for name, one in value.items():
         if not isinstance(one, str | int | float | bool | None):
-            message = f"property {name!r} is text, a number, true, false or null, not {json.dumps(one)}"
+            message = f"property {name!r} must be a text, a number, true, false or null (got {json.dumps(one)})"
             raise ValueError(message)
     return value

@@ -1,4 +1,4 @@
-"""Values of flags that people write with units or in notations of their own, read by the one reader each has."""
+"""Option values with units or notations of their own; each kind has one parser."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from service_parts.settings.units import byte_count
 
 
 class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click's newest releases
-    """A parameter read by a function that raises ValueError with words fit for people."""
+    """A parameter whose parser raises ValueError with a message for people."""
 
     def __init__(self, name: str, read: Callable[[str], object]) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Read(click.ParamType):  # type: ignore[type-arg]  # generic only in click'
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A setting that was given: its value, or None to take its bound away."""
+    """A setting that was given: its value, or None to remove the bound."""
 
     value: int | None
 
@@ -42,10 +42,10 @@ PROPERTY: Final = Read("name=value", parse_property)
 
 
 def now_ms() -> int:
-    """The present, in milliseconds since 1970 UTC."""
+    """The current time, in milliseconds since 1970 UTC."""
     return time.time_ns() // 1_000_000
 
 
 def misuse(option: str, error: Exception | str) -> click.UsageError:
-    """What a command raises when a flag's value cannot be."""
+    """The usage error for a value of an option that is not valid."""
     return click.BadParameter(str(error), param_hint=f"'{option}'")

@@ -1,12 +1,12 @@
-"""Places in a log as people write them: `earliest`, an offset, a moment. Pure; the present is an argument.
+"""Parses starts and ends in a log: `earliest`, an offset, a time. Pure; the current time is an argument.
 
 | written | means |
 |---|---|
-| `earliest`, `latest`, `end` | as they say |
+| `earliest`, `latest`, `end` | the first event, after the last one, the present end |
 | `42`, `0000000000000042`, `offset:42` | the event with this offset |
-| `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `2026-11-21` | a moment; without a zone it is UTC |
-| `1795242600000`, `time:1795242600000` | a moment in milliseconds since 1970: a bare number of 13 digits |
-| `-1h`, `-90m`, `now` | a moment before the present |
+| `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `2026-11-21` | a time; UTC if it has no zone |
+| `1795242600000`, `time:1795242600000` | a time in milliseconds since 1970: a plain number of 13 digits |
+| `-1h`, `-90m`, `now` | a time before now |
 """
 
 import re
@@ -24,23 +24,23 @@ _EPOCH_MS: Final = re.compile(r"time:([0-9]{1,15})|([0-9]{13})")
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """The event with this number; in each partition where there are several."""
+    """The event with this number, in each partition."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """A moment, in milliseconds since 1970 UTC."""
+    """A time, in milliseconds since 1970 UTC."""
 
     ms: int
 
 
 def parse_place(text: str, now_ms: int) -> AtOffset | AtTime:
-    """Read an offset or a moment.
+    """Parse an offset or a time.
 
     Raises:
-        ValueError: it is neither; says what is.
+        ValueError: the text is neither.
     """
     if found := _EPOCH_MS.fullmatch(text):
         return AtTime(int(found[1] or found[2]))
@@ -55,17 +55,17 @@ def parse_place(text: str, now_ms: int) -> AtOffset | AtTime:
         return AtTime(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError) as error:
         message = (
-            f"{text!r} is neither an offset (42, offset:42) nor a moment (2026-11-21T06:30:00Z, -1h, now, "
+            f"{text!r} is neither an offset (42, offset:42) nor a time (2026-11-21T06:30:00Z, -1h, now, "
             f"or milliseconds since 1970: {_EPOCH_MS_DIGITS} digits, time:MS)"
         )
         raise ValueError(message) from error
 
 
 def parse_start(text: str, now_ms: int) -> Start:
-    """Where a consumer starts: `earliest`, `latest`, or at the first event of a place, itself included.
+    """A consumer's start: `earliest`, `latest`, or the first event at an offset or time, included.
 
     Raises:
-        ValueError: none of these; says what is.
+        ValueError: the text is not a valid start.
     """
     if text == "earliest":
         return EARLIEST
@@ -76,7 +76,7 @@ def parse_start(text: str, now_ms: int) -> Start:
     except ValueError as error:
         message = f"{error}, nor 'earliest' or 'latest'"
         raise ValueError(message) from error
-    # On the wire both conditions are exclusive ("greater than"); people name the first event that they want.
+    # On the wire both conditions are exclusive ("greater than"); people name the first event to read.
     if isinstance(place, AtOffset):
         return AfterOffset(place.number - 1) if place.number else EARLIEST
     return AfterTime(place.ms - 1) if place.ms else EARLIEST
@@ -84,14 +84,17 @@ def parse_start(text: str, now_ms: int) -> Start:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where reading stops, exclusive: before an offset or a moment, and (unless following) where each partition ended at the start."""
+    """The end, exclusive: an offset or a time.
+
+    And, unless following, the ends of the partitions at the start.
+    """
 
     place: AtOffset | AtTime | None
     ends: dict[str, int] | None
-    """Partition -> one past its latest offset; None: not bounded by what there is now."""
+    """Partition -> one past its latest offset at the start; None: no such bound."""
 
     def beyond(self, partition: str | None, offset: int | None, timestamp_ms: int | None) -> bool:
-        """This event is past the end of its partition: neither it nor any later one of the partition is wanted."""
+        """Whether this event is past the end of its partition: then no later event is wanted."""
         if self.ends is not None and partition is not None and offset is not None and offset >= self.ends.get(partition, 0):
             return True
         if isinstance(self.place, AtOffset):
@@ -99,14 +102,14 @@ class Bounds:
         return isinstance(self.place, AtTime) and timestamp_ms is not None and timestamp_ms >= self.place.ms
 
     def last(self, partition: str, offset: int) -> bool:
-        """No wanted event comes after this one in its partition."""
+        """Whether no wanted event follows in the partition."""
         if self.ends is not None and offset + 1 >= self.ends.get(partition, 0):
             return True
         return isinstance(self.place, AtOffset) and offset + 1 >= self.place.number
 
 
 def ends_of(info: LogInfo, partition: str | None = None) -> dict[str, int]:
-    """One past the latest offset of each partition (of one, if named); 0 for those that are empty."""
+    """One past the latest offset of each partition (or of the named one); 0 for empty partitions."""
     return {
         one.partition: int(one.latest_offset) + 1 if one.latest_offset else 0
         for one in info.partitions
@@ -115,7 +118,7 @@ def ends_of(info: LogInfo, partition: str | None = None) -> dict[str, int]:
 
 
 class Remaining:
-    """Which partitions still have events to come. Made of the bounds and where reading starts; told of every event."""
+    """The partitions with more wanted events, from the bounds and the start; updated with each event."""
 
     def __init__(self, bounds: Bounds, info: LogInfo, start: Start, partition: str | None = None) -> None:
         self._bounds: Final = bounds
@@ -126,13 +129,13 @@ class Remaining:
 
         counts = [events_from(one, start) for one in wanted]
         self.events: Final = None if None in counts else sum(count or 0 for count in counts)
-        """How many events there were from the start on; None: not known, as the start is a moment."""
+        """The number of events from the start on; None if the start is a time: unknown."""
 
     def __bool__(self) -> bool:
         return bool(self._open)
 
     def wants(self, partition: str | None, offset: str | None, timestamp_ms: int | None) -> bool:
-        """Take note of an event; False when it is past the end of its partition."""
+        """Record an event; False if it is past the end of its partition."""
         number = int(offset) if offset is not None and offset.isdecimal() else None
         if self._bounds.beyond(partition, number, timestamp_ms):
             self._open.discard(partition or "")
@@ -143,7 +146,7 @@ class Remaining:
 
 
 def events_from(one: PartitionInfo, start: Start) -> int | None:
-    """How many events a partition has from `start` on; None: not known."""
+    """The number of events of a partition from `start` on; None: unknown."""
     if one.latest_offset is None or start == LATEST:
         return 0
     if isinstance(start, AfterTime) or one.earliest_offset is None:
@@ -154,7 +157,7 @@ def events_from(one: PartitionInfo, start: Start) -> int | None:
 
 
 def _has_events(latest: str | None, last_timestamp_ms: int | None, start: Start) -> bool:
-    """A partition holds an event at or after `start`; what the peer does not say counts as yes."""
+    """Whether a partition has an event at or after `start`; True if the peer does not report it."""
     if latest is None or start == LATEST:
         return False
     if isinstance(start, AfterTime):

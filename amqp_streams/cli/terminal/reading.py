@@ -1,6 +1,6 @@
-"""Input as it comes: bytes of files and of stdin without a thread, and lines out of bytes.
+"""Reads files and stdin without a thread, and splits bytes into lines.
 
-A pipe or a terminal is waited for on the event loop, so that what arrives goes on at once and Ctrl-C is not stuck in a read.
+The event loop waits for a pipe or terminal, so that data is sent at once and Ctrl-C does not block in a read.
 """
 
 import asyncio
@@ -15,16 +15,16 @@ from amqp_streams.errors import AmqpStreamsError, ConfigError
 CHUNK_BYTES: Final = 256 << 10
 _PASSWORD_BYTES_MAX: Final = 4096
 LINE_BYTES_MAX: Final = 256 << 20
-"""The largest message any node may take (limits.message_bytes); a longer line is a mistake."""
+"""The largest possible message of a node (limits.message_bytes); a longer line is an error."""
 
 
 class InputError(AmqpStreamsError):
-    """What was to be sent is not what it was said to be; the message names file and line."""
+    """The input is not in its declared format; the message names file and line."""
 
 
 @contextmanager
 def descriptor_of(file: str) -> Iterator[int]:
-    """An open descriptor of a file; `-` is stdin, which stays open."""
+    """An open descriptor of a file; `-` is stdin, which is not closed."""
     if file == "-":
         yield 0
         return
@@ -42,7 +42,7 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
     try:
         loop.add_reader(descriptor, arrived.set)
     except (OSError, ValueError):
-        # Regular files cannot be waited for, and need not be.
+        # An event loop cannot wait for regular files; they never block.
         while data := os.read(descriptor, CHUNK_BYTES):
             yield data
         return
@@ -59,23 +59,26 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 def password_from_stdin() -> str:
-    """The first line of stdin. What follows it stays for others: read byte by byte from the descriptor.
+    """The first line of stdin, read byte by byte so that the following lines remain for others.
 
     Raises:
-        ConfigError: there is none, or no end of it.
+        ConfigError: the line is empty or too long.
     """
     line = bytearray()
     while len(line) < _PASSWORD_BYTES_MAX and (byte := os.read(0, 1)) not in (b"", b"\n"):
         line += byte
     password = line.decode(errors="replace").rstrip("\r")
     if not password or len(line) == _PASSWORD_BYTES_MAX:
-        message = f"--password-stdin: the first line of stdin has to be a password of 1 to {_PASSWORD_BYTES_MAX - 1} bytes"
+        message = f"--password-stdin: the first line of stdin must be a password of 1 to {_PASSWORD_BYTES_MAX - 1} bytes"
         raise ConfigError(message)
     return password
 
 
 class Lines:
-    """Bytes in, whole lines out, without their line ends (LF or CR LF). With `quotes`, a line end inside double quotes ends nothing."""
+    """Splits bytes into lines without line ends (LF or CR LF).
+
+    With `quotes`, line ends in double quotes do not count.
+    """
 
     def __init__(self, *, quotes: bool = False) -> None:
         self._quotes: Final = quotes
@@ -99,13 +102,13 @@ class Lines:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The last line, where it has no line end.
+        """The last line, if it has no line end.
 
         Raises:
             InputError: the input ended inside double quotes.
         """
         if self._open:
-            message = "a double quote is opened and never closed"
+            message = "a double quote is not closed"
             raise InputError(message)
         last = b"".join(self._parts)
         self._parts.clear()
@@ -132,5 +135,5 @@ class Lines:
         self._parts.append(piece)
         self._size += len(piece)
         if self._size > LINE_BYTES_MAX:
-            message = f"a line is longer than {LINE_BYTES_MAX} bytes" + (": a double quote is never closed" if self._open else "")
+            message = f"a line is longer than {LINE_BYTES_MAX} bytes" + (": a double quote is not closed" if self._open else "")
             raise InputError(message)

@@ -1,8 +1,9 @@
-"""Events as people and programs read them. Pure.
+"""Renders events for people and programs. Pure.
 
-The JSON line of an event: `partition`, `offset`, `timestamp` (ISO 8601, UTC, milliseconds), `key`, `subject`, `content_type`,
-`properties`, `body` (text, or the value itself where the message has a value as its body) or `body_base64`, `annotations`. Entries
-without a value are null; names are stable. `message_format` is there only where it is not 0.
+The JSON line of an event: `partition`, `offset`, `timestamp` (ISO 8601, UTC, milliseconds), `key`, `subject`,
+`content_type`, `properties`, `body` (text, or the value of a message with a value as its body) or
+`body_base64`, `annotations`. Missing values are null; names are stable. `message_format` is present only if
+it is not 0.
 """
 
 import base64
@@ -19,12 +20,16 @@ from amqp_streams.wire.types import Array, Described
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_BODY_MAX: Final = 4096
-# JSON leaves these as they are, but a terminal acts on them, or a reader of lines takes them for a line's end.
+# JSON leaves these characters as they are, but terminals interpret them, or line readers treat them as line
+# ends.
 _ESCAPED: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), 0x2028, 0x2029)}
 
 
 class Format(StrEnum):
-    """How events are printed: `text` a line for people, `json` one for programs, `body` the body and a line end, `raw` the body alone."""
+    """`text`: a line for people.
+
+    `json`: a line for programs; `body`: the body and a line end; `raw`: the body only.
+    """
 
     TEXT = "text"
     JSON = "json"
@@ -34,7 +39,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """An event to print; what it has not is None."""
+    """An event to print; missing values are None."""
 
     partition: str | None
     offset: str | None
@@ -49,7 +54,7 @@ class Shown:
 
 
 def render(event: Shown, form: Format) -> bytes:
-    """The bytes to print for an event, line end included where the form has one."""
+    """The bytes to print for an event, with a line end if the form has one."""
     if form is Format.RAW:
         return body_bytes(event.body)
     if form is Format.BODY:
@@ -91,7 +96,7 @@ def plain(value: object) -> object:
 
 
 def iso_time(ms: int | None) -> str | None:
-    """A moment as `2026-11-21T06:30:00.000Z`; one that no calendar has stays a number of milliseconds."""
+    """A time as `2026-11-21T06:30:00.000Z`; outside the calendar a number of milliseconds."""
     if ms is None:
         return None
     try:
@@ -111,7 +116,7 @@ def body_bytes(body: object) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Text without characters that a terminal acts on or that break a line: they are written as escapes."""
+    """Text with escapes for characters that terminals interpret or that break a line."""
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
@@ -133,7 +138,8 @@ def _name(key: object) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-# The first kind that fits counts: a bool is an int, too. Subtypes (UInt, Symbol, Timestamp) become the type they resemble.
+# The first matching kind counts: a bool is also an int. Subtypes (UInt, Symbol, Timestamp) become their base
+# types.
 _PLAIN: Final[tuple[tuple[type, Callable[[Any], object]], ...]] = (
     (type(None), lambda _: None),
     (bool, bool),

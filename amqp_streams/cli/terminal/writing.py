@@ -1,4 +1,4 @@
-"""stdout for many bytes: written without holding up the event loop, so that a slow reader of ours does not look dead to the node."""
+"""Writes large output to stdout without blocking the event loop, which must send heartbeats."""
 
 import asyncio
 import os
@@ -12,14 +12,14 @@ _PIPE_BYTES: Final = 4096
 
 
 class Output:
-    """Standard output. Raises BrokenPipeError when nobody reads it any more."""
+    """Standard output. Raises BrokenPipeError when it is no longer read."""
 
     def __init__(self) -> None:
         sys.stdout.flush()
         try:
             self._descriptor: int | None = sys.stdout.fileno()
         except OSError:
-            # Not a descriptor: a test has put a buffer in its place.
+            # Not a descriptor: a test has replaced stdout by a buffer.
             self._descriptor = None
             return
         self._piecewise = not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
@@ -27,7 +27,7 @@ class Output:
         self._poll.register(self._descriptor, select.POLLOUT)
 
     async def write(self, data: bytes) -> None:
-        """Write all of it; the loop goes on meanwhile."""
+        """Write all bytes; the event loop runs meanwhile."""
         if self._descriptor is None:
             sys.stdout.buffer.write(data)
             return
@@ -38,7 +38,7 @@ class Output:
             left = left[os.write(self._descriptor, left[:_PIPE_BYTES] if self._piecewise else left) :]
 
     def check(self) -> None:
-        """Find out that nobody reads, with nothing to write."""
+        """Raise BrokenPipeError if stdout is no longer read."""
         if self._descriptor is not None and any(events & select.POLLERR for _, events in self._poll.poll(0)):
             raise BrokenPipeError
 

@@ -1,6 +1,7 @@
-"""Fields of a record and what is inside them, as filter texts name it. Spec: FILTEX 6.4.4.4, 6.4.4.5.
+"""Reads fields of a record and values inside them. Spec: FILTEX 6.4.4.4, 6.4.4.5.
 
-Law: what is not there is NULL, except to EXISTS; lists and arrays are counted from 0; a map has no items and a list no keys.
+Law: a missing value is NULL, except for EXISTS. Lists and arrays count from 0; a map has no items and a list
+no keys.
 """
 
 from collections.abc import Callable

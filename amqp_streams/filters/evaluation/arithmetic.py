@@ -1,9 +1,9 @@
-"""Calculating with values. Spec: FILTEX 6.3.1, 6.4.4.1.
+"""Arithmetic of filter values. Spec: FILTEX 6.3.1, 6.4.4.1.
 
-Laws: integers are exact within 64 bits, signed or not; what fits nowhere, and whatever is divided by zero, is not-a-number and no
-failure. A float on either side makes a float, else a decimal makes a decimal. Integers that do not divide make a decimal (6.3), except in
-selectors, where the fraction is dropped as in Java; a remainder has the dividend's sign. A sum
-or difference with a timestamp is a timestamp, so that it compares as one.
+Laws: integers are exact within 64 bits, signed or unsigned. A result that fits no type, and a division by
+zero, is not-a-number, not a failure. With a float on either side the result is a float, else with a decimal a
+decimal. Integers that do not divide give a decimal (6.3); in selectors the fraction is dropped as in Java. A
+remainder has the dividend's sign. A sum or difference with a timestamp is a timestamp, and compares as one.
 """
 
 from decimal import Context, Decimal, localcontext
@@ -20,7 +20,7 @@ _NUMERIC: Final = frozenset((Kind.NUMBER, Kind.TIME))
 
 
 def calculate(operator: Operator, left: Outcome, right: Outcome) -> Outcome:  # noqa: PLR0911 - one for each pair of types
-    """The value of `left operator right`: NULL with a NULL, FAILED with types that cannot be calculated with."""
+    """The value of `left operator right`: NULL if an operand is NULL, FAILED if a type does not allow it."""
     if left is FAILED or right is FAILED or left is None or right is None:
         return FAILED if left is FAILED or right is FAILED else None
     if type(left) in INTEGERS and type(right) in INTEGERS and operator != "%":

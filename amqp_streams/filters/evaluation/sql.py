@@ -1,6 +1,6 @@
-"""A tree -> closures that say of a record whether it holds. Spec: FILTEX 6.4.
+"""Compiles a tree to closures that evaluate a record. Spec: FILTEX 6.4.
 
-Law: made once, at attach; nothing of the text is looked at again, and a record is decoded only where a closure reads it.
+Law: the tree is compiled once, at attach. A closure decodes only the fields that it reads.
 """
 
 import operator
@@ -54,11 +54,14 @@ from amqp_streams.wire.types import Symbol, Timestamp
 Condition: TypeAlias = Callable[[Record], Truth]
 
 FLIPPED: Final[dict[Comparison, Comparison]] = {"=": "=", "<>": "<>", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
-"""The comparison with its sides exchanged."""
+"""The comparison with its sides swapped."""
 
 
 def condition(node: Predicate, unlike: Truth) -> Condition:  # noqa: PLR0911 - a row a node
-    """What says of a record whether `node` is true; `unlike` is what comparing values of unlike types says."""
+    """What says of a record whether `node` is true.
+
+    `unlike` is what comparing values of unlike types says.
+    """
     match node:
         case Compare():
             return _comparison(node, unlike)
@@ -130,7 +133,7 @@ def _called(known: Function, values: list[Evaluation]) -> Evaluation:
 
 
 def _affordable(record: Record, *values: Outcome) -> bool:
-    """Whether there is work left to look at all of these texts."""
+    """Whether the record's work budget allows examining all of these texts."""
     return record.spend(sum(len(value) for value in values if isinstance(value, str | bytes)))
 
 
@@ -222,7 +225,10 @@ def _with_integer(sign: Comparison, value: Evaluation, number: int, unlike: Trut
 
 
 def _reserved_offset(sign: Comparison, word: str) -> Condition:
-    """`@earliest` is smaller than every offset, `@latest` greater than all there were at the attach, and neither equals one (5.1.1)."""
+    """`@earliest` is smaller than each offset, `@latest` greater than each at the attach.
+
+    Neither equals one (5.1.1).
+    """
     if word == names.OFFSET_EARLIEST:
         greater = sign in (">", ">=", "<>")
         return lambda _record: greater

@@ -1,7 +1,7 @@
-"""What is wrong with a filter text though its grammar is right. Spec: FILTEX 2.2, 6.4; Event Streams 5.2.2.
+"""Checks of a filter text with correct grammar. Spec: FILTEX 2.2, 6.4; Event Streams 5.2.2.
 
-Laws: refused at attach is only what could never be evaluated for any message; the subset of Event Streams has none of what its grammar
-leaves out.
+Laws: an attach is refused only for a condition that can never be evaluated for any message. The subset of
+Event Streams has only what its own grammar has.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ _Checked = TypeVar("_Checked", bound=Node)
 
 
 def check(node: _Checked) -> _Checked:
-    """`node`, whose operands were checked before.
+    """Check `node`, whose operands have been checked.
 
     Raises:
-        FilterError: constants of the wrong type for what is done with them.
+        FilterError: a constant has the wrong type for its operation.
     """
     match node:
         case Compare(left=left, right=right):
@@ -52,7 +52,7 @@ def check(node: _Checked) -> _Checked:
         case Like():
             _check_pattern(node)
         case Call(name="DATE", arguments=(Constant(value=str(text)) as constant,)) if date_ms(text) is None:
-            reason = f"{text[:64]!r} is not a date of ISO 8601, such as 2026-01-31T12:00:00Z"
+            reason = f"{text[:64]!r} is not a valid ISO 8601 date, for example 2026-01-31T12:00:00Z"
             raise FilterError(reason, constant.position + 1)
         case _:
             pass
@@ -64,10 +64,10 @@ def check_subset(given: Sequence[Token]) -> None: ...
 @overload
 def check_subset(given: Predicate) -> None: ...
 def check_subset(given: Sequence[Token] | Predicate) -> None:
-    """Hold a text, first its tokens and then its tree, against the grammar of Event Streams 5.2.2.
+    """Check a text, first its tokens and then its tree, against the grammar of Event Streams 5.2.2.
 
     Raises:
-        FilterError: it has something that only FILTEX has.
+        FilterError: it has an element that only FILTEX has.
     """
     if isinstance(given, Sequence):
         for token in given:
@@ -102,11 +102,11 @@ def _check_subset_expression(expression: Expression) -> None:
 
 
 def _beyond(what: str, position: int) -> FilterError:
-    return FilterError(f"{names.FILTER_SQL} has no {what} (Event Streams 5.2.2); {names.FILTEX_SQL} has", position + 1)
+    return FilterError(f"{names.FILTER_SQL} does not allow {what} (Event Streams 5.2.2): use {names.FILTEX_SQL}", position + 1)
 
 
 def _comparable(field: Expression, other: Expression) -> None:
-    """The two annotations of this log have types that are known, so what they can never be compared with is."""
+    """Check the constants that are compared with the two annotations of this log, whose types are known."""
     if not isinstance(field, Field) or field.section != DELIVERY_ANNOTATIONS or field.path or not isinstance(other, Constant):
         return
     if field.name in (names.OFFSET, names.SOURCE_PARTITION) and not isinstance(other.value, str):
@@ -125,18 +125,18 @@ def _is_operand(operand: Expression, *, text_too: bool) -> None:
     if isinstance(operand, Constant):
         value = operand.value
         if isinstance(value, bool | bytes) or (isinstance(value, str) and not text_too):
-            reason = "a constant of this type cannot be calculated with"
+            reason = "a constant of this type cannot be used in arithmetic"
             raise FilterError(reason, operand.position + 1)
 
 
 def _check_pattern(like: Like) -> None:
     for part in (like.operand, like.pattern, like.escape):
         if isinstance(part, Constant) and part.value is not None and not isinstance(part.value, str):
-            reason = "LIKE compares text"
+            reason = "LIKE compares texts"
             raise FilterError(reason, part.position + 1)
     escape = like.escape.value if isinstance(like.escape, Constant) else None
     if isinstance(escape, str) and len(escape) != 1:
-        reason = "what follows ESCAPE is one character"
+        reason = "ESCAPE must be followed by one character"
         raise FilterError(reason, (like.escape or like).position + 1)
     pattern = like.pattern.value if isinstance(like.pattern, Constant) else None
     if isinstance(escape, str) and isinstance(pattern, str) and pattern_parts(pattern, escape) is None:

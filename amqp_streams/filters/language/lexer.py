@@ -1,7 +1,8 @@
 """Text -> tokens, for all three dialects. Spec: FILTEX 6.4.4.2, 6.4.4.6; Jakarta Messaging 3.8.1.
 
-Laws: positions are characters of the text, from 0 here and from 1 in what a peer is told; whatever the text, the answer is tokens or a
-`FilterError`. A `[` that follows a name or a `]` opens an index, any other a delimited identifier.
+Laws: positions are characters of the text, from 0 here and from 1 in errors for peers. For any text the
+result is tokens or a `FilterError`. A `[` after a name or a `]` opens an index; any other `[` opens a
+delimited identifier.
 """
 
 import re
@@ -31,7 +32,10 @@ class Kind(Enum):
 
 
 class Token(NamedTuple):
-    """`text`: a name or keyword (in capitals) or mark; `value`: of a constant. `start` inclusive, `end` exclusive."""
+    """`text`: a name or keyword (in capitals) or mark; `value`: of a constant.
+
+    `start` inclusive, `end` exclusive.
+    """
 
     kind: Kind
     text: str
@@ -44,7 +48,8 @@ _SPACE: Final = re.compile(r"\s+")
 _NAME: Final = re.compile(r"[^\W\d]\w*")
 _NAME_SELECTOR: Final = re.compile(r"amqp\.(?:message_?)?annotation\.[^\W\d](?:[\w.:$]|-(?=[^\W\d]))*|(?:[^\W\d]|\$)[\w$]*(?:\.[\w$]+)*")
 _BINARY: Final = re.compile(r"0[xX](\w*)")
-# The exponent's sign, a coefficient without a point and a small `e` go beyond the grammar: nothing else could be meant.
+# The exponent's sign, a coefficient without a point and a small `e` go beyond the grammar: nothing else could
+# be meant.
 _NUMBER: Final = re.compile(r"(?P<whole>\d+)(?P<fraction>\.\d+)?(?P<exponent>[eE][+-]?\d+)?")
 _NUMBER_SELECTOR: Final = re.compile(
     r"(?:(?P<whole>\d+)(?P<fraction>\.\d*)?|(?P<bare>\.\d+))(?P<exponent>[eE][+-]?\d+)?(?P<suffix>[lLfFdD]?)"
@@ -62,13 +67,13 @@ def tokens(text: str, dialect: Dialect, limits: Limits) -> list[Token]:
         FilterError: something that is not a token, or more of them, or of characters, than `limits` allows.
     """
     if len(text) > limits.characters:
-        reason = f"the text has {len(text)} characters; {limits.characters} are allowed"
+        reason = f"the text has {len(text)} characters; at most {limits.characters} are allowed"
         raise FilterError(reason, limits.characters + 1)
     found: list[Token] = []
     at = _skip_space(text, 0)
     while at < len(text):
         if len(found) >= limits.tokens:
-            reason = f"the text has more than {limits.tokens} words, constants and marks"
+            reason = f"the text has more than {limits.tokens} tokens"
             raise FilterError(reason, at + 1)
         token = _token(text, at, found, dialect)
         found.append(token)
@@ -95,7 +100,7 @@ def _token(text: str, at: int, before: list[Token], dialect: Dialect) -> Token:
         return _word(name[0], at, before, dialect)
     mark = _MARK.match(text, at)
     if mark is None:
-        reason = f"{_shown(character)} begins nothing that a filter can have"
+        reason = f"unexpected character {_shown(character)}"
         raise FilterError(reason, at + 1)
     return Token(Kind.MARK, "<>" if mark[0] == "!=" else mark[0], None, at, mark.end())
 
@@ -111,7 +116,7 @@ def _word(word: str, at: int, before: list[Token], dialect: Dialect) -> Token:
         return Token(Kind.KEYWORD, word.upper(), None, at, at + len(word))
     for place, character in enumerate(word):
         if not (character.isalpha() or character.isdecimal() or character in "_.$:-"):
-            reason = f"{_shown(character)} may be in an identifier only within brackets"
+            reason = f"an identifier with {_shown(character)} must be in brackets"
             raise FilterError(reason, at + place + 1)
     return Token(Kind.NAME, word, None, at, at + len(word))
 
@@ -119,11 +124,11 @@ def _word(word: str, at: int, before: list[Token], dialect: Dialect) -> Token:
 def _string(text: str, at: int, dialect: Dialect) -> Token:
     found = _STRING.match(text, at)
     if found is None:
-        reason = f"the text constant that begins with {text[at]} does not end"
+        reason = f"the text constant that begins with {text[at]} is not closed"
         raise FilterError(reason, at + 1)
     quote = text[at]
     if quote == '"' and dialect is Dialect.SELECTOR:
-        reason = "a selector's text constants stand in single quotes"
+        reason = "text constants of a selector must be in single quotes"
         raise FilterError(reason, at + 1)
     value = found[0][1:-1]
     if dialect is not Dialect.SELECTOR:
@@ -134,7 +139,7 @@ def _string(text: str, at: int, dialect: Dialect) -> Token:
 def _delimited(text: str, at: int) -> Token:
     found = _DELIMITED.match(text, at)
     if found is None:
-        reason = "the identifier in brackets does not end"
+        reason = "the identifier in brackets is not closed"
         raise FilterError(reason, at + 1)
     _refuse_control(found[1], at + 1, "an identifier")
     return Token(Kind.DELIMITED, found[1].replace("[[", "[").replace("]]", "]"), None, at, found.end())
@@ -143,7 +148,7 @@ def _delimited(text: str, at: int) -> Token:
 def _refuse_control(value: str, start: int, what: str) -> None:
     for place, character in enumerate(value):
         if unicodedata.category(character) == "Cc":
-            reason = f"{what} has the control character {_shown(character)}"
+            reason = f"{what} contains the control character {_shown(character)}"
             raise FilterError(reason, start + place + 1)
 
 
@@ -157,7 +162,7 @@ def _number(text: str, at: int, dialect: Dialect) -> Token:
     assert found is not None, text[at : at + 8]
     follows = text[found.end() : found.end() + 1]
     if follows.isalpha() or follows == "_":
-        reason = f"{_shown(follows)} may not follow a number"
+        reason = f"{_shown(follows)} must not follow a number"
         raise FilterError(reason, found.end() + 1)
     parts = found.groupdict()
     value: Literally
@@ -177,7 +182,7 @@ def _number(text: str, at: int, dialect: Dialect) -> Token:
 def _binary(written: str, digits: str, at: int) -> Token:
     plain = "".join(str(unicodedata.decimal(digit)) if digit.isdecimal() else digit for digit in digits)
     if not plain or len(plain) % 2 or re.fullmatch(r"[0-9A-Fa-f]+", plain) is None:
-        reason = "a binary constant is 0x and pairs of hexadecimal digits"
+        reason = "a binary constant must be 0x and pairs of hexadecimal digits"
         raise FilterError(reason, at + 1)
     return Token(Kind.CONSTANT, written, bytes.fromhex(plain), at, at + len(written))
 
@@ -185,7 +190,7 @@ def _binary(written: str, digits: str, at: int) -> Token:
 def _hexadecimal(written: str, at: int) -> Token:
     digits = written[2:].rstrip("lL")
     if not digits or re.fullmatch(r"[0-9A-Fa-f]{1,16}", digits) is None:
-        reason = "a hexadecimal number is 0x and 1 to 16 digits"
+        reason = "a hexadecimal number must be 0x and 1 to 16 digits"
         raise FilterError(reason, at + 1)
     return Token(Kind.CONSTANT, written, int(digits, 16), at, at + len(written))
 

@@ -1,7 +1,8 @@
 """Text -> tree, for all three dialects. Spec: FILTEX 6.4; Event Streams 5.2.2; Jakarta Messaging 3.8.1.
 
-Laws: NOT binds closer than AND, AND closer than OR; comparisons do not chain. Predicates and expressions never stand for each other,
-except that a field or function may be a predicate of its own. Nothing nests deeper than the limit, so no text exhausts the stack.
+Laws: NOT binds closer than AND, AND closer than OR; comparisons do not chain. A predicate cannot be used as
+an expression or vice versa, except that a field or function may be a predicate. Nesting is limited to protect
+the stack.
 """
 
 from typing import Final
@@ -58,7 +59,8 @@ def parse(text: str, dialect: Dialect, limits: Limits) -> Predicate:
     """The tree of a filter text.
 
     Raises:
-        FilterError: it is malformed, can never be evaluated, or goes beyond `limits`; with the character where that shows.
+        FilterError: the text is malformed, can never be evaluated, or exceeds `limits`; has the position of
+            the error.
     """
     reader = _Reader(text, tokens(text, dialect, limits), dialect, limits)
     return reader.whole()
@@ -278,7 +280,7 @@ class _Reader(Cursor):
 def _expression(node: Node) -> Expression:
     if isinstance(node, Constant | Field | Call | Negative | Positive | Operation):
         return node
-    reason = "a condition stands where a value is due"
+    reason = "expected a value, found a condition"
     raise FilterError(reason, node.position + 1)
 
 
@@ -286,6 +288,6 @@ def _predicate(node: Node) -> Predicate:
     if isinstance(node, Field | Call) or (isinstance(node, Constant) and (node.value is None or isinstance(node.value, bool))):
         return Holds(node, node.position)
     if isinstance(node, Constant | Negative | Positive | Operation):
-        reason = "a value that is not a boolean stands where a condition is expected"
+        reason = "expected a condition, found a value that is not a boolean"
         raise FilterError(reason, node.position + 1)
     return node

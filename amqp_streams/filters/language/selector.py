@@ -1,9 +1,10 @@
-"""The identifiers of a JMS selector and what they mean in an AMQP message. Spec: Jakarta Messaging 3.8.1.1; AMQP JMS mapping 3.2.
+"""The identifiers of a JMS selector and what they mean in an AMQP message.
 
-JMSMessageID … JMSXUserID              fields of header and properties, as the AMQP JMS mapping has them
-amqp.<field of header or properties>   the same by their AMQP names, with hyphens as underscores (amqp.content_type)
-amqp.annotation.<name>                 a message annotation; x-opt-offset, x-opt-sequence-number and x-opt-enqueued-time mean this log's own
-anything else                          an application property
+Spec: Jakarta Messaging 3.8.1.1; AMQP JMS mapping 3.2. JMSMessageID … JMSXUserID              fields of header
+and properties, as the AMQP JMS mapping has them amqp.<field of header or properties>   the same by their AMQP
+names, with hyphens as underscores (amqp.content_type) amqp.annotation.<name>                 a message
+annotation; x-opt-offset, x-opt-sequence-number and x-opt-enqueued-time mean this log's own anything else
+an application property
 """
 
 import re
@@ -50,7 +51,7 @@ def selector_field(identifier: str, position: int) -> Expression:  # noqa: PLR09
     """What an identifier of a selector refers to.
 
     Raises:
-        FilterError: it begins with `amqp.` and is none that is known.
+        FilterError: it begins with `amqp.` and is unknown.
     """
     if identifier in _JMS or identifier in _AMQP:
         section, name = _JMS.get(identifier) or _AMQP[identifier]
@@ -80,9 +81,10 @@ def _constant(node: Expression) -> Literally:
 
 
 def compared(field: Expression, other: Expression) -> Expression:
-    """What a field is compared with: Event Hubs' clients write numbers with and without quotes.
+    """The operand in the form for a comparison with this field: clients of Event Hubs may quote numbers.
 
-    x-opt-enqueued-time is in milliseconds. A sequence number, or an offset without its zeros, means the record of that number here.
+    x-opt-enqueued-time is in milliseconds. A sequence number, or an offset without its zeros, means the
+    record of that number here.
     """
     if not isinstance(field, Field) or field.section != DELIVERY_ANNOTATIONS or field.path:
         return other

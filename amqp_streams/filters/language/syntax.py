@@ -1,7 +1,7 @@
-"""What a filter text says, as a tree. Spec: FILTEX 6.4; Event Streams 5.2.2; Jakarta Messaging 3.8 (selectors).
+"""The tree of a filter text. Spec: FILTEX 6.4; Event Streams 5.2.2; Jakarta Messaging 3.8 (selectors).
 
-Law: a tree is one of three dialects' but means the same in all: `Expression`s have values, `Predicate`s are true, false or unknown.
-Equality ignores where in the text a node began.
+Law: the meaning of a tree does not depend on its dialect: `Expression`s have values, `Predicate`s are true,
+false or unknown. Equality ignores the position of a node in the text.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 
 
 class Dialect(Enum):
-    """Which grammar a text follows: FILTEX 6, the subset of Event Streams 5.2.2, or a JMS selector."""
+    """The grammar of a text: FILTEX 6, the subset of Event Streams 5.2.2, or a JMS selector."""
 
     SQL = "sql"
     EVENT_STREAMS = "event-streams-sql"
@@ -58,7 +58,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function; its name in capitals if it is FILTEX's, otherwise as written."""
+    """A function. The name of a known one is in capitals, others are as written."""
 
     name: str
     arguments: "tuple[Expression, ...]"
@@ -75,7 +75,7 @@ class Negative:
 
 @dataclass(frozen=True, slots=True)
 class Positive:
-    """`+operand`: the same number, but a number it must be."""
+    """`+operand`: the same number; the operand must be a number."""
 
     operand: "Expression"
     position: int = field(default=0, compare=False)
@@ -93,7 +93,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`left = right` and its kin; `!=` is written `<>`."""
+    """`left = right` and other comparisons; `!=` is stored as `<>`."""
 
     operator: Comparison
     left: "Expression"
@@ -141,7 +141,7 @@ class Exists:
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """An expression that stands where a predicate is due, and so must be a boolean."""
+    """An expression in the place of a predicate: it must be a boolean."""
 
     of: "Expression"
     position: int = field(default=0, compare=False)

@@ -1,7 +1,8 @@
 """A place among the tokens of a text, and the names of fields there. Spec: FILTEX 6.4.4.4, 6.4.4.6.
 
-Law: words joined by hyphens without a space are one name where the grammar says nothing else or the standards have such a name; the
-fields of application-properties are never joined, since `a.x-y` is a difference by the grammar: `a.[x-y]` is the field.
+Law: words joined by hyphens without a space are one name where the grammar says nothing else or the standards
+have such a name; the fields of application-properties are never joined, since `a.x-y` is a difference by the
+grammar: `a.[x-y]` is the field.
 """
 
 from amqp_streams.filters.fields import SECTIONS, field_name, known_field
@@ -30,16 +31,16 @@ class Cursor:
 
     @property
     def after_next(self) -> Token:
-        """The token behind the next one."""
+        """The token after the next one."""
         return self._tokens[min(self._at + 1, len(self._tokens) - 1)]
 
     @property
     def next(self) -> Token:
-        """The token that is due."""
+        """The next token."""
         return self._tokens[self._at]
 
     def advance(self) -> Token:
-        """Pass over the next token, which is not the end, and return it."""
+        """Consume and return the next token, which is not the end."""
         token = self._tokens[self._at]
         self._at += 1
         return token
@@ -49,31 +50,31 @@ class Cursor:
         return self.next.text == text and self.next.kind in (Kind.KEYWORD, Kind.MARK)
 
     def take(self, text: str) -> bool:
-        """Pass over the next token if it is this keyword or mark."""
+        """Consume the next token if it is this keyword or mark."""
         taken = self.is_(text)
         self._at += taken
         return taken
 
     def expect(self, text: str) -> None:
-        """Pass over this keyword or mark. Raises FilterError if something else is next."""
+        """Consume this keyword or mark. Raises FilterError if the next token is a different one."""
         if not self.take(text):
             raise self.unexpected(text)
 
     def unexpected(self, wanted: str) -> FilterError:
-        """What to raise when the next token cannot be there."""
+        """The error for a next token that is not valid here."""
         token = self.next
-        found = "the text ends" if token.kind is Kind.END else f"{self._text[token.start : token.end][:64]!r} stands"
-        return FilterError(f"{found} where {wanted} is due", token.start + 1)
+        found = "the text ends" if token.kind is Kind.END else f"found {self._text[token.start : token.end][:64]!r}"
+        return FilterError(f"{found}, but expected {wanted}", token.start + 1)
 
     def deeper(self, start: int) -> None:
-        """One level of nesting more. Raises FilterError beyond the limit."""
+        """Enter one more level of nesting. Raises FilterError beyond the limit."""
         self.depth += 1
         if self.depth > self.limits.depth:
             reason = f"nested more than {self.limits.depth} levels deep"
             raise FilterError(reason, start + 1)
 
     def section(self, first: Token) -> int | None:
-        """The section that begins here, if one does: its name, hyphenated perhaps, and a dot. Its name is passed over."""
+        """The section whose name and dot begin here, if any, perhaps hyphenated. Consumes the name."""
         for written, after in reversed(self._joined(first)):
             if written in SECTIONS and self._tokens[after].text == "." and self._tokens[after].kind is Kind.MARK:
                 self._at = after
@@ -81,7 +82,7 @@ class Cursor:
         return None
 
     def hyphenated(self, first: Token, section: int) -> str:
-        """The longest name that can be meant: `p.content-type` is one, `p.group-sequence-a.n` a difference."""
+        """The longest possible name: `p.content-type` is a name, `p.group-sequence-a.n` a difference."""
         spelled = self._joined(first)
         if field_name(section, "?") is None:
             spelled = [(written, after) for written, after in spelled if known_field(section, written)] or spelled[:1]

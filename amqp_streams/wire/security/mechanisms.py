@@ -1,8 +1,8 @@
-"""What a SASL mechanism is to the server's layer, and the simple ones: ANONYMOUS, PLAIN, EXTERNAL.
+"""The interface of SASL mechanisms, and the simple ones: ANONYMOUS, PLAIN, EXTERNAL.
 
-A mechanism is one attempt of one peer: it takes what the peer says and gives steps. What it cannot know (is this the password?) it asks:
-the step is a question, the shell answers it, and the answer gives the next step. One law: no step and no reason has a secret in its
-representation.
+A mechanism handles one login attempt: it takes the peer's messages and returns steps. What it cannot know,
+such as whether a password is right, is a question: a step that the shell answers. Law: no step and no reason
+has a secret in its representation.
 """
 
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX
 
 
 class ScramAlgorithm(StrEnum):
-    """The hash functions of SCRAM here; SHA-1 is not among them. The value is the mechanism's name."""
+    """The supported hash functions of SCRAM, without SHA-1. The value is the mechanism's name."""
 
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
 
     @property
     def digest(self) -> str:
-        """The hash function as `hashlib` calls it."""
+        """The name of the hash function in `hashlib`."""
         return self.value.removeprefix("SCRAM-").replace("-", "").lower()
 
 
@@ -29,16 +29,16 @@ class ScramAlgorithm(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The peer must answer this."""
+    """Data that the peer must answer."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """The peer is `user`, or None for anonymous; `data` goes with the outcome.
+    """The peer is `user`; None: anonymous. `data` is sent with the outcome.
 
-    `groups` are those that its credentials name; `expires_ms` is when they end, in ms since the epoch.
+    `groups`: those in its credentials; `expires_ms`: when they expire, in ms since the epoch.
     """
 
     user: str | None
@@ -49,7 +49,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The peer is not who it says, or does not follow the mechanism. `reason` is for the log, not for the peer."""
+    """The login failed. `reason` is for the log, not for the peer."""
 
     reason: str
 
@@ -59,7 +59,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class VerifyPlain:
-    """Is the password the user's? Answer: Success with the user as it is called here, or Failure. It takes tens of milliseconds."""
+    """Is this the user's password?
+
+    Answer: Success with the user's name here, or Failure. Takes tens of milliseconds.
+    """
 
     user: str
     password: str = field(repr=False)
@@ -67,7 +70,10 @@ class VerifyPlain:
 
 @dataclass(frozen=True, slots=True)
 class FindKeys:
-    """What is kept of the user's password for this mechanism? Answer: ScramKeys; of a user that there is not, such that nobody can meet."""
+    """The user's keys for this mechanism.
+
+    Answer: ScramKeys; for an unknown user: keys that no password matches.
+    """
 
     user: str
     algorithm: ScramAlgorithm
@@ -75,7 +81,10 @@ class FindKeys:
 
 @dataclass(frozen=True, slots=True)
 class VerifyToken:
-    """Whose is this token? Answer: Success or Failure. `user`: who the peer says that it is, if it says so."""
+    """The user of this token.
+
+    Answer: Success or Failure. `user`: the user that the peer claims to be, if any.
+    """
 
     token: str = field(repr=False)
     user: str | None = None
@@ -87,9 +96,9 @@ Step = Challenge | Success | Failure | Question
 
 @dataclass(frozen=True, slots=True)
 class ScramKeys:
-    """What a server keeps of a password (RFC 5802, section 3): whoever has it can check a proof, not make one.
+    """What a server stores of a password (RFC 5802, section 3): it can verify a proof, but not create one.
 
-    `user` is the name as it is kept; it may differ from what the peer sent by SASLprep.
+    `user` is the stored name, which may differ by SASLprep from the one that the peer sent.
     """
 
     user: str
@@ -103,11 +112,11 @@ Answer = Success | Failure | ScramKeys
 
 
 class Mechanism(Protocol):
-    """One attempt of one peer."""
+    """One login attempt."""
 
     @property
     def claimed(self) -> str | None:
-        """Who the peer says that it is, once it has said so. For limits and the log."""
+        """The user that the peer claims to be, once it is known. For limits and the log."""
 
     def start(self, initial: bytes | None) -> Step:
         """The initial response; None if the peer sent none."""
@@ -120,20 +129,20 @@ class Mechanism(Protocol):
 
 
 class Anonymous:
-    """RFC 4505: everybody. The trace that the peer may send is not looked at."""
+    """RFC 4505: every client. Ignores the trace that a client may send."""
 
     claimed: str | None = None
 
     def start(self, initial: bytes | None) -> Step:  # noqa: ARG002  nothing depends on the trace
-        """Everybody is let in."""
+        """Log in without a user."""
         return Success(None)
 
     def respond(self, data: bytes) -> Step:  # noqa: ARG002  there was no challenge
-        """There is nothing to answer."""
+        """ANONYMOUS sends no challenge."""
         return Failure("ANONYMOUS has no challenge")
 
     def answered(self, answer: Answer) -> Step:
-        """There is no question."""
+        """ANONYMOUS asks no question."""
         raise AssertionError(answer)
 
 
@@ -152,35 +161,41 @@ class Plain:
         try:
             parts = data.decode().split("\0")
         except UnicodeDecodeError:
-            return Failure("not UTF-8")
+            return Failure("the message is not UTF-8")
         if len(parts) != 3:
-            return Failure("not three parts")
+            return Failure("the message does not have three parts")
         identity, user, password = parts
         if len(user) > NAME_CHARACTERS_MAX:
-            return Failure(f"a name of more than {NAME_CHARACTERS_MAX} characters")
+            return Failure(f"the user name has more than {NAME_CHARACTERS_MAX} characters")
         self.claimed = user or None
         if not user or not password:
-            return Failure("no user or no password")
+            return Failure("the user or the password is empty")
         if identity not in {"", user}:
-            return Failure("a user may act for itself only")
+            return Failure("a user cannot act for another user")
         return VerifyPlain(user, password)
 
     def answered(self, answer: Answer) -> Step:
-        """Whether it is the password."""
+        """Whether the password is right."""
         assert isinstance(answer, Success | Failure)
         return answer
 
 
 class External:
-    """RFC 4422, appendix A: the peer is whom its certificate names; who that is was found out before."""
+    """RFC 4422, appendix A: the client certificate identifies the user.
+
+    The shell has already looked it up.
+    """
 
     def __init__(self, user: str | None, reason: str = "") -> None:
-        """`user`: whom the certificate stands for; None: nobody, and why."""
+        """`user`: the user of the certificate; None: no user, with the reason."""
         self.claimed: str | None = user
         self._reason = reason
 
     def start(self, initial: bytes | None) -> Step:
-        """The identity to act for: none, or the peer's own. A peer that sends no initial response has none in mind: it is not asked."""
+        """The identity to act for: none or the peer's own.
+
+        Without an initial response it is none: the peer is not asked.
+        """
         return self.respond(initial or b"")
 
     def respond(self, data: bytes) -> Step:
@@ -188,9 +203,9 @@ class External:
         if self.claimed is None:
             return Failure(self._reason)
         if data not in (b"", self.claimed.encode()):
-            return Failure("a user may act for itself only")
+            return Failure("a user cannot act for another user")
         return Success(self.claimed)
 
     def answered(self, answer: Answer) -> Step:
-        """There is no question."""
+        """EXTERNAL asks no question."""
         raise AssertionError(answer)

@@ -3,11 +3,11 @@
     peer                                   server
     AMQP 3 1 0 0                     ->    AMQP 3 1 0 0, mechanisms
     init (mechanism, initial, host)  ->    [challenge  <->  response …]  outcome
-    whatever follows is plain AMQP: handed out as `leftover`
+    further bytes are plain AMQP: returned as `leftover`
 
-One law: bytes in any pieces give the same events. The shell feeds what it reads and performs the events in order; the last one is
-`Authenticated`, `NoSasl` or `Failed`. What a mechanism cannot know it asks (`mechanisms.Question`): that is an event, too, which the shell
-answers with `answer` when it knows.
+Law: the events do not depend on how the bytes are cut. The shell feeds received bytes and performs the events
+in order; the last one is `Authenticated`, `NoSasl` or `Failed`. A question of a mechanism
+(`mechanisms.Question`) is also an event; the shell calls `answer` when it knows.
 """
 
 from collections.abc import Callable, Mapping
@@ -37,11 +37,11 @@ AMQP_HEADER: Final = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 
 FRAME_MAX: Final = 16 << 10
-"""Bytes of a SASL frame; the standard's own limit is 512, tokens that name their user's groups have several thousand."""
+"""The largest SASL frame; the standard allows 512 bytes, but tokens with groups have several thousand."""
 ROUNDS_MAX: Final = 8
-"""Challenges of one attempt; SCRAM needs two."""
+"""The most challenges of an attempt; SCRAM needs two."""
 PIPELINED_MAX: Final = 64 << 10
-"""Bytes that a peer may send before it knows the outcome."""
+"""The most bytes that a peer may send before the outcome."""
 
 _MECHANISMS: Final = 0x40
 _INIT: Final = 0x41
@@ -72,7 +72,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Authenticated:
-    """The peer is `user` (None: anonymous). `leftover` is what it sent behind the layer: the AMQP header and on.
+    """The peer is `user` (None: anonymous). `leftover`: the bytes after the layer, from the AMQP header on.
 
     `groups` and `expires_ms`: see `mechanisms.Success`.
     """
@@ -87,7 +87,7 @@ class Authenticated:
 
 @dataclass(frozen=True, slots=True)
 class NoSasl:
-    """The peer began with plain AMQP; `leftover` is all that it sent, header included."""
+    """The peer began with plain AMQP; `leftover` has all received bytes, header included."""
 
     leftover: bytes
 
@@ -96,7 +96,7 @@ class NoSasl:
 class Failed:
     """Close the connection. `reason` is for the log, not for the peer.
 
-    `mechanism` and `user`: what it tried, and as whom, as far as it came. `guess`: it showed credentials, and they are not good.
+    `mechanism` and `user`: what the peer tried, as far as known. `guess`: it sent wrong credentials.
     """
 
     reason: str
@@ -117,7 +117,10 @@ class _State(Enum):
 
 
 class SaslServer:
-    """One connection's SASL layer. `mechanisms` by name in the order they are offered: strongest first, some clients take the first."""
+    """The SASL layer of one connection.
+
+    `mechanisms`: by name, the strongest first: some clients take the first.
+    """
 
     def __init__(self, mechanisms: Mapping[str, Callable[[], Mechanism]]) -> None:
         assert mechanisms
@@ -130,21 +133,21 @@ class SaslServer:
 
     @property
     def done(self) -> bool:
-        """The last event was given; no more bytes are taken."""
+        """Whether the last event was returned; no more bytes are accepted."""
         return self._state is _State.DONE
 
     @property
     def mechanism(self) -> str | None:
-        """The mechanism that the peer chose, once it has."""
+        """The mechanism that the peer chose; None before."""
         return None if self._mechanism is None else self._mechanism[0]
 
     @property
     def claimed(self) -> str | None:
-        """Who the peer says that it is, once it has said so."""
+        """The user that the peer claims to be, once it is known."""
         return None if self._mechanism is None else self._mechanism[1].claimed
 
     def feed(self, data: bytes) -> list[Event]:
-        """Bytes from the peer. Not after the last event. Never raises for what the bytes are."""
+        """Handle bytes from the peer; not after the last event. Never raises for their content."""
         assert not self.done, "fed after the last event"
         self._buffer += data
         events: list[Event] = []
@@ -154,18 +157,21 @@ class SaslServer:
                 return events
             events += more
         if self._state is _State.ASKING and len(self._buffer) > PIPELINED_MAX:
-            events += self._fail(f"more than {PIPELINED_MAX} bytes before the outcome")
+            events += self._fail(f"the peer sent more than {PIPELINED_MAX} bytes before the outcome")
         return events
 
     def answer(self, answer: Answer) -> list[Event]:
-        """The answer to a question. Not if the layer failed meanwhile (`done`). What was sent meanwhile is looked at when more is fed."""
+        """Answer a question, unless `done`. Bytes that arrived meanwhile are handled at the next `feed`."""
         assert self._state is _State.ASKING, self._state
         assert self._mechanism is not None
         events = self._step(self._mechanism[1].answered(answer))
         return events if self.done else events + self.feed(b"")
 
     def unavailable(self, reason: str) -> list[Event]:
-        """Who the peer is cannot be told now; it may try again. Instead of an answer, or of feeding more; not when `done`."""
+        """The identity cannot be checked now; the peer may retry.
+
+        Called instead of `answer` or `feed`, unless `done`.
+        """
         assert self._state is not _State.DONE, self._state
         return [_outcome(Outcome.SYS_TEMP), *self._fail(reason)]
 
@@ -177,7 +183,7 @@ class SaslServer:
             return [NoSasl(self._take_all())]
         if not self._buffer.startswith(SASL_HEADER):
             shown = self._buffer[: len(SASL_HEADER)].hex(" ")
-            return [Send(SASL_HEADER), *self._fail(f"no AMQP protocol header: {shown}")]
+            return [Send(SASL_HEADER), *self._fail(f"not an AMQP protocol header: {shown}")]
         self._buffer = self._buffer[len(SASL_HEADER) :]
         self._state = _State.INIT
         names = Array(Symbol, tuple(Symbol(name) for name in self._mechanisms))
@@ -191,7 +197,7 @@ class SaslServer:
             received, end = found
             self._buffer = self._buffer[end:]
             if received.type != SASL:
-                return self._fail("a frame that is not of type SASL")
+                return self._fail("the frame is not a SASL frame")
             code, fields = _read(received.body)
             if self._state is _State.INIT and code == _INIT:
                 return self._init(fields)
@@ -199,14 +205,14 @@ class SaslServer:
                 return self._response(fields)
         except WireError as error:
             return self._fail(str(error))
-        return self._fail(f"SASL frame {code:#x} was not expected")
+        return self._fail(f"unexpected SASL frame {code:#x}")
 
     def _init(self, fields: list[Value]) -> list[Event]:
         name, initial, hostname = [*fields, None, None, None][:3]
-        if isinstance(initial, str):  # the standard says binary; text is understood, too
+        if isinstance(initial, str):  # the standard requires binary; some clients send a string
             initial = initial.encode()
         if not isinstance(name, str) or not isinstance(initial, bytes | None) or not isinstance(hostname, str | None):
-            return self._fail("a SASL init with fields of wrong types")
+            return self._fail("the SASL init has fields of wrong types")
         factory = self._mechanisms.get(name)
         if factory is None:
             return [_outcome(Outcome.AUTH), *self._fail(f"mechanism {name[:40]!r} is not offered")]
@@ -217,10 +223,10 @@ class SaslServer:
     def _response(self, fields: list[Value]) -> list[Event]:
         data = fields[0] if fields else None
         if not isinstance(data, bytes):
-            return self._fail("a SASL response without data")
+            return self._fail("the SASL response has no data")
         self._rounds += 1
         if self._rounds > ROUNDS_MAX:
-            return [_outcome(Outcome.AUTH), *self._fail(f"more than {ROUNDS_MAX} challenges")]
+            return [_outcome(Outcome.AUTH), *self._fail(f"the login needs more than {ROUNDS_MAX} challenges")]
         assert self._mechanism is not None
         return self._step(self._mechanism[1].respond(data))
 
@@ -255,11 +261,11 @@ class SaslServer:
 def _read(body: bytes) -> tuple[int, list[Value]]:
     described, end = decode(body)
     if end != len(body) or not isinstance(described, Described) or not isinstance(described.value, list):
-        message = "a SASL frame that is not a described list"
+        message = "the SASL frame is not a described list"
         raise WireError(message)
     code = described.descriptor
     if not isinstance(code, ULong):
-        message = f"a SASL frame described by {code!r}"
+        message = f"unknown SASL frame: descriptor {code!r}"
         raise WireError(message)
     return int(code), described.value
 

@@ -1,7 +1,7 @@
-"""How names and passwords are made comparable before they are compared (SASLprep, RFC 4013; a profile of stringprep, RFC 3454).
+"""Prepares names and passwords for comparison (SASLprep, RFC 4013; a profile of stringprep, RFC 3454).
 
-Laws: what was prepared once is not changed by preparing it again. The work is bounded: peers send names before they log in.
-Tables and normalisation are those of Unicode 3.2, as the RFC wants it.
+Laws: preparing a prepared text does not change it. The work is bounded: peers send names before they log in.
+Tables and normalisation are those of Unicode 3.2, as the RFC requires.
 """
 
 import re
@@ -11,18 +11,20 @@ from typing import Final
 from unicodedata import ucd_3_2_0
 
 NAME_CHARACTERS_MAX: Final = 255
-"""Characters of a user's name; mechanisms refuse a longer one before they prepare it."""
+"""The longest user name; mechanisms refuse a longer one before they prepare it."""
 TEXT_CHARACTERS_MAX: Final = 1024
-"""Characters of a text outside ASCII, before and after normalisation (one character can become 18)."""
+"""The most characters outside ASCII, before and after normalisation (one character can become 18)."""
 
 # RFC 3454, appendix C: tables C.1.2 to C.9, without those that are parts of others.
 _PROHIBITED: Final = re.compile(
     "["
     "\u00a0\u1680\u2000-\u200b\u202f\u205f\u3000"  # C.1.2: spaces
-    "\u0000-\u001f\u007f-\u009f\u06dd\u070f\u180e\u200c\u200d\u2028\u2029\u2060-\u2063\u206a-\u206f\ufeff"  # C.2: controls
+    # C.2: controls.
+    "\u0000-\u001f\u007f-\u009f\u06dd\u070f\u180e\u200c\u200d\u2028\u2029\u2060-\u2063\u206a-\u206f\ufeff"
     "\ufff9-\ufffc\U0001d173-\U0001d17a"
     "\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"  # C.3: private use
-    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))  # C.4: no characters
+    # C.4: no characters.
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
     + "\ufdd0-\ufdef"
     "\ud800-\udfff"  # C.5: surrogates
     "\ufffd"  # C.6: not for plain text
@@ -38,11 +40,13 @@ class PreparationError(ValueError):
 
 
 def saslprep(text: str, *, stored: bool = False) -> str:
-    """Prepare a name or a password. `stored`: it is to be kept and compared with, so characters that Unicode 3.2 did not know are refused.
+    """Prepare a name or a password.
+
+    `stored`: it will be stored, so characters unknown to Unicode 3.2 are refused.
 
     Raises:
-        PreparationError: it has prohibited characters or more than TEXT_CHARACTERS_MAX, or mixes directions of writing.
-            The text is not in the message.
+        PreparationError: it has prohibited characters or more than TEXT_CHARACTERS_MAX, or mixes writing
+            directions. The text is not in the message.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -61,7 +65,7 @@ def saslprep(text: str, *, stored: bool = False) -> str:
 
 
 def prepared_or_same(text: str) -> str:
-    """The same for comparing: what cannot be prepared stays as it is."""
+    """Prepare a text for comparison; a text that cannot be prepared is returned unchanged."""
     try:
         return saslprep(text)
     except PreparationError:
@@ -70,7 +74,10 @@ def prepared_or_same(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def prepared_name(name: str) -> str:
-    """`prepared_or_same` of a name, remembered: a login asks several times. Only for names within NAME_CHARACTERS_MAX."""
+    """A cached `prepared_or_same` of a name: a login needs it several times.
+
+    For names within NAME_CHARACTERS_MAX.
+    """
     return prepared_or_same(name)
 
 
@@ -85,5 +92,5 @@ def _check_directions(text: str) -> None:
     if not any(map(stringprep.in_table_d1, text)):
         return
     if any(map(stringprep.in_table_d2, text)) or not (stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])):
-        message = "it mixes directions of writing as SASLprep does not allow"
+        message = "it mixes writing directions in a way that SASLprep does not allow"
         raise PreparationError(message)

@@ -5,8 +5,9 @@
     client  c=gs2 header,r=both nonces,p=proof       ->
             <-  v=signature, with the outcome            server
 
-The server keeps `ScramKeys`. One law: keys of a user that there is not answer in the same form, and no proof meets them. Channel binding is
-not offered: a client that wants it (`p=`) is refused, one that says we have none (`y`) is right. Nonces are arguments.
+The server stores `ScramKeys`. Law: an unknown user gets keys of the same form that no proof matches, so that
+an attacker cannot find out which users exist. Channel binding is not offered: a client that requires it
+(`p=`) is refused, one that only supports it (`y`) is accepted. Nonces are arguments.
 """
 
 import base64
@@ -23,9 +24,12 @@ from amqp_streams.wire.security.mechanisms import Answer, Challenge, Failure, Fi
 from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX, prepared_name, prepared_or_same
 
 ITERATIONS_MIN: Final = 4096
-"""RFC 7677: less is not safe; a client that would go along gives its password to whoever asks for little."""
+"""RFC 7677: fewer are not safe.
+
+A client that accepted fewer would make its password easy to guess for the server.
+"""
 ITERATIONS_MAX: Final = 5_000_000
-"""Some seconds of a client's CPU: what a malicious server can take of it."""
+"""Some seconds of a client's CPU: the most that a malicious server can cause."""
 SALT_BYTES: Final = 16
 NONCE_CHARACTERS_MAX: Final = 1024
 
@@ -43,21 +47,24 @@ class ScramError(AmqpStreamsError):
 
 @lru_cache(maxsize=64)
 def salted_password(algorithm: ScramAlgorithm, password: str, salt: bytes, iterations: int) -> bytes:
-    """The slow part; remembered, so that connecting again costs nothing."""
+    """The slow part; cached, so that reconnecting is fast."""
     return hashlib.pbkdf2_hmac(algorithm.digest, prepared_or_same(password).encode(), salt, iterations)
 
 
 def make_keys(algorithm: ScramAlgorithm, user: str, password: str, *, salt: bytes, iterations: int) -> ScramKeys:
-    """What a server keeps of a password. Takes as long as `iterations` say: not on an event loop."""
+    """The keys that a server stores of a password.
+
+    Slow for many `iterations`: do not call on an event loop.
+    """
     salted = salted_password.__wrapped__(algorithm, password, salt, iterations)
     client_key = _hmac(algorithm, salted, b"Client Key")
     return ScramKeys(user, salt, iterations, hashlib.new(algorithm.digest, client_key).digest(), _hmac(algorithm, salted, b"Server Key"))
 
 
 def unmeetable_keys(algorithm: ScramAlgorithm, user: str, *, secret: bytes, iterations: int) -> ScramKeys:
-    """Keys for a user that there is not: always the same salt for the same name, and a stored key that is not a client key's hash.
+    """Keys for an unknown user: the same salt for the same name, and a stored key that matches no proof.
 
-    `secret` is the server's own; who knows it can tell these from real ones.
+    `secret` belongs to the server: with it, these keys can be distinguished from real ones.
     """
 
     def part(label: str) -> bytes:
@@ -76,7 +83,7 @@ def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
     """Read what `format_keys` wrote.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the text has another form.
     """
     name, _, rest = text.partition("$")
     first, _, second = rest.partition("$")
@@ -85,7 +92,7 @@ def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
     try:
         salt_bytes, stored_key, server_key = (base64.b64decode(part, validate=True) for part in (salt, stored, server))
     except binascii.Error as error:
-        message = f"no keys of {algorithm}: {error}"
+        message = f"not valid keys of {algorithm}: {error}"
         raise ValueError(message) from error
     size = hashlib.new(algorithm.digest).digest_size
     good = (
@@ -96,7 +103,7 @@ def parse_keys(algorithm: ScramAlgorithm, user: str, text: str) -> ScramKeys:
         and (len(stored_key), len(server_key)) == (size, size)
     )
     if not good or not ITERATIONS_MIN <= int(iterations[:9]) <= ITERATIONS_MAX:
-        message = f"no keys of {algorithm}, which look like {algorithm}$ITERATIONS:SALT$STOREDKEY:SERVERKEY"
+        message = f"not valid keys of {algorithm}: expected {algorithm}$ITERATIONS:SALT$STOREDKEY:SERVERKEY"
         raise ValueError(message)
     return ScramKeys(user, salt_bytes, int(iterations), stored_key, server_key)
 
@@ -111,7 +118,7 @@ class _State(Enum):
 
 
 class ScramServer:
-    """One attempt of one peer (`mechanisms.Mechanism`). `nonce`: fresh, random, printable, without a comma."""
+    """One login attempt (`mechanisms.Mechanism`). `nonce`: fresh, random, printable, without a comma."""
 
     def __init__(self, algorithm: ScramAlgorithm, *, nonce: str) -> None:
         self.claimed: str | None = None
@@ -135,12 +142,12 @@ class ScramServer:
             text = data.decode()
             return self._client_first(text) if self._state is _State.FIRST else self._client_final(text)
         except UnicodeDecodeError:
-            return Failure("not UTF-8")
+            return Failure("the message is not UTF-8")
         except ScramError as error:
             return Failure(str(error))
 
     def answered(self, answer: Answer) -> Step:
-        """The user's keys, or ones that look alike."""
+        """The user's keys, or keys that no proof matches."""
         if not isinstance(answer, ScramKeys):
             return answer
         assert self._state is _State.KEYS, self._state
@@ -152,24 +159,25 @@ class ScramServer:
     def _client_first(self, text: str) -> Step:
         flag, identity, bare = _split(text, 3)
         if flag.startswith("p="):
-            message = "the client wants channel binding, which is not offered"
+            message = "the client requires channel binding, which is not offered"
             raise ScramError(message)
         if flag not in {"n", "y"} or not (identity == "" or identity.startswith("a=")):
-            message = "no GS2 header"
+            message = "the message has no GS2 header"
             raise ScramError(message)
         name, nonce, *_ = [*_attributes(bare), "", ""]
-        if not name.startswith("n=") or not nonce.startswith("r="):  # `m=` too: an extension that we would have to know
-            message = "no user and nonce where they have to be"
+        # Also `m=`: a mandatory extension that is not known.
+        if not name.startswith("n=") or not nonce.startswith("r="):
+            message = "the message does not begin with a user and a nonce"
             raise ScramError(message)
         if not _PRINTABLE.fullmatch(nonce[2:]) or len(nonce) > NONCE_CHARACTERS_MAX:
-            message = "a nonce that is none"
+            message = "the nonce is not valid"
             raise ScramError(message)
         self._identity, self.claimed = _name(identity[2:]), _name(name[2:])
         if not self.claimed:
-            message = "no user"
+            message = "the user name is empty"
             raise ScramError(message)
         if self._identity and prepared_name(self._identity) != prepared_name(self.claimed):
-            message = "a user may act for itself only"
+            message = "a user cannot act for another user"
             raise ScramError(message)
         self._header, self._first, self._nonce = f"{flag},{identity},".encode(), bare, nonce[2:] + self._own_nonce
         self._state = _State.KEYS
@@ -180,10 +188,10 @@ class ScramServer:
         without_proof, _, proof = text.rpartition(",p=")
         binding, nonce, *_ = [*_attributes(without_proof), "", ""]
         if not binding.startswith("c=") or _decoded(binding[2:]) != self._header:
-            message = "the GS2 header is not the one it began with"
+            message = "the GS2 header differs from that of the first message"
             raise ScramError(message)
         if not hmac.compare_digest(nonce.encode(), f"r={self._nonce}".encode()):
-            message = "the nonce is not ours"
+            message = "the nonce differs from the server's"
             raise ScramError(message)
         said = f"{self._first},{self._server_first},{without_proof}".encode()
         signature = _hmac(self._algorithm, self._keys.stored_key, said)
@@ -198,12 +206,15 @@ class ScramServer:
 
 
 class ScramClient:
-    """One attempt: `first`, then `final` with the server's challenge, then `finish` with its signature. `nonce` as for the server."""
+    """One attempt: `first`, then `final` with the server's challenge, then `finish` with its signature.
+
+    `nonce` as for the server.
+    """
 
     def __init__(self, algorithm: ScramAlgorithm, user: str, password: str, *, nonce: str) -> None:
         name = prepared_or_same(user).replace("=", "=3D").replace(",", "=2C")
         self.complete = False
-        """The server has proved that it knows the password."""
+        """Whether the server has proved that it knows the password."""
         self._algorithm: Final = algorithm
         self._password: Final = password
         self._nonce: Final = nonce
@@ -218,7 +229,7 @@ class ScramClient:
         """The final message. Takes as long as the server's iterations say, the first time.
 
         Raises:
-            ScramError: the challenge is none, or asks for too little or too much work.
+            ScramError: the challenge is not valid, or requires too few or too many iterations.
         """
         text = _text(challenge)
         nonce, salt, iterations, *_ = [*_attributes(text), "", "", ""]
@@ -226,7 +237,7 @@ class ScramClient:
             message = "the server does not follow SCRAM"
             raise ScramError(message)
         if not re.fullmatch(r"i=[0-9]{1,9}", iterations) or not ITERATIONS_MIN <= int(iterations[2:]) <= ITERATIONS_MAX:
-            message = f"the server asks for {iterations[2:20]} iterations, which is not between {ITERATIONS_MIN} and {ITERATIONS_MAX}"
+            message = f"the server's iterations must be between {ITERATIONS_MIN} and {ITERATIONS_MAX} (got {iterations[2:20]})"
             raise ScramError(message)
         salted = salted_password(self._algorithm, self._password, _decoded(salt[2:]), int(iterations[2:]))
         client_key = _hmac(self._algorithm, salted, b"Client Key")
@@ -238,10 +249,10 @@ class ScramClient:
         return f"{without_proof},p={proof.decode()}".encode()
 
     def finish(self, data: bytes) -> None:
-        """Check the server's signature; `complete` is true then.
+        """Check the server's signature; then `complete` is true.
 
         Raises:
-            ScramError: it is not the server's who knows the password.
+            ScramError: the signature is not that of a server that knows the password.
         """
         text = _text(data)
         if text.startswith("e="):
@@ -263,7 +274,7 @@ def _hmac(algorithm: ScramAlgorithm, key: bytes, data: bytes) -> bytes:
 
 def _xor(left: bytes, right: bytes) -> bytes:
     if len(left) != len(right):
-        message = "a proof of another length"
+        message = "the proof has the wrong length"
         raise ScramError(message)
     return bytes(one ^ other for one, other in zip(left, right, strict=True))
 
@@ -272,14 +283,14 @@ def _text(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        message = "not UTF-8"
+        message = "the message is not UTF-8"
         raise ScramError(message) from None
 
 
 def _split(text: str, count: int) -> list[str]:
     parts = text.split(",", count - 1)
     if len(parts) < count:
-        message = "a message without its parts"
+        message = "the message has too few parts"
         raise ScramError(message)
     return parts
 
@@ -287,23 +298,23 @@ def _split(text: str, count: int) -> list[str]:
 def _attributes(text: str) -> list[str]:
     parts = text.split(",")
     if not all(_ATTRIBUTE.fullmatch(part) for part in parts):
-        message = "a message that is not a list of attributes"
+        message = "the message is not a list of attributes"
         raise ScramError(message)
     return parts
 
 
 def _name(escaped: str) -> str:
-    """A saslname: `=2C` is a comma, `=3D` an equals sign, and no other equals sign may be."""
+    """Decode a saslname: `=2C` is a comma, `=3D` an equals sign; other equals signs are not valid."""
 
     def unescaped(found: re.Match[str]) -> str:
         if found[1] is None:
-            message = "a name with a lone equals sign"
+            message = "the user name has a lone equals sign"
             raise ScramError(message)
         return "," if found[1] == "2C" else "="
 
     name = _ESCAPE.sub(unescaped, escaped)
     if len(name) > NAME_CHARACTERS_MAX:
-        message = f"a name of more than {NAME_CHARACTERS_MAX} characters"
+        message = f"the user name has more than {NAME_CHARACTERS_MAX} characters"
         raise ScramError(message)
     return name
 
@@ -312,5 +323,5 @@ def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        message = "no base64"
+        message = "a value is not valid base64"
         raise ScramError(message) from None

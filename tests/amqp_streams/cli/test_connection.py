@@ -34,7 +34,7 @@ def test_a_url_with_a_path_is_a_node_and_a_log(address: str, url: str, log: str)
 
 @pytest.mark.parametrize("address", ["http://x/temps", "amqp://x", "amqp://x/", "amqp:///temps", "://"])
 def test_a_url_without_a_log_or_of_another_protocol_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="is not an address"):
+    with pytest.raises(ConfigError, match="is not a valid address"):
         Endpoint().at(address)
 
 

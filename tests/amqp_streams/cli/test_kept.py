@@ -138,7 +138,10 @@ def test_a_group_with_members_is_left_alone_and_shows_them(node: Node) -> None:
             assert (refused.returncode, refused.stderr[:15]) == (1, "amqp-streams: g")
         following.send_signal(signal.SIGINT)
         assert following.wait(PATIENCE_S) == 130
-        assert sorted(following.stderr.read().splitlines()) == ["partition 0 is ours", "partition 1 is ours"]
+        assert sorted(following.stderr.read().splitlines()) == [
+            "partition 0 was assigned to this member",
+            "partition 1 was assigned to this member",
+        ]
 
 
 def test_an_older_epoch_is_refused_and_places_and_epochs_outlive_the_node(tmp_path: Path) -> None:

@@ -46,11 +46,11 @@ def test_a_member_reads_on_until_the_group_is_through(grouped: FakeNode, run: Ru
 def test_a_group_that_others_hold_up_is_not_waited_for_longer_than_told(grouped: FakeNode, run: Run) -> None:
     grouped.describe = lambda: GroupInfo("temps", "billing", places=(Place("0", next_number=1, lag=1),))
     answer = run("receive", "temps", "--group", "billing", "--format", "body", "--timeout", "0.001")
-    assert (answer.exit_code, answer.stderr) == (1, "nothing came for 0.001 s\n")
+    assert (answer.exit_code, answer.stderr) == (1, "no event arrived for 0.001 s\n")
 
 
 def test_who_follows_is_told_which_partitions_come(grouped: FakeNode, run: Run) -> None:
     answer = run("receive", "temps", "--group", "billing", "--follow", "--format", "body", "--timeout", "0.001")
     assert (answer.exit_code, answer.stdout) == (0, "a0\na1\n")
-    assert answer.stderr == "partition 0 is ours\nnothing came for 0.001 s\n"
+    assert answer.stderr == "partition 0 was assigned to this member\nno event arrived for 0.001 s\n"
     assert grouped.asked == []

@@ -38,7 +38,7 @@ def test_anything_else_is_refused_with_what_is_allowed(text: str) -> None:
 
 
 def test_a_long_wrong_offset_is_not_repeated_whole() -> None:
-    with pytest.raises(ValueError, match="not an offset") as refused:
+    with pytest.raises(ValueError, match="not a valid offset") as refused:
         parse_offset("9" * 5000)
     assert len(str(refused.value)) < 200
 

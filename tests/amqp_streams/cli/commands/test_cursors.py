@@ -92,7 +92,7 @@ def test_a_name_that_nobody_has_or_two_have_is_not_guessed(kept: FakeNode, run: 
     answer = run("cursor", "remove", "temps", "nightly", "--yes")
     assert (answer.exit_code, answer.stderr) == (
         1,
-        "amqp-streams: 2 containers have a subscription 'nightly': say which, 9de4, aaaa\n",
+        "amqp-streams: 2 containers have a subscription 'nightly': use a cursor id, 9de4, aaaa\n",
     )
     assert kept.asked == []
 
@@ -100,7 +100,7 @@ def test_a_name_that_nobody_has_or_two_have_is_not_guessed(kept: FakeNode, run: 
 def test_a_place_is_removed_when_the_answer_is_yes(kept: FakeNode, run: Run) -> None:
     answer = run("cursor", "remove", "temps", "nightly", stdin="yes\n")
     assert (answer.exit_code, answer.stdout) == (0, "")
-    assert answer.stderr == "Forget how far nightly has read temps? [y/N] nightly is removed\n"
+    assert answer.stderr == "Remove cursor nightly of temps with its position? [y/N] nightly was removed\n"
     assert run("cursor", "remove", "temps", "f69d", "--yes").exit_code == 0
     assert kept.asked == [("delete", "temps", "9de4"), ("delete", "temps", "f69d")]
 
@@ -109,7 +109,7 @@ def test_a_place_is_removed_when_the_answer_is_yes(kept: FakeNode, run: Run) -> 
 def test_a_place_is_not_removed_for_any_other_answer(kept: FakeNode, run: Run, stdin: str) -> None:
     answer = run("cursor", "remove", "temps", "nightly", stdin=stdin)
     assert answer.exit_code == 1
-    assert answer.stderr.endswith("nothing is removed\n")
+    assert answer.stderr.endswith("nothing was removed\n")
     assert kept.asked == []
 
 

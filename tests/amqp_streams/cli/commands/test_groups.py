@@ -80,10 +80,10 @@ def test_a_group_is_removed_when_the_answer_is_yes(grouped: FakeNode, run: Run) 
     answer = run("group", "remove", "temps", "billing", stdin="n\n")
     assert (answer.exit_code, answer.stderr) == (
         1,
-        "Forget how far the group billing has read temps, and its epochs? [y/N] nothing is removed\n",
+        "Remove group billing of temps with its position and its epochs? [y/N] nothing was removed\n",
     )
     assert grouped.asked == []
-    assert run("group", "remove", "temps", "billing", "--yes").stderr == "billing is removed\n"
+    assert run("group", "remove", "temps", "billing", "--yes").stderr == "billing was removed\n"
     assert grouped.asked[-1] == ("delete", "temps", "billing")
 
 

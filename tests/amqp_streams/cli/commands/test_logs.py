@@ -1,4 +1,4 @@
-"""Logs are made, listed, described, changed and deleted, and nothing is deleted without asking."""
+"""Logs are made, listed, described, changed and deleted, and nothing was deleted without asking."""
 
 import json
 
@@ -99,7 +99,7 @@ def test_a_log_is_deleted_when_the_answer_is_yes(node: FakeNode, run: Run) -> No
 def test_a_log_is_not_deleted_for_any_other_answer(node: FakeNode, run: Run, stdin: str) -> None:
     answer = run("log", "delete", "temps", stdin=stdin)
     assert answer.exit_code == 1
-    assert answer.stderr.endswith("nothing is deleted\n")
+    assert answer.stderr.endswith("nothing was deleted\n")
     assert "temps" in node.logs
 
 

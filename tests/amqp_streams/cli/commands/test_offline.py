@@ -158,8 +158,8 @@ def test_what_lies_behind_damage_is_shown_and_the_damage_told(run: Run, damaged:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["nope"], "no log 'nope'"),
-        (["temps", "--partition", "7"], "no partition 7 of 'temps'"),
+        (["nope"], "no log named 'nope'"),
+        (["temps", "--partition", "7"], "no partition 7 of log 'temps'"),
         (["temps", "--from", "yesterday"], "--from"),
         (["a/b"], "not a valid log name"),
         (["temps", "--max", "0"], "--max"),
@@ -200,7 +200,7 @@ def test_dump_wants_a_log_or_states_and_not_both(run: Run, directory: Path) -> N
     for arguments in ([], ["temps", "--states"]):
         answer = run("dump", str(directory), *arguments)
         assert answer.exit_code == 2
-        assert "give the name of a log, or --states" in answer.stderr
+        assert "give the name of a log, or use --states" in answer.stderr
 
 
 def test_producers_are_dumped_a_line_each(run: Run, directory: Path) -> None:
@@ -214,7 +214,7 @@ def test_producers_are_dumped_a_line_each(run: Run, directory: Path) -> None:
     answer = run("dump", str(directory), "temps", "--producers", "--partition", "1", "--json")
     assert json.loads(answer.stdout) == {"partition": 1, "producer": "meter\n7", "sequence": 41, "at_ms": NOW_MS}
     assert json.loads(run("verify", str(directory), "--json").stdout)["producers"] == 1
-    assert "no log 'nope'" in run("dump", str(directory), "nope", "--producers").stderr
+    assert "no log named 'nope'" in run("dump", str(directory), "nope", "--producers").stderr
     assert "no partition 9" in run("dump", str(directory), "temps", "--producers", "--partition", "9").stderr
 
 

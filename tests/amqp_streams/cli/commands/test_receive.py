@@ -33,7 +33,7 @@ def test_one_partition_is_read_alone(filled: FakeNode, run: Run) -> None:
 def test_an_unknown_partition_is_misuse_with_those_there_are(filled: FakeNode, run: Run) -> None:
     answer = run("receive", "temps", "--partition", "7")
     assert answer.exit_code == 2
-    assert "there are 0, 1" in answer.stderr
+    assert "its partitions are 0, 1" in answer.stderr
 
 
 def test_reading_ends_before_an_offset_in_each_partition(filled: FakeNode, run: Run) -> None:
@@ -101,7 +101,7 @@ def test_following_goes_on_until_nothing_came_for_a_time(filled: FakeNode, run: 
     answer = run("receive", "temps", "--follow", "--from", "earliest", "--format", "body", "--timeout", "0.001")
     assert answer.exit_code == 0
     assert answer.stdout == "a0\na1\na2\nb0\nb1\n"
-    assert answer.stderr == "nothing came for 0.001 s\n"
+    assert answer.stderr == "no event arrived for 0.001 s\n"
 
 
 def test_an_end_that_is_not_reached_in_time_is_a_failure(filled: FakeNode, run: Run) -> None:
@@ -159,9 +159,9 @@ def test_a_message_that_cannot_be_taken_apart_is_shown_whole_and_told(filled: Fa
         (["--credit", "0"], "--credit"),
         (["--property", "kind"], "NAME=VALUE"),
         (["--epoch", "-1", "--partition", "0"], "--epoch"),
-        (["--epoch", "1"], "say of which partition"),
+        (["--epoch", "1"], "needs --partition"),
         (["--durable", "x", "--until", "5"], "only 'end'"),
-        (["--durable", "x", "--group", "y"], "keeps its place itself"),
+        (["--durable", "x", "--group", "y"], "cannot be used with --group"),
         (["--group", "x", "--until", "-1h"], "only 'end'"),
     ],
 )
@@ -221,14 +221,14 @@ def test_following_a_filtered_log_beyond_its_end_goes_on(filled: FakeNode, run: 
     filled.passes = lambda body: body == b"a0"
     words = ("--where", "x = 1", "--from", "earliest", "--format", "body", "--timeout", "0.001")
     answer = run("receive", "temps", "--follow", "--until", "3", *words)
-    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "a0\n", "nothing came for 0.001 s\n")
+    assert (answer.exit_code, answer.stdout, answer.stderr) == (0, "a0\n", "no event arrived for 0.001 s\n")
 
 
 def test_a_filtered_log_that_takes_too_long_is_a_failure(filled: FakeNode, run: Run) -> None:
     filled.passes = lambda body: False
     filled.slow = 1 << 30
     answer = run("receive", "temps", "--property", "a=b", "--timeout", "0.001")
-    assert (answer.exit_code, answer.stderr) == (1, "nothing came for 0.001 s\n")
+    assert (answer.exit_code, answer.stderr) == (1, "no event arrived for 0.001 s\n")
 
 
 def test_what_is_printed_of_a_subscription_is_settled(filled: FakeNode, run: Run) -> None:

@@ -107,7 +107,7 @@ def test_a_wrong_line_is_a_failure_that_says_where_and_how_far_it_came(node: Fak
     file.write_text('{"body": "x"}\n{\n{"body": "y"}\n')
     answer = run("send", "temps", str(file), "--json-lines")
     assert answer.exit_code == 1
-    assert f"{file}: line 2: no JSON" in answer.stderr
+    assert f"{file}: line 2: not valid JSON" in answer.stderr
     assert "1 events were sent before" in answer.stderr
     assert bodies(node) == [b"x"]
 

@@ -20,7 +20,7 @@ def test_a_user_is_added_with_a_password_typed_twice(run: Run, file: str) -> Non
     answer = run("user", "add", "alice", "--users", file, stdin="secret\nsecret\n")
     assert (answer.exit_code, answer.stdout) == (0, "")
     assert "secret" not in answer.stderr
-    assert answer.stderr.endswith("alice is added\n")
+    assert answer.stderr.endswith("alice was added\n")
     assert UsersFile.load(Path(file)).verify("alice", "secret")
 
 
@@ -61,7 +61,7 @@ def test_the_rounds_of_hashing_are_chosen_within_bounds(run: Run, file: str) -> 
 def test_removing_nobody_is_a_failure(run: Run, file: str) -> None:
     answer = run("user", "remove", "bob", "--users", file)
     assert answer.exit_code == 1
-    assert "no user bob" in answer.stderr
+    assert "no user named bob" in answer.stderr
 
 
 def test_a_name_that_cannot_be_is_misuse(run: Run, file: str) -> None:

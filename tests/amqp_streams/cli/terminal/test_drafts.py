@@ -98,15 +98,15 @@ def test_empty_lines_between_json_lines_are_no_events() -> None:
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"{", "not JSON"),
-        (b"\xff", "not JSON"),
-        (b"[1]", "object is needed"),
+        (b"{", "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[1]", "must be a JSON object"),
         (b'{"boddy": 1}', "unknown entry 'boddy'; known are body,"),
-        (b'{"key": 5}', "'key' is text, not 5"),
-        (b'{"properties": 5}', "'properties' is an object"),
-        (b'{"properties": {"a": [1]}}', r"property 'a' is text, a number, true, false or null, not \[1\]"),
+        (b'{"key": 5}', "'key' must be a text"),
+        (b'{"properties": 5}', "'properties' must be an object"),
+        (b'{"properties": {"a": [1]}}', r"property 'a' must be a text, a number, true, false or null"),
         (b'{"body_base64": "?"}', "'body_base64'"),
-        (b'{"body_base64": "", "body": ""}', "in place of 'body'"),
+        (b'{"body_base64": "", "body": ""}', "without 'body'"),
     ],
 )
 def test_a_wrong_json_line_is_named_by_its_number(line: bytes, complaint: str) -> None:
@@ -163,13 +163,13 @@ def test_quoted_cells_may_hold_line_ends() -> None:
 @pytest.mark.parametrize(
     ("drafter", "rows", "complaint"),
     [
-        (CsvDrafter(Common()), [b"a,b", b"1"], "row 2: 1 cells, but 2 columns"),
-        (CsvDrafter(Common()), [b"a,a"], "named twice"),
-        (CsvDrafter(Common()), [b"a", b"\xff"], "row 2: no CSV in UTF-8"),
-        (CsvDrafter(Common()), [b"a", b'"x"y'], "row 2: no CSV"),
-        (CsvDrafter(Common(), property_columns=["a", "c"]), [b"a,b"], "--property-column: there is no column 'c'; there are a, b"),
-        (CsvDrafter(Common(), key_column="c"), [b"a,b"], "no column 'c'; there are a, b"),
-        (CsvDrafter(Common(), key_template="{c}"), [b"a,b", b"1,2"], "no column 'c'; there are a, b"),
+        (CsvDrafter(Common()), [b"a,b", b"1"], "row 2 has 1 cells, but the header has 2 columns"),
+        (CsvDrafter(Common()), [b"a,a"], "duplicate column name"),
+        (CsvDrafter(Common()), [b"a", b"\xff"], "row 2 is not valid CSV in UTF-8"),
+        (CsvDrafter(Common()), [b"a", b'"x"y'], "row 2 is not valid CSV"),
+        (CsvDrafter(Common(), property_columns=["a", "c"]), [b"a,b"], "--property-column: no column named 'c'; the columns are a, b"),
+        (CsvDrafter(Common(), key_column="c"), [b"a,b"], "no column named 'c'; the columns are a, b"),
+        (CsvDrafter(Common(), key_template="{c}"), [b"a,b", b"1,2"], "no column named 'c'; the columns are a, b"),
         (CsvDrafter(Common(), key_template="{a"), [b"a,b", b"1,2"], "--key-template: row 2"),
         (CsvDrafter(Common(), key_template="{}"), [b"a,b", b"1,2"], "--key-template: row 2"),
     ],

@@ -64,7 +64,7 @@ def test_a_time_before_1970_is_1970() -> None:
     "text", ["", "yesterday", "1h", "-1", "12:00", "2026-13-01", "42.5", "0x10", "99999999999999999", "offset:", "earliest"]
 )
 def test_anything_else_is_refused_with_examples_of_both(text: str) -> None:
-    with pytest.raises(ValueError, match=r"offset \(42, offset:42\) nor a moment"):
+    with pytest.raises(ValueError, match=r"offset \(42, offset:42\) nor a time"):
         parse_place(text, NOW)
 
 

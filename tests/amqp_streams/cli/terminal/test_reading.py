@@ -42,7 +42,7 @@ def test_a_line_end_in_quotes_ends_no_row() -> None:
 
 
 def test_a_quote_that_is_never_closed_is_found() -> None:
-    with pytest.raises(InputError, match="never closed"):
+    with pytest.raises(InputError, match="not closed"):
         lines_of(b'a\n"b\nc\n', quotes=True)
 
 

@@ -94,7 +94,7 @@ def test_nobody_shows_the_token_of_another(mechanism: str) -> None:
     step = server.answered(Success("alice"))
     assert isinstance(step, Failure | Challenge)
     last = server.respond(b"\x01") if isinstance(step, Challenge) else step
-    assert last == Failure("the token is another's: 'alice'")
+    assert last == Failure("the token belongs to another user, 'alice'")
 
 
 @pytest.mark.parametrize(

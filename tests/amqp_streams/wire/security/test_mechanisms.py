@@ -58,7 +58,12 @@ def test_plain_takes_a_user_and_a_password_or_says_what_is_wrong_without_them(da
             assert data.decode() in (f"\0{user}\0{password}", f"{user}\0{user}\0{password}")
             assert plain.claimed == user
         case Failure(reason):
-            assert reason in {"not UTF-8", "not three parts", "no user or no password", "a user may act for itself only"}
+            assert reason in {
+                "the message is not UTF-8",
+                "the message does not have three parts",
+                "the user or the password is empty",
+                "a user cannot act for another user",
+            }
         case _:
             pytest.fail(f"{step}")
 
@@ -74,5 +79,5 @@ def test_the_answer_about_a_password_is_the_end_of_plain() -> None:
 def test_plain_refuses_a_name_that_no_user_has() -> None:
     """Names are prepared before anybody has logged in, so their length is bounded."""
     plain = Plain()
-    assert plain.start(b"\0" + b"x" * 256 + b"\0secret") == Failure("a name of more than 255 characters")
+    assert plain.start(b"\0" + b"x" * 256 + b"\0secret") == Failure("the user name has more than 255 characters")
     assert plain.claimed is None

@@ -180,7 +180,7 @@ def test_a_mechanism_may_challenge_several_times_and_end_with_data() -> None:
 def test_rounds_are_bounded() -> None:
     sent, events, _ = run([SASL_HEADER + init("ECHO", b"a"), *[sasl(0x43, b"b")] * (ROUNDS_MAX + 1)], {"ECHO": Echoing})
     assert read(sent)[-1] == (0x44, [1])
-    assert events == [Failed(f"more than {ROUNDS_MAX} challenges", "ECHO")]
+    assert events == [Failed(f"the login needs more than {ROUNDS_MAX} challenges", "ECHO")]
 
 
 def test_a_mechanism_that_is_not_offered_is_refused() -> None:

@@ -106,28 +106,28 @@ def test_without_an_initial_response_the_server_asks_for_the_first_message() -> 
 @pytest.mark.parametrize(
     ("first", "words"),
     [
-        (b"p=tls-unique,,n=user,r=abc", "the client wants channel binding, which is not offered"),
-        (b"p=tls-exporter,a=user,n=user,r=abc", "the client wants channel binding, which is not offered"),
-        (b"x,,n=user,r=abc", "no GS2 header"),
-        (b"n,b=x,n=user,r=abc", "no GS2 header"),
-        (b"n=user,r=abc", "a message without its parts"),
-        (b"n=user,r=abc,x=y", "no GS2 header"),
-        (b"", "a message without its parts"),
-        (b"n,,m=ext,n=user,r=abc", "no user and nonce where they have to be"),
-        (b"n,,r=abc,n=user", "no user and nonce where they have to be"),
-        (b"n,,n=user", "no user and nonce where they have to be"),
-        (b"n,,n=,r=abc", "no user"),
-        (b"n,,n=user,r=", "a nonce that is none"),
-        (b"n,,n=user,r=a c", "a nonce that is none"),
-        (b"n,,n=user,r=" + b"x" * 2000, "a nonce that is none"),
-        (b"n,,n=us=er,r=abc", "a name with a lone equals sign"),
-        (b"n,,n=us=2cer,r=abc", "a name with a lone equals sign"),
-        (b"n,a=other,n=user,r=abc", "a user may act for itself only"),
-        (b"n,,n=user,r=abc,=x", "a message that is not a list of attributes"),
-        (b"n,,n=us\0er,r=abc", "a message that is not a list of attributes"),
-        (b"n,,n=\xff,r=abc", "not UTF-8"),
-        (b"n,,n=" + b"x" * 256 + b",r=abc", "a name of more than 255 characters"),
-        (b"n,a=" + b"x" * 256 + b",n=x,r=abc", "a name of more than 255 characters"),
+        (b"p=tls-unique,,n=user,r=abc", "the client requires channel binding, which is not offered"),
+        (b"p=tls-exporter,a=user,n=user,r=abc", "the client requires channel binding, which is not offered"),
+        (b"x,,n=user,r=abc", "the message has no GS2 header"),
+        (b"n,b=x,n=user,r=abc", "the message has no GS2 header"),
+        (b"n=user,r=abc", "the message has too few parts"),
+        (b"n=user,r=abc,x=y", "the message has no GS2 header"),
+        (b"", "the message has too few parts"),
+        (b"n,,m=ext,n=user,r=abc", "the message does not begin with a user and a nonce"),
+        (b"n,,r=abc,n=user", "the message does not begin with a user and a nonce"),
+        (b"n,,n=user", "the message does not begin with a user and a nonce"),
+        (b"n,,n=,r=abc", "the user name is empty"),
+        (b"n,,n=user,r=", "the nonce is not valid"),
+        (b"n,,n=user,r=a c", "the nonce is not valid"),
+        (b"n,,n=user,r=" + b"x" * 2000, "the nonce is not valid"),
+        (b"n,,n=us=er,r=abc", "the user name has a lone equals sign"),
+        (b"n,,n=us=2cer,r=abc", "the user name has a lone equals sign"),
+        (b"n,a=other,n=user,r=abc", "a user cannot act for another user"),
+        (b"n,,n=user,r=abc,=x", "the message is not a list of attributes"),
+        (b"n,,n=us\0er,r=abc", "the message is not a list of attributes"),
+        (b"n,,n=\xff,r=abc", "the message is not UTF-8"),
+        (b"n,,n=" + b"x" * 256 + b",r=abc", "the user name has more than 255 characters"),
+        (b"n,a=" + b"x" * 256 + b",n=x,r=abc", "the user name has more than 255 characters"),
     ],
 )
 def test_a_first_message_that_cannot_be_is_refused(first: bytes, words: str) -> None:
@@ -211,7 +211,7 @@ def test_keys_are_read_as_they_were_written(algorithm: ScramAlgorithm) -> None:
     ],
 )
 def test_keys_that_cannot_be_are_refused(old: str, new: str) -> None:
-    with pytest.raises(ValueError, match="no keys of SCRAM-SHA-256"):
+    with pytest.raises(ValueError, match="not valid keys of SCRAM-SHA-256"):
         parse_keys(SHA_256, "user", format_keys(SHA_256, KEYS[SHA_256]).replace(old, new))
 
 
