@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from amqp_streams.config import PARTITIONS_MAX, Limits
+from amqp_streams.config import Limits
+from amqp_streams.log_settings import PARTITIONS_MAX
 from examples.node import NodeProcess
 
 ROOT = Path(__file__).parent.parent

@@ -13,6 +13,7 @@ from amqp_streams.client import Event, LinkError, LinkRefusedError
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
 from tests.acceptance.conftest import Cli, StartNode
+from tests.amqp_streams.decoded import items
 
 PATIENCE_S = 15.0
 ALICE_SENDS = """
@@ -41,7 +42,7 @@ class Site:
 
     def user(self, what: str, name: str, cli: Cli) -> None:
         secret = ("--password-stdin",) if what == "add" else ()
-        cli(None, "user", what, name, "--users", str(self.users), *secret, given="s3cret\n", url="amqp://127.0.0.1:1")  # type: ignore[arg-type]
+        cli(None, "user", what, name, "--users", str(self.users), *secret, given="s3cret\n", url="amqp://127.0.0.1:1")
 
     def write(self, rules: str) -> None:
         self.config.write_text(f'users = "{self.users}"\n{rules}')
@@ -139,6 +140,6 @@ def test_partitions_elsewhere_are_told_where_they_are(start_node: StartNode, cli
                 producer.send(Event("x"))
         told = alice.info("temps")
         assert [partition.event_count for partition in told.partitions] == [4, 0]
-        here, there = told.details["partitions"]
+        here, there = items(told.details["partitions"])
         assert there["owner"] == {"network-host": "127.0.0.1", "port": 9, "container-id": "other"}
         assert "owner" not in here

@@ -163,9 +163,10 @@ def _opening() -> bytes:
     connection.container = "silent"
     connection.open()
     transport.bind(connection)
-    opening = bytes(transport.peek(4096))
+    opening = transport.peek(4096)
+    assert opening
     transport.unbind()
-    return opening
+    return bytes(opening)
 
 
 async def test_two_hundred_connections_are_served_at_once(start_node: StartNode) -> None:

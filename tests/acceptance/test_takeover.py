@@ -10,6 +10,7 @@ from pathlib import Path
 from amqp_streams.client import EARLIEST, Event
 from amqp_streams.client.blocking import connect
 from tests.acceptance.conftest import StartNode
+from tests.amqp_streams.decoded import binary
 
 EVENTS = 6000
 EVENT_BYTES = 4096
@@ -43,7 +44,7 @@ def test_an_owner_that_slept_through_its_eviction_gets_nothing_of_what_came_afte
             producer.post_batch([event(str(number)) for number in range(EVENTS)], 0)
             producer.flush()
             with client.consumer("bills", partition=0, epoch=2, start=EARLIEST) as successor:
-                assert successor.receive(1, timeout=10)[0].body.startswith(b"first")
+                assert binary(successor.receive(1, timeout=10)[0].body).startswith(b"first")
             producer.send(event("after"))
         os.kill(owner.pid, signal.SIGCONT)
         assert owner.wait(20) == 0

@@ -2,7 +2,8 @@
 
 from collections import Counter
 
-from bench.scale.mixed import GROWTH_BYTES_MAX, PARTITIONS, Crowd, Plan, World, growth, missing, out_of_order
+from bench.scale.crowd import Crowd
+from bench.scale.mixed import GROWTH_BYTES_MAX, PARTITIONS, Plan, World, growth, missing, out_of_order
 
 
 def test_an_accepted_event_without_a_delivery_is_missed() -> None:

@@ -123,16 +123,16 @@ def _read_what_can_be(partition: Partition, written: list[bytes]) -> set[int]:
     refused: set[int] = set()
     at = partition.start
     while at < partition.end:
+        damage: CorruptionError | None = None
         try:
             chunk = partition.read(at, 10_000)
         except CorruptionError as error:
-            first, after = error.first, error.after
-        else:
-            first = after = None
-        if after is not None:
-            assert first == at < after <= partition.end
-            refused |= set(range(at, after))
-            at = after
+            damage = error
+        if damage is not None:
+            assert damage.after is not None
+            assert damage.first == at < damage.after <= partition.end
+            refused |= set(range(at, damage.after))
+            at = damage.after
             continue
         assert chunk is not None
         assert chunk.base == at

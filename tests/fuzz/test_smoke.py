@@ -13,7 +13,6 @@ from amqp_streams.filters.evaluation import functions
 from amqp_streams.proton import records
 from amqp_streams.server import dispatch
 from amqp_streams.server.identity import guard, tokens
-from amqp_streams.server.links import control
 from amqp_streams.streams import management
 from amqp_streams.wire import decoder, frames, sections
 from amqp_streams.wire.security import sasl, scram
@@ -83,7 +82,7 @@ PLANTS: list[tuple[str, Any, str, int]] = [
     ("dialogue", records, "settle_returned", 100),
     ("client", links, "_refusal", 200),
     ("client", protocol, "read_condition", 50),
-    ("management", control.management, "answer_message", 10),
+    ("management", management, "answer_message", 10),
     ("management", management, "requested_settings", 100),
 ]
 

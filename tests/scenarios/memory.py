@@ -11,6 +11,7 @@ from amqp_streams.policy import Redirect
 from amqp_streams.streams.redirects import Redirects
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, Sending, Sent
+from tests.amqp_streams.decoded import condition_info
 from tests.scenarios.telling import Happening
 
 _STATES = {
@@ -89,7 +90,8 @@ class MemoryStage:
         link = self._links[command["link"]]
         assert isinstance(link.inner, Sending)
         for place, body in enumerate(command["bodies"]):
-            message = proton.Message(body=body)
+            properties = {"n": int(command["n"])} if "n" in command else None
+            message = proton.Message(body=body, properties=properties)
             instructions: dict[Any, Any] = {}
             if "target" in command:
                 instructions[proton.symbol(names.TARGET_PARTITION)] = proton.symbol(command["target"])
@@ -100,8 +102,7 @@ class MemoryStage:
             message.instructions = instructions or None
             if "key" in command:
                 message.annotations = {proton.symbol(names.GROUP_KEY): command["key"]}
-            if "n" in command:
-                message.properties = {"n": int(command["n"])}
+
             link.sent.append((body, link.inner.send(message)))
 
     def _settle(self, command: Mapping[str, Any]) -> None:
@@ -169,7 +170,8 @@ class _Link:
             found.append(self._terms())
         if isinstance(self.inner, Receiving):
             for arrived in self.inner.arrived[self._arrived :]:
-                key = (arrived.message.annotations or {}).get(names.GROUP_KEY)
+                annotated: Mapping[Any, Any] = arrived.message.annotations or {}
+                key = annotated.get(names.GROUP_KEY)
                 annotations = {name: _plain(value) for name, value in arrived.annotations.items()}
                 found.append({"event": "delivery", "link": self.name, "body": arrived.body, "annotations": annotations, "key": key})
             self._arrived = len(self.inner.arrived)
@@ -197,7 +199,7 @@ class _Link:
 
     def _end(self) -> Happening:
         condition = self.inner.link.remote_condition
-        info = {str(key): value for key, value in (condition.info or {}).items()} if condition else {}
+        info = condition_info(self.inner.link) if condition and condition.info else {}
         return {"event": "detached", "link": self.name, "condition": condition.name if condition else None, "info": info}
 
 

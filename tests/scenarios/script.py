@@ -107,7 +107,7 @@ def _steps(lines: list[str]) -> Iterator[Step]:
             while pending[0]:
                 expected.append(pending.pop(0))
         verb, *words = shlex.split(line)
-        options = dict((word.split("=", 1) if "=" in word else (word, "")) for word in words if _is_option(word))
+        options = {name: value for name, _, value in (word.partition("=") for word in words if _is_option(word))}
         yield Step(line, verb, tuple(word for word in words if not _is_option(word)), options, tuple(expected))
 
 

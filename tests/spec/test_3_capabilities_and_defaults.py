@@ -7,6 +7,7 @@ import proton
 from amqp_streams import names
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols
 from amqp_streams.wire.types import Array, Symbol
+from tests.amqp_streams.decoded import mapping
 from tests.spec.reading import EARLIEST, ends, message
 
 
@@ -39,7 +40,8 @@ def test_a_producer_and_a_consumer_interact_as_with_any_regular_node(client: Eng
     (sent,) = client.send(client.sender("temps"), proton.Message(body="hello", subject="s", properties={"a": 1}))
     assert sent.outcome == "accepted"
     (arrived,) = receiver.arrived
-    assert (arrived.message.body, arrived.message.subject, arrived.message.properties) == ("hello", "s", {"a": 1})
+    assert (arrived.message.body, arrived.message.subject) == ("hello", "s")
+    assert mapping(arrived.message.properties) == {"a": 1}
     client.settle(arrived)
     client.node.run()
 

@@ -17,7 +17,7 @@ NAME = "amqp:event-streams-delivery-annotations-filter"
 
 def timed(node: InMemoryNode, log: str = "single") -> list[int]:
     """Six events at 0, 0, 10, 20, 20, 30 ms; their times."""
-    times = []
+    times: list[int] = []
     for step in (0, 0, 10, 20, 20, 30):
         node.clock.now_ms = 1_700_000_000_000 + step
         node.append(log, b"%d" % len(times))

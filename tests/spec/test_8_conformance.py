@@ -14,6 +14,7 @@ from proton.utils import BlockingConnection, LinkDetached
 from amqp_streams import names
 from amqp_streams.config import Listener, LogSettings, NodeSettings
 from amqp_streams.server.run import serve
+from tests.amqp_streams.decoded import binary, mapping
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +28,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
     addresses: list[str] = []
     ready = threading.Event()
-    stopping: list[Callable[[], None]] = []
+    stopping: list[Callable[[], object]] = []
 
     def on_ready(bound_to: dict[str, list[str]]) -> None:
         addresses.extend(bound_to["amqp"])
@@ -53,7 +54,7 @@ class Start(proton.reactor.Filter):
 
     def __init__(self, offset: str) -> None:
         name = proton.symbol(names.FILTER_DELIVERY_ANNOTATIONS)
-        conditions = {proton.symbol(names.OFFSET): proton.symbol(offset)}
+        conditions: dict[Any, Any] = {proton.symbol(names.OFFSET): proton.symbol(offset)}
         super().__init__({name: proton.Described(name, conditions)})
 
 
@@ -70,6 +71,7 @@ class OfPartition(proton.reactor.LinkOption):
 def test_a_client_that_is_not_ours_finds_the_capability(url: str) -> None:
     """8: "1. Offer the connection capability defined in 3.1 Connection Capability"."""
     connection = BlockingConnection(url, timeout=10)
+    assert connection.conn is not None
     capabilities = connection.conn.remote_offered_capabilities
     assert names.CAPABILITY_EVENT_STREAMS in list(capabilities)
     connection.close()
@@ -79,7 +81,7 @@ def test_a_client_that_is_not_ours_reads_runtime_information(url: str) -> None:
     """8: "2. Implement the runtime information address defined in 6 Runtime Information"."""
     connection = BlockingConnection(url, timeout=10)
     answer = connection.create_receiver("temps/$info").receive(timeout=10)
-    assert [entry["partition"] for entry in answer.body["partitions"]] == ["0", "1"]
+    assert [entry["partition"] for entry in mapping(answer.body)["partitions"]] == ["0", "1"]
     connection.close()
 
 
@@ -94,7 +96,7 @@ def test_a_client_that_is_not_ours_reads_from_an_offset(url: str) -> None:
     for _ in got:
         receiver.accept()
     assert [each.body for each in got] == [f"event {number}" for number in range(5)]
-    third = str(got[2].instructions[names.OFFSET])
+    third = str(mapping(got[2].instructions)[names.OFFSET])
     later = connection.create_receiver("single", credit=10, options=Start(third), name="later")
     assert [later.receive(timeout=10).body for _ in range(2)] == ["event 3", "event 4"]
     connection.close()
@@ -118,6 +120,6 @@ def test_a_large_message_crosses_real_sockets_whole(url: str) -> None:
     receiver = connection.create_receiver("temps", credit=1)
     body = bytes(range(256)) * 12_000
     connection.create_sender("temps").send(proton.Message(body=body))
-    assert bytes(receiver.receive(timeout=20).body) == body
+    assert binary(receiver.receive(timeout=20).body) == body
     receiver.accept()
     connection.close()

@@ -15,6 +15,7 @@ from amqp_streams import names
 from amqp_streams.filters import kinds
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode
 from amqp_streams.wire.offsets import offset_text
+from tests.amqp_streams.decoded import condition
 from tests.spec.reading import EARLIEST, bound
 
 SQL = proton.symbol(names.FILTEX_SQL)
@@ -35,8 +36,7 @@ def event(body: str = "event", properties: Mapping[str, Any] | None = None, **fi
 
 def info_of(client: EnginePair, name: str) -> Any:
     """The error's info of the link `name`."""
-    condition = next(each.link.remote_condition for each in client._receivers.values() if each.link.name == name)
-    return condition.info
+    return condition(next(each.link for each in client._receivers.values() if each.link.name == name)).info
 
 
 def test_each_group_of_filters_has_a_capability_of_its_own(client: EnginePair) -> None:

@@ -28,7 +28,8 @@ from amqp_streams.client import (
     Start,
     TimedOutError,
 )
-from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, encode
+from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, Value, encode
+from tests.amqp_streams.decoded import binary
 
 NOW_MS = 1_795_242_600_000
 
@@ -86,12 +87,12 @@ class FakeNode:
 
     def stored(self, log: str, partition: int, number: int) -> ReceivedEvent:
         """An event as it would come: number n was stored n ms after `NOW_MS`."""
-        annotations = {
+        annotations: dict[Value, Value] = {
             Symbol("event-streams-source-partition"): Symbol(str(partition)),
             Symbol("event-streams-offset"): Symbol(f"{number:016d}"),
             Symbol("event-streams-timestamp"): Timestamp(NOW_MS + number),
         }
-        return ReceivedEvent(encode(Described(ULong(0x71), annotations)) + self.logs[log][partition][number].encode())  # type: ignore[dict-item]  # of Value
+        return ReceivedEvent(encode(Described(ULong(0x71), annotations)) + self.logs[log][partition][number].encode())
 
 
 class FakeClient(_Entered):
@@ -185,7 +186,7 @@ class FakeConsumer(_Entered):
         self._assigned = options.get("on_assigned")
         if options.get("filters"):
             assert node.passes is not None
-            self._coming = [event for event in self._coming if node.passes(event.body)]  # type: ignore[arg-type]  # bytes in these tests
+            self._coming = [event for event in self._coming if node.passes(binary(event.body))]
 
     async def receive(self, max_events: int = 500, timeout: float | None = None) -> list[ReceivedEvent]:  # noqa: ASYNC109  # the client's signature
         """See `Consumer`, and `GroupConsumer`."""
@@ -206,7 +207,7 @@ class FakeConsumer(_Entered):
 
     def settle(self, events: Iterable[ReceivedEvent]) -> None:
         """See `Consumer`."""
-        self._node.settled += [bytes(event.body) for event in events]  # type: ignore[arg-type]  # bytes in these tests
+        self._node.settled += [binary(event.body) for event in events]
 
     async def receive_raw(self, max_events: int = 500, timeout: float | None = None) -> list[bytes]:  # noqa: ASYNC109  # the client's signature
         """See `Consumer`."""

@@ -12,7 +12,7 @@ from amqp_streams.config import AnonymousAccess, GroupSettings, Limits, Listener
 from amqp_streams.errors import ConfigError
 from service_parts.settings.sources import Name, flag_of
 
-DIRECTORY: Mapping[Name, object] = {("data_dir",): "data"}
+DIRECTORY: dict[Name, object] = {("data_dir",): "data"}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
 def refused(flags: Mapping[Name, object], environment: Mapping[str, str] | None = None, file: Path | None = None) -> str:
     """What is said about settings that cannot be."""
     with pytest.raises(ConfigError) as caught:
-        node_settings(DIRECTORY | flags, environment or {}, file)
+        node_settings({**DIRECTORY, **flags}, environment or {}, file)
     return str(caught.value)
 
 
@@ -118,7 +118,7 @@ def test_a_log_given_as_a_flag_keeps_what_the_file_says_of_it_beside_the_partiti
 
 
 def test_listening_only_with_tls_leaves_the_plain_default_out() -> None:
-    flags = {("listen_tls",): ("127.0.0.1:5671",), ("tls", "certificate"): "c", ("tls", "key"): "k"}
+    flags: dict[Name, object] = {("listen_tls",): ("127.0.0.1:5671",), ("tls", "certificate"): "c", ("tls", "key"): "k"}
     assert node_settings(DIRECTORY | flags, {}, None).listen == (Listener(host="127.0.0.1", port=5671, tls=True),)
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from amqp_streams.client.connection.happenings import Attached, Happening, Opened
+from amqp_streams.client.connection.mechanisms import Credentials
 from amqp_streams.client.connection.protocol import ConnectionProtocol
-from amqp_streams.client.connection.sasl import Credentials
 from amqp_streams.client.producing.outbox import Entry
 from tests.amqp_streams.client.peer import Node, Peer
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 import proton
 
 from amqp_streams.wire.codec import Array, Described, Symbol, UByte, ULong, decode, encode
+from tests.amqp_streams.decoded import binary, described, items
 
 _SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 ACCEPTED: Final = proton.Delivery.ACCEPTED
@@ -93,7 +94,7 @@ class Peer:
         output = bytes(self._output)
         self._output.clear()
         while not self._sasl and (pending := self.transport.pending()) > 0:
-            output += bytes(self.transport.peek(pending))
+            output += binary(self.transport.peek(pending))
             self.transport.pop(pending)
         return output
 
@@ -108,8 +109,8 @@ class Peer:
             value, _ = decode(bytes(self._input[8:size]))
             del self._input[:size]
             self.saslframes.append(value)
-            mechanism, response = value.value[0], value.value[1]
-            good = self.node.password_ok(str(mechanism), bytes(response or b""))
+            mechanism, response = items(described(value).value)[:2]
+            good = self.node.password_ok(str(mechanism), binary(response or b""))
             self._output += _frame(Described(ULong(0x44), [UByte(0 if good else 1)]))
             self._sasl = not good
 

@@ -51,7 +51,7 @@ def authority(folder: Path) -> Authority:
 def node(folder: Path, authority: Authority) -> Iterator[RunningNode]:
     """One node for the tests that leave it alive; each has logs of its own."""
     users = folder / "users.json"
-    add = [Path(sys.executable).with_name("amqp-streams"), "user", "add", "ann", "--users", users, "--password-stdin"]
+    add: list[str | Path] = [Path(sys.executable).with_name("amqp-streams"), "user", "add", "ann", "--users", users, "--password-stdin"]
     subprocess.run(add, input=b"secret\n", check=True, capture_output=True)
     tls = authority.issue("localhost")
     running = RunningNode(
@@ -224,9 +224,10 @@ async def test_a_start_may_be_a_word_and_a_wrong_one_is_an_error_at_once(node: R
             assert [event.body for event in await drain(consumer, 3)] == [0, 1, 2]
         async with client.consumer(log, start=AfterOffset("1")) as consumer:
             assert [event.body for event in await drain(consumer, 1)] == [2]
-        for make in (client.consumer, partial(client.group_consumer, group="g")):
+        makers: tuple[Callable[..., object], ...] = (client.consumer, partial(client.group_consumer, group="g"))
+        for make in makers:
             with pytest.raises(ValueError, match="'nonsense' is not a start: give 'earliest', 'latest'"):
-                make(log, start="nonsense")  # type: ignore[operator]
+                make(log, start="nonsense")
 
 
 async def test_one_key_goes_to_one_partition_in_order(node: RunningNode) -> None:

@@ -13,6 +13,7 @@ from amqp_streams.client import (
     RELEASED,
     AfterOffset,
     Client,
+    Consumer,
     Event,
     GroupConsumer,
     LinkRefusedError,
@@ -66,7 +67,7 @@ async def fresh(client: Client, partitions: int, events: int = 0) -> str:
     return log
 
 
-async def drain(consumer: GroupConsumer, count: int) -> list[ReceivedEvent]:
+async def drain(consumer: Consumer | GroupConsumer, count: int) -> list[ReceivedEvent]:
     """The next `count` events."""
     events: list[ReceivedEvent] = []
     async with asyncio.timeout(20):
@@ -364,7 +365,8 @@ async def test_members_owners_and_durable_consumers_go_on_when_the_node_was_rest
                     await producer.post(Event(number), partition=number % 2)
                 await asyncio.to_thread(node.start)
                 await producer.flush()
-                for consumer, events, count in zip((member, owner, durable), seen, (220, 110, 220), strict=True):
+                consumers: tuple[Consumer | GroupConsumer, ...] = (member, owner, durable)
+                for consumer, events, count in zip(consumers, seen, (220, 110, 220), strict=True):
                     async with asyncio.timeout(20):
                         while len({(event.partition, event.offset) for event in events}) < count:
                             events.extend(await consumer.receive())

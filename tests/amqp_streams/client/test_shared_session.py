@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amqp_streams.client.connection.happenings import Attached, Detached
+from amqp_streams.client.connection.links import ReceiverLink
 from amqp_streams.client.errors import LinkError, SessionError
 from amqp_streams.client.options import ACCEPTED
 from amqp_streams.proton import sessions
@@ -57,6 +58,7 @@ def test_a_link_that_goes_takes_what_was_unread_out_of_the_window_of_the_others(
         assert detached.link is goes
         assert isinstance(detached.error, LinkError)
         assert not goes.alive
+        assert isinstance(goes, ReceiverLink)
         assert goes.take(10) == ([], [], 0)
         pair.node.outgoing["goes"].clear()
     pair.node.outgoing["stays"].extend(message(number) for number in range(3))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from amqp_streams.filters.evaluation.sql import condition
 from amqp_streams.filters.language.parser import parse
@@ -22,10 +23,10 @@ class Sample:
     """A record by its sections: lists for header and properties, maps for the others; None where there is none."""
 
     header: Sequence[Value] | None = None
-    message_annotations: Mapping[Value, Value] | None = None
+    message_annotations: Mapping[Any, Any] | None = None
     properties: Sequence[Value] | None = None
-    application_properties: Mapping[Value, Value] | None = field(default_factory=dict)
-    footer: Mapping[Value, Value] | None = None
+    application_properties: Mapping[Any, Any] | None = field(default_factory=dict)
+    footer: Mapping[Any, Any] | None = None
     number: int = 7
     timestamp_ms: int = 1000
 
@@ -48,10 +49,10 @@ class Sample:
         return record
 
 
-def _plain(value: object) -> object:
+def _plain(value: str | Mapping[Any, Any] | Sequence[Value]) -> Value:
     if isinstance(value, str):
         return value
-    return dict(value) if isinstance(value, Mapping) else list(value)  # type: ignore[call-overload]
+    return dict(value) if isinstance(value, Mapping) else list(value)
 
 
 def application(**properties: Value) -> Sample:

@@ -3,6 +3,8 @@
 # ruff: noqa: PLR0911 - a row for each node
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from amqp_streams.filters.evaluation.arithmetic import calculate, negative, positive
 from amqp_streams.filters.evaluation.functions import function
@@ -26,11 +28,11 @@ from amqp_streams.filters.language.syntax import (
     Positive,
 )
 from amqp_streams.filters.values import FAILED, KINDS, TESTS, Kind, Truth, compare, simple
-from amqp_streams.wire.types import Array, Symbol, Timestamp
+from amqp_streams.wire.types import Array, Symbol, Timestamp, Value
 from tests.amqp_streams.filters.messages import NOW_MS, Sample
 
 HEADER = ("durable", "priority", "ttl", "first-acquirer", "delivery-count")
-HEADER_DEFAULTS = {"durable": False, "priority": 4, "first-acquirer": False, "delivery-count": 0}
+HEADER_DEFAULTS: dict[str, Value] = {"durable": False, "priority": 4, "first-acquirer": False, "delivery-count": 0}
 PROPERTIES = [
     "message-id",
     "user-id",
@@ -91,7 +93,7 @@ def _not(truth: Truth) -> Truth:
     return truth if truth is None or truth is FAILED else not truth
 
 
-def like(found, pattern, escape) -> Truth:
+def like(found: Any, pattern: Any, escape: Any) -> Truth:
     if pattern is FAILED or escape is FAILED:
         return FAILED
     if pattern is None or escape is None:
@@ -105,7 +107,7 @@ def like(found, pattern, escape) -> Truth:
     return re.fullmatch(expression, found, re.DOTALL) is not None
 
 
-def value(node: Node, sample: Sample):
+def value(node: Node, sample: Sample) -> Any:
     match node:
         case Constant(value=constant):
             return constant
@@ -128,7 +130,7 @@ def value(node: Node, sample: Sample):
     raise AssertionError(node)
 
 
-def within(node: Field, sample: Sample):
+def within(node: Field, sample: Sample) -> Any:
     found = section(node, sample)
     for step in node.path:
         if found is ABSENT or found is FAILED:
@@ -147,7 +149,7 @@ def within(node: Field, sample: Sample):
     return found
 
 
-def section(node: Field, sample: Sample, defaults=HEADER_DEFAULTS):
+def section(node: Field, sample: Sample, defaults: Mapping[str, Value] = HEADER_DEFAULTS) -> Any:
     if node.section == 0x70:
         found = dict(zip(HEADER, sample.header or [], strict=False)).get(node.name)
         found = defaults.get(node.name) if found is None else found

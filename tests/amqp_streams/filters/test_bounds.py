@@ -47,6 +47,12 @@ def sql(text):
     return parse(text, Dialect.SQL, LIMITS)
 
 
+def narrowing(text: str) -> Bounds:
+    bounds = bounds_of(sql(text))
+    assert bounds is not None
+    return bounds
+
+
 @pytest.mark.parametrize(("text", "bounds"), CASES)
 def test_a_comparison_with_a_constant_bounds_the_reader(text, bounds):
     assert bounds_of(sql(text)) == bounds
@@ -64,7 +70,7 @@ texts = st.one_of(
 @given(texts, texts, st.integers(0, 12), st.integers(0, 12))
 def test_bounds_say_the_same_as_the_conditions_that_they_stand_for(one, other, number, timestamp_ms):
     record = Sample(number=number, timestamp_ms=timestamp_ms).record()
-    bounds = [bounds_of(sql(text)) for text in (one, other)]
+    bounds = [narrowing(text) for text in (one, other)]
     truths = [condition(sql(text), FAILED)(record) for text in (one, other)]
     assert [each.within(record) for each in bounds] == truths
     both = bounds[0].narrowed(bounds[1])
@@ -73,7 +79,7 @@ def test_bounds_say_the_same_as_the_conditions_that_they_stand_for(one, other, n
 
 @given(texts, texts, st.lists(st.integers(0, 12), max_size=12).map(sorted), st.integers(0, 5), st.integers(0, 3))
 def test_a_reader_that_keeps_the_bounds_misses_nothing_and_reads_nothing_else(one, other, timestamps, base, start):
-    bounds = bounds_of(sql(one)).narrowed(bounds_of(sql(other)))
+    bounds = narrowing(one).narrowed(narrowing(other))
     start = min(start, len(timestamps))
     low, high = bounds.indices(base, timestamps, start, len(timestamps), LATEST)
     records = [Sample(number=base + index, timestamp_ms=timestamps[index]).record() for index in range(start, len(timestamps))]

@@ -1,6 +1,7 @@
 """A source's filter set: what is in force, what is refused and how, what is picked."""
 
 from array import array
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,6 +13,7 @@ from amqp_streams.filters import Bounds, Limits, compile_filters
 from amqp_streams.filters.compiled import NEEDLE_MESSAGE_MAX
 from amqp_streams.filters.kinds import CODES
 from amqp_streams.filters.record import WORK_MAX
+from amqp_streams.filters.values import FAILED
 from amqp_streams.wire.offsets import Earliest, Latest
 from amqp_streams.wire.types import Described, Symbol, Timestamp, ULong
 from tests.amqp_streams.filters import naive
@@ -41,7 +43,7 @@ SAMPLE = Sample(
     footer={Symbol("f"): 2},
 )
 OFFSET = Symbol(names.OFFSET)
-KINDS = {
+KINDS: dict[str, tuple[Any, bool]] = {
     "amqp:true-filter": (True, True),
     "amqp:false-filter": (True, False),
     "amqp:sql-filter": ("kind = 'alarm'", True),
@@ -249,7 +251,7 @@ def test_what_a_group_picks_is_what_its_members_say(one, other, samples):
     messages = [sample.encoded() for sample in samples]
     times = array("q", [1000] * len(samples))
     truths = [(naive.holds(one, sample), naive.holds(other, sample)) for sample in samples]
-    whole = [index for index, pair in enumerate(truths) if naive.FAILED not in pair]
+    whole = [index for index, pair in enumerate(truths) if FAILED not in pair]
     chosen = {
         kind: compile_filters({"x": described(f"amqp:{kind}-filter", members)}).select(messages, 7, times, partition="3", latest=LATEST)
         for kind in ("any", "not")
@@ -306,7 +308,7 @@ def test_any_filter_set_is_compiled_or_refused(filters):
 )
 def test_the_work_on_one_record_is_bounded_whatever_text_and_message_are(text):
     """The size of the text times that of the message, both at their limits, would be minutes of the node's loop."""
-    properties = {"kind": "a" * 20_000, "pattern": "_a" * 128} | {f"k{n}": "a" * 20_000 for n in range(100)}
+    properties: dict[str, Any] = {"kind": "a" * 20_000, "pattern": "_a" * 128} | {f"k{n}": "a" * 20_000 for n in range(100)}
     properties |= {f"list{n}": ["x"] * 10_000 for n in range(50)}
     message = Sample(application_properties=properties).encoded()
     compiled = compile_filters({f"f{n}": described("amqp:sql-filter", text) for n in range(8)})

@@ -15,7 +15,8 @@ from amqp_streams.filters.record import (
     with_default,
 )
 from amqp_streams.filters.values import FAILED, MISSING, TEXT_MAX
-from amqp_streams.wire.types import Described, Symbol, Timestamp
+from amqp_streams.wire.types import Described, Symbol, Timestamp, Value
+from tests.amqp_streams.decoded import mapping
 from tests.amqp_streams.filters.messages import Sample, truth
 from tests.amqp_streams.filters.trees import samples
 
@@ -36,7 +37,7 @@ def raw(message, name="kind", section=APPLICATION):
 def test_every_entry_of_every_map_is_found(sample):
     record = sample.record()
     for section, entries in ((0x72, sample.message_annotations), (APPLICATION, sample.application_properties), (0x78, sample.footer)):
-        whole = whole_map(section)(record)
+        whole = mapping(whole_map(section)(record))
         assert list(whole) == list(entries or {})
         for name in ("kind", "n", "in", "odd name", "b]c[", "none"):
             value = getter(section, name)(record)
@@ -103,7 +104,7 @@ def test_maps_of_very_many_entries_fail():
 def test_very_large_values_fail():
     assert found(Sample(application_properties={"kind": "x" * (VALUE_BYTES_MAX - 5)}), "kind") == "x" * (VALUE_BYTES_MAX - 5)
     assert found(Sample(application_properties={"kind": "x" * VALUE_BYTES_MAX}), "kind") is FAILED
-    large = ["x"] * (COMPOUND_BYTES_MAX // 3 + 1)
+    large: list[Value] = ["x"] * (COMPOUND_BYTES_MAX // 3 + 1)
     assert found(Sample(application_properties={"kind": large}), "kind") is FAILED
     assert found(Sample(application_properties={"kind": Described(Symbol("x"), large)}), "kind") is FAILED
     assert len(found(Sample(application_properties={"kind": large[:1000]}), "kind")) == 1000

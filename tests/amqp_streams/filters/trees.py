@@ -71,15 +71,25 @@ no_deltas = expressions.filter(lambda node: not (isinstance(node, Field) and nod
 patterns = st.sampled_from(["a%", "%b", "_b", "%i_d", "a", "%", "%d%", "a!%", "x!%y", "k__d%", ""]).map(Constant)
 subjects = expressions.filter(lambda node: not isinstance(node, Constant))
 comparisons = st.sampled_from(["=", "<>", ">", ">=", "<", "<="])
+
+
+def _compares_no_delta(node: Compare) -> bool:
+    return not (isinstance(node.left, Field) and node.left.section == 0x71)
+
+
+def _ends_without_escape(pattern: Constant) -> bool:
+    return not str(pattern.value).endswith("!")
+
+
 leaves = st.one_of(
     st.builds(Compare, comparisons, no_deltas, no_deltas),
-    st.builds(Compare, comparisons, fields(constants), texts.map(Constant)).filter(lambda node: node.left.section != 0x71),
+    st.builds(Compare, comparisons, fields(constants), texts.map(Constant)).filter(_compares_no_delta),
     st.builds(Compare, st.just("="), st.builds(Field, st.just(0x74), st.sampled_from(NAMES)), texts.map(Constant)),
     st.builds(IsNull, expressions, st.booleans()),
     st.builds(In, expressions, st.lists(expressions, min_size=1, max_size=3).map(tuple), st.booleans()),
     st.builds(In, fields(constants), st.lists(texts.map(Constant), min_size=1, max_size=3).map(tuple), st.booleans()),
     st.builds(Like, subjects, patterns, st.just(None), st.booleans()),
-    st.builds(Like, fields(constants), patterns.filter(lambda p: not p.value.endswith("!")), st.just(Constant("!")), st.booleans()),
+    st.builds(Like, fields(constants), patterns.filter(_ends_without_escape), st.just(Constant("!")), st.booleans()),
     st.builds(Exists, fields(constants)),
     st.builds(Holds, fields(constants)),
     st.builds(Holds, st.sampled_from([True, False, None]).map(Constant)),

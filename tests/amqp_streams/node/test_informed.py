@@ -8,6 +8,7 @@ from amqp_streams.storage.ports import StoredLog
 from amqp_streams.streams import info
 from amqp_streams.streams.redirects import NOWHERE, Elsewhere
 from amqp_streams.testing import MemoryStore
+from amqp_streams.wire.types import Value
 
 
 class Counted(Informed):
@@ -18,7 +19,7 @@ class Counted(Informed):
         self.encoded = 0
         encode = info.value_message
 
-        def counted(value: info.Value) -> bytes:
+        def counted(value: Value) -> bytes:
             self.encoded += 1
             return encode(value)
 

@@ -1,6 +1,7 @@
 """The node decides on links, wakes those who wait, and carries out management requests. No sockets, no engine."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from amqp_streams.streams.management import Request, answer_message, parse_reque
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.codec import decode, encode
 from amqp_streams.wire.types import Described, Symbol, ULong, Value
+from tests.amqp_streams.decoded import mapping
 from tests.amqp_streams.node.bench import EARLIEST, NOW, Bench, attach
 
 
@@ -155,7 +157,7 @@ def test_no_event_is_forgotten_when_a_partition_fills_up_again_while_another_is_
     """A consumer with little credit finds one partition empty and goes on with the other; then the first gets more."""
     consumer = bench.consume(filters=EARLIEST)
     bench.append(0, *[1] * 20)
-    taken = [run for _ in range(3) if (run := bench.node.next_run(consumer, 2))]
+    taken = [run for _ in range(3) if isinstance(run := bench.node.next_run(consumer, 2), Run)]
     assert [run.partition.index for run in taken] == [0, 1, 1]
     bench.append(0)
     assert (0, 1) in bench.read(consumer)
@@ -276,15 +278,14 @@ def test_answers_are_found_by_any_address_of_their_link(bench: Bench) -> None:
 
 
 def test_logs_are_created_described_listed_changed_and_deleted_by_request(bench: Bench) -> None:
-    status, _, body = bench.manage("CREATE", "new", partitions=3, retention_ms=5000)
+    status, _, created = bench.manage("CREATE", "new", partitions=3, retention_ms=5000)
     assert status == 201
-    assert isinstance(body, dict)
-    assert (body["name"], body["retention-ms"], len(body["partitions"])) == ("new", 5000, 3)  # type: ignore[arg-type]
+    body = mapping(created)
+    assert (body["name"], body["retention-ms"], len(body["partitions"])) == ("new", 5000, 3)
     assert bench.manage("READ", "new") == (200, "OK", body)
     status, _, listed = bench.manage("QUERY")
     assert status == 200
-    assert isinstance(listed, dict)
-    assert [log["name"] for log in listed["logs"]] == ["new", "temps"]  # type: ignore[union-attr, index, call-overload]
+    assert [log["name"] for log in mapping(listed)["logs"]] == ["new", "temps"]
     status, _, changed = bench.manage("UPDATE", "new", retention_ms=9000)
     assert (status, changed) == (200, body | {"retention-ms": 9000})
     assert bench.manage("DELETE", "new") == (204, "deleted", {})
@@ -312,7 +313,7 @@ def test_logs_are_created_described_listed_changed_and_deleted_by_request(bench:
     ],
 )
 def test_each_request_has_its_status(  # noqa: PLR0917  a table has columns
-    bench: Bench, operation: str, name: str, type_: str, body: dict[str, Value], status: int
+    bench: Bench, operation: str, name: str, type_: str, body: dict[str, Any], status: int
 ) -> None:
     assert bench.manage(operation, name, type_, **body)[0] == status
 
@@ -335,18 +336,18 @@ def test_any_request_at_all_has_an_answer(operation: str, name: Value, body: dic
     """What peers put into a request is read as what it is or not at all; the answer can always be written."""
     properties: list[Value] = [None, None, None, None, "me", correlation]
     application: dict[Value, Value] = {"operation": operation, "type": "event-log", "name": name}
-    sections = {0x73: properties, 0x74: application, 0x77: body}
+    sections: dict[int, Value] = {0x73: properties, 0x74: application, 0x77: body}
     request = parse_request(b"".join(encode(Described(ULong(code), value)) for code, value in sections.items()))
     answer = Bench().node.manage(request)
     assert answer.status in {200, 201, 204, 400, 404, 409, 501}
     assert answer_message(request, answer)
 
 
-def test_a_disk_that_fails_a_request_is_a_server_error(bench: Bench) -> None:
+def test_a_disk_that_fails_a_request_is_a_server_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_name: str) -> None:
         raise StorageError("the disk is gone")
 
-    bench.store.delete = broken  # type: ignore[method-assign]
+    monkeypatch.setattr(bench.store, "delete", broken)
     assert bench.manage("DELETE", "temps") == (500, "the disk is gone", None)
 
 

@@ -15,6 +15,7 @@ from amqp_streams.streams.attach import AttachRequest, Grant, Managing, Pending,
 from amqp_streams.streams.management import FORBIDDEN, Request
 from amqp_streams.testing import MemoryStore
 from amqp_streams.wire.types import Symbol, Value
+from tests.amqp_streams.decoded import mapping
 
 GROUP: dict[str, Value] = {names.CONSUMER_GROUP: "billing"}
 BOUND: dict[str, Value] = {names.PARTITION: Symbol("0")}
@@ -129,8 +130,7 @@ def test_reading_about_a_log_needs_info_or_manage_and_lists_show_what_may_be_rea
     assert here.manage(asked_to("READ", "other"), "alice").status == FORBIDDEN
     shown = {}
     for user, groups in (("alice", ()), ("carol", ("ops",)), ("bob", ()), (None, ())):
-        body = here.manage(asked_to("QUERY", ""), user, frozenset(groups)).body
-        assert isinstance(body, dict)
+        body = mapping(here.manage(asked_to("QUERY", ""), user, frozenset(groups)).body)
         shown[user] = [log["name"] for log in body["logs"]]
     assert shown == {"alice": ["temps"], "carol": ["other", "temps"], "bob": [], None: []}
 

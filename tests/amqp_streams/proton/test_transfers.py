@@ -1,5 +1,7 @@
 """Transfers and dispositions, as frames: large, aborted, settled this way and that, in ranges."""
 
+from typing import Any
+
 import pytest
 from cproton_ffi import lib
 from hypothesis import given, settings
@@ -30,7 +32,7 @@ def stored(node: InMemoryNode, log: str = "temps", partition: int = 0) -> list[b
     return found
 
 
-def producing(node: InMemoryNode | None = None, **fields: Value) -> ScriptedPeer:
+def producing(node: InMemoryNode | None = None, **fields: Any) -> ScriptedPeer:
     """A peer with one producer link."""
     peer = ScriptedPeer(node or InMemoryNode({"temps": 1}))
     peer.open()
@@ -39,7 +41,7 @@ def producing(node: InMemoryNode | None = None, **fields: Value) -> ScriptedPeer
     return peer
 
 
-def consuming(count: int, *, credit: int, **fields: Value) -> ScriptedPeer:
+def consuming(count: int, *, credit: int, **fields: Any) -> ScriptedPeer:
     """A peer with one consumer link on a log with `count` events."""
     node = InMemoryNode({"temps": 1})
     node.append("temps", *(b"%d" % number for number in range(count)))
@@ -190,7 +192,7 @@ def test_an_aborted_delivery_is_dropped(arrived: int) -> None:
 
 def test_an_aborted_delivery_in_one_block_is_dropped() -> None:
     peer = producing()
-    whole = {"handle": UInt(0), "delivery_id": UInt(0), "delivery_tag": b"0"}
+    whole: dict[str, Any] = {"handle": UInt(0), "delivery_id": UInt(0), "delivery_tag": b"0"}
     peer.write(frame_of("transfer", b"\x00\x53", **whole, more=True) + frame_of("transfer", **whole, aborted=True))
     peer.transfer(0, 1, event(3))
     assert stored(peer.node) == [event(3)]
@@ -372,7 +374,7 @@ def test_however_the_bytes_are_cut_the_events_are_the_same(bodies: list[bytes], 
         step = data.draw(st.integers(1, len(message)))
         for at in range(0, len(message), step):
             more = at + step < len(message)
-            fields: dict[str, Value] = {"handle": UInt(0), "delivery_id": UInt(number), "delivery_tag": b"%d" % number, "more": more}
+            fields: dict[str, Any] = {"handle": UInt(0), "delivery_id": UInt(number), "delivery_tag": b"%d" % number, "more": more}
             wire += frame_of("transfer", message[at : at + step], **fields)
     peer.write(wire)
     assert stored(node) == messages

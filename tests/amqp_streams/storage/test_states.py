@@ -364,7 +364,8 @@ def test_whatever_fails_and_whenever_the_power_goes_what_ended_well_is_there(see
 
         files.fault = fault
         for number in range(rng.randint(1, 30)):
-            changes: Write = {f"{rng.randrange(6)}": rng.randbytes(rng.choice([3, 800])) for _ in range(3)} | {"n": b"%d" % number}
+            changes: Write = {f"{rng.randrange(6)}": rng.randbytes(rng.choice([3, 800])) for _ in range(3)}
+            changes["n"] = b"%d" % number
             states.append(apply(states[-1], changes))
             if hand.keep(changes) is None:
                 del states[:-1]

@@ -1,6 +1,7 @@
 """Each event goes to one partition, and what one message gets wrong refuses that message only."""
 
 from collections.abc import Callable
+from typing import Any
 
 import proton
 import pytest
@@ -30,7 +31,7 @@ def plain(body: str) -> bytes:
 
 
 def hinted(
-    body: str, *, target: object = None, key: object = None, to: str | None = None, note: str | None = None, durable: bool = False
+    body: str, *, target: Any = None, key: Any = None, to: str | None = None, note: str | None = None, durable: bool = False
 ) -> bytes:
     """A message as Proton encodes it."""
     message = proton.Message(body=body, durable=durable, address=to)

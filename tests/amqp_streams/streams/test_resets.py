@@ -11,7 +11,9 @@ from tests.amqp_streams.streams.conftest import NOW, Append
 
 
 def asked(log: StoredLog, /, **body: Value) -> dict[int, int]:
-    return requested_positions(Request("UPDATE", "event-cursor", "id", dict(body), None, None), log)
+    settings: dict[Value, Value] = {}
+    settings.update(body.items())
+    return requested_positions(Request("UPDATE", "event-cursor", "id", settings, None, None), log)
 
 
 @pytest.mark.parametrize(

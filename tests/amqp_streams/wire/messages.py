@@ -1,5 +1,8 @@
 """Messages in every form that AMQP allows, shared by the tests of sections."""
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from hypothesis import strategies as st
 
 from amqp_streams.wire.codec import Described, Symbol, encode
@@ -51,7 +54,8 @@ def wide(code: int, value: object) -> bytes:
     return b"\x00\x53" + bytes((code, 0xD1)) + (len(entries) + 4).to_bytes(4) + (2).to_bytes(4) + entries
 
 
-FORMS = [short, long, named, named_wide]
+Form: TypeAlias = Callable[[int, object], bytes]
+FORMS: list[Form] = [short, long, named, named_wide]
 DATA = short(0x75, b"payload")
 
 forms = st.sampled_from(FORMS)

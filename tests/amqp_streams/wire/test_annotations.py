@@ -1,6 +1,7 @@
 """Delivery annotations written fast are those a general encoder writes, for any record."""
 
 from array import array
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from amqp_streams.wire.annotations import AnnotationWriter, assemble, section
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, ULong, decode
 from amqp_streams.wire.offsets import OFFSET_MAX, offset_text
 from amqp_streams.wire.sections import delivery_annotations, sections, strip
+from tests.amqp_streams.decoded import described, mapping
 
 DATA = b"\x00\x53\x75\xa0\x03abc"
 
@@ -20,7 +22,7 @@ firsts = st.integers(0, OFFSET_MAX - 5000) | st.integers(0, 50).map(lambda back:
 timestamps = st.integers(0, (1 << 63) - 1)
 
 
-def expected(partition: str, number: int, timestamp_ms: int) -> dict[str, object]:
+def expected(partition: str, number: int, timestamp_ms: int) -> dict[Any, Any]:
     return {
         "event-streams-source-partition": Symbol(partition),
         "event-streams-timestamp": Timestamp(timestamp_ms),
@@ -33,10 +35,10 @@ def test_a_run_has_the_annotations_of_each_record(partition: str, first: int, ti
     run = AnnotationWriter(partition).run(first, timestamp_ms, count)
     assert len(run) == count
     for number in {0, 1, count // 2, count - 1} & set(range(count)):
-        described, end = decode(run[number])
+        written, end = decode(run[number])
         assert end == len(run[number])
-        assert described == Described(ULong(0x71), expected(partition, first + number, timestamp_ms))
-        assert [type(value) for value in described.value.values()] == [Symbol, Timestamp, Symbol]
+        assert written == Described(ULong(0x71), expected(partition, first + number, timestamp_ms))
+        assert [type(value) for value in mapping(described(written).value).values()] == [Symbol, Timestamp, Symbol]
 
 
 @given(firsts, st.lists(st.integers(0, 5), max_size=60), timestamps.map(lambda start: start // 2))

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from amqp_streams import names
 from amqp_streams.errors import WireError
 from amqp_streams.wire.batches import BATCH_OVERHEAD_BYTES, EVENT_BYTES, FORMAT_BYTES, read_batch, write_batch
-from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, UInt, ULong, decode, encode
+from amqp_streams.wire.codec import Array, Described, Symbol, Timestamp, UInt, ULong, Value, decode, encode
 from amqp_streams.wire.layout import DATA, sections
+from tests.amqp_streams.decoded import mapping
 
 EVENTS = st.lists(st.tuples(st.integers(1, 50), st.integers(0, 1 << 40), st.binary(max_size=300)), min_size=1, max_size=40)
 
@@ -70,12 +71,12 @@ def test_a_batch_without_events_tells_how_far_was_looked() -> None:
     message = proton.Message()
     message.decode(written)
     assert message.body is None
-    assert message.instructions[names.BATCH_NEXT_OFFSET] == 99
+    assert mapping(message.instructions)[names.BATCH_NEXT_OFFSET] == 99
 
 
 def test_sizes_may_be_missing_and_sections_short() -> None:
     """Another node may write them as it likes."""
-    entries = {
+    entries: dict[Value, Value] = {
         Symbol(names.SOURCE_PARTITION): Symbol("0"),
         Symbol(names.BATCH_OFFSETS): Array(ULong, (ULong(1), ULong(1000))),
         Symbol(names.BATCH_TIMESTAMPS): Array(Timestamp, (Timestamp(1 << 40), Timestamp(1 << 41))),

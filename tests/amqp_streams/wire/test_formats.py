@@ -1,5 +1,7 @@
 """Message-formats are found in whatever encoding a transfer is written, wherever blocks are cut, and in transfers only."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,8 +43,8 @@ def fed(*frames: bytes) -> FormatFinder:
     return Stream().feed(AMQP + b"".join(frames))
 
 
-def transfer(number: int, tag: bytes, payload: bytes, message_format: int | None, *, handle: int = 0, **fields: object) -> bytes:
-    first = {"handle": UInt(handle), "delivery_id": UInt(number), "delivery_tag": tag}
+def transfer(number: int, tag: bytes, payload: bytes, message_format: int | None, *, handle: int = 0, **fields: Any) -> bytes:
+    first: dict[str, Any] = {"handle": UInt(handle), "delivery_id": UInt(number), "delivery_tag": tag}
     return frame_of("transfer", payload, **first, message_format=None if message_format is None else UInt(message_format), **fields)
 
 

@@ -1,6 +1,7 @@
 """Frames are cut as they were put together; flows that ask for an echo are found wherever blocks end."""
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,7 +34,7 @@ uints = st.integers(0, (1 << 32) - 1)
 channels = st.integers(0, 65535)
 
 
-def flow(channel: int = 1, handle: int | None = 2, *, echo: bool = True, **fields: object) -> bytes:
+def flow(channel: int = 1, handle: int | None = 2, *, echo: bool = True, **fields: Any) -> bytes:
     return flow_frame(
         channel,
         next_incoming_id=1,
@@ -101,7 +102,9 @@ def proton_output() -> bytes:
     receiver.source.address = "temps"
     receiver.open()
     receiver.flow(10)
-    return bytes(transport.peek(transport.pending()))
+    sent = transport.peek(transport.pending())
+    assert sent
+    return bytes(sent)
 
 
 def test_what_proton_sends_is_read() -> None:
@@ -121,6 +124,7 @@ def test_proton_takes_a_flow_of_ours() -> None:
     transport.push(flow(channel=0, handle=0, properties={"x": 1}))
     assert transport.condition is None
     link = connection.link_head(0)
+    assert link is not None
     assert link.credit == 13  # delivery-count 3 + link-credit 10, and nothing was sent
 
 
@@ -141,7 +145,7 @@ flow_fields = st.fixed_dictionaries(
 
 
 @given(channels, flow_fields)
-def test_a_flow_says_what_it_was_given(channel: int, fields: dict[str, int]) -> None:
+def test_a_flow_says_what_it_was_given(channel: int, fields: dict[str, Any]) -> None:
     written = flow_frame(channel, **fields)
     ((_, at, body),) = read_frames(written)
     read = read_performative(body).fields

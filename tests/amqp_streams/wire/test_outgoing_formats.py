@@ -1,5 +1,7 @@
 """Only transfers with a long tag are changed, wherever the stream is cut, and no frame changes its size."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +17,7 @@ NUMBERS = st.integers(0, (1 << 32) - 1)
 
 def transfer(number: int, tag: bytes, payload: bytes) -> bytes:
     """As Proton writes it."""
-    fields = {"handle": UInt(number % 300), "delivery_id": UInt(number), "delivery_tag": tag}
+    fields: dict[str, Any] = {"handle": UInt(number % 300), "delivery_id": UInt(number), "delivery_tag": tag}
     return frame_of("transfer", payload, **fields, message_format=UInt(0), settled=False, more=False)
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,9 +10,10 @@ from hypothesis import strategies as st
 from proton import Message, symbol
 
 from amqp_streams.errors import WireError
-from amqp_streams.wire import sections as sec
+from amqp_streams.names import GROUP_KEY, TARGET_PARTITION
 from amqp_streams.wire.codec import Described, Symbol, UInt, ULong, decode
 from amqp_streams.wire.sections import (
+    ANNOTATIONS_SIZE_MAX,
     MessagesRefusedError,
     bare_message_start,
     delivery_annotations,
@@ -26,9 +28,9 @@ from amqp_streams.wire.sections import (
     without_annotations,
 )
 from tests.amqp_streams.wire import values as strategies
-from tests.amqp_streams.wire.messages import DATA, FORMS, VALUES, long, messages, short, wide
+from tests.amqp_streams.wire.messages import DATA, FORMS, VALUES, Form, long, messages, short, wide
 
-BODIES = {"data": b"\x00abc", "value": "text", "sequence": [1, 2]}
+BODIES: dict[str, Any] = {"data": b"\x00abc", "value": "text", "sequence": [1, 2]}
 
 
 @given(messages())
@@ -59,7 +61,7 @@ def proton_messages() -> list[Message]:
     for durable, instructions, annotations, identity, properties, (kind, body) in itertools.product(
         (False, True), (None, {symbol("a"): 1}), (None, {symbol("b"): 2}), (None, "id"), (None, {"x": 1}), BODIES.items()
     ):
-        message = Message(body=body, inferred=kind != "value", durable=durable)
+        message: Any = Message(body=body, inferred=kind != "value", durable=durable)
         message.instructions, message.annotations, message.properties = instructions, annotations, properties
         message.id = identity
         message.address = "an/address" if identity else None
@@ -109,10 +111,10 @@ def test_a_batch_is_stripped_as_its_messages_are_one_by_one(batch: list[bytes]) 
     if refused:
         with pytest.raises(MessagesRefusedError) as raised:
             strip_batch(batch)
-        error = raised.value
-        assert {index: str(reason) for index, reason in error.refused.items()} == refused
-        assert error.index == min(refused)
-        stored, sizes = error.messages, error.header_sizes
+        whole = raised.value
+        assert {index: str(reason) for index, reason in whole.refused.items()} == refused
+        assert whole.index == min(refused)
+        stored, sizes = whole.messages, whole.header_sizes
     else:
         stored, sizes = strip_batch(batch)
     assert list(zip(sizes, stored, strict=True)) == kept
@@ -208,19 +210,19 @@ def test_arbitrary_bytes_raise_nothing_but_wire_error(message: bytes) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("others", [{}, {Symbol("x-opt-a"): 1, Symbol("x-opt-b"): "y" * 300}])
 @pytest.mark.parametrize("value", ["device-7", Symbol("device-7"), "é" * 200, ""])
-def test_routing_hints_are_found_among_other_annotations(prefix: bytes, form, others: dict, value: str) -> None:
-    for entries in ({Symbol(sec.GROUP_KEY): value, **others}, {**others, Symbol(sec.GROUP_KEY): value}):
+def test_routing_hints_are_found_among_other_annotations(prefix: bytes, form: Form, others: dict, value: str) -> None:
+    for entries in ({Symbol(GROUP_KEY): value, **others}, {**others, Symbol(GROUP_KEY): value}):
         for front in (prefix, prefix + form(0x71, {})):
             assert group_key(front + form(0x72, entries) + DATA) == value
             assert type(group_key(front + form(0x72, entries) + DATA)) is str
-    for entries in ({Symbol(sec.TARGET_PARTITION): value, **others}, {**others, Symbol(sec.TARGET_PARTITION): value}):
+    for entries in ({Symbol(TARGET_PARTITION): value, **others}, {**others, Symbol(TARGET_PARTITION): value}):
         assert target_partition(prefix + form(0x71, entries) + DATA) == value
 
 
 def test_routing_hints_as_proton_writes_them_are_found() -> None:
     message = Message(body="x")
-    message.instructions = {symbol(sec.TARGET_PARTITION): symbol("3")}
-    message.annotations = {symbol(sec.GROUP_KEY): "device-7"}
+    message.instructions = {symbol(TARGET_PARTITION): symbol("3")}
+    message.annotations = {symbol(GROUP_KEY): "device-7"}
     received = bytes(message.encode())
     assert (target_partition(received), group_key(received)) == ("3", "device-7")
     assert group_key(strip(received)[1]) == "device-7"
@@ -229,28 +231,28 @@ def test_routing_hints_as_proton_writes_them_are_found() -> None:
 @pytest.mark.parametrize("value", [7, UInt(7), b"bytes", ["a"], True, Described(ULong(1), "x")])
 def test_a_routing_hint_of_another_type_is_an_error(value: object) -> None:
     with pytest.raises(WireError, match="event-streams-group-key is a"):
-        group_key(short(0x72, {Symbol(sec.GROUP_KEY): value}) + DATA)
+        group_key(short(0x72, {Symbol(GROUP_KEY): value}) + DATA)
     with pytest.raises(WireError, match="event-streams-target-partition is a"):
-        target_partition(short(0x71, {Symbol(sec.TARGET_PARTITION): value}) + DATA)
+        target_partition(short(0x71, {Symbol(TARGET_PARTITION): value}) + DATA)
 
 
-@pytest.mark.parametrize("other", [{Symbol("x"): sec.GROUP_KEY}, {Symbol("event-streams-group-key-2"): "a"}, {Symbol(sec.GROUP_KEY): None}])
+@pytest.mark.parametrize("other", [{Symbol("x"): GROUP_KEY}, {Symbol("event-streams-group-key-2"): "a"}, {Symbol(GROUP_KEY): None}])
 def test_the_name_of_a_hint_elsewhere_is_no_hint(other: dict) -> None:
     assert group_key(short(0x72, other) + DATA) is None
 
 
 @pytest.mark.parametrize("front", [b"", short(0x70, []), short(0x70, [True])])
 @pytest.mark.parametrize("form", [short, wide])
-def test_a_hint_in_the_other_annotations_is_no_hint(front: bytes, form) -> None:
-    assert group_key(front + form(0x71, {Symbol(sec.GROUP_KEY): "a"}) + DATA) is None
-    assert target_partition(front + form(0x72, {Symbol(sec.TARGET_PARTITION): "a"}) + DATA) is None
+def test_a_hint_in_the_other_annotations_is_no_hint(front: bytes, form: Form) -> None:
+    assert group_key(front + form(0x71, {Symbol(GROUP_KEY): "a"}) + DATA) is None
+    assert target_partition(front + form(0x72, {Symbol(TARGET_PARTITION): "a"}) + DATA) is None
 
 
 def test_annotations_too_large_to_search_are_refused_only_if_there_is_something_to_find() -> None:
-    large = {Symbol("x"): "y" * sec.ANNOTATIONS_SIZE_MAX}
+    large = {Symbol("x"): "y" * ANNOTATIONS_SIZE_MAX}
     assert group_key(short(0x72, large) + DATA) is None
     with pytest.raises(WireError, match="65536 are allowed"):
-        group_key(short(0x72, {**large, Symbol(sec.GROUP_KEY): "a"}) + DATA)
+        group_key(short(0x72, {**large, Symbol(GROUP_KEY): "a"}) + DATA)
 
 
 @pytest.mark.parametrize("tail", [b"", b"\xa1", b"\xa1\x05ab", KEY[:-1]])

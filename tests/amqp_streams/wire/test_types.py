@@ -53,7 +53,8 @@ def test_an_integer_prints_as_a_number_and_shows_its_type_to_developers(row: tup
 
 def test_a_symbol_is_ascii_and_equals_the_string() -> None:
     assert Symbol("amqp:x") == "amqp:x"
-    assert {Symbol("a"): 1}["a"] == 1
+    by_symbol: dict[str, int] = {Symbol("a"): 1}
+    assert by_symbol["a"] == 1
     assert type(str(Symbol("a"))) is str
     with pytest.raises(ValueError, match="ASCII"):
         Symbol("é")

@@ -1,5 +1,7 @@
 """Strategies of AMQP values, shared by the tests of the codec."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from amqp_streams.wire.codec import (
@@ -40,7 +42,7 @@ scalars = st.none() | st.booleans() | longs | integers | floats | doubles | text
 
 
 def _arrays(children):
-    kinds = {
+    kinds: dict[type, st.SearchStrategy[Any]] = {
         bool: st.booleans(),
         int: longs,
         float: doubles,
@@ -73,7 +75,7 @@ def _compounds(children):
 values = st.recursive(scalars, _compounds, max_leaves=12)
 
 
-def same(one: object, other: object) -> bool:
+def same(one: Any, other: Any) -> bool:
     """Equal in value and in type, all the way down."""
     if type(one) is not type(other):
         return False

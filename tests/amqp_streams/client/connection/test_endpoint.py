@@ -31,7 +31,8 @@ async def test_one_that_is_cancelled_leaves_nothing_behind() -> None:
 
 
 async def test_a_condition_is_looked_at_whenever_it_fires() -> None:
-    signal, seen = Signal(), []
+    signal = Signal()
+    seen: list[int] = []
     waiting = asyncio.create_task(signal.wait_until(lambda: len(seen) == 2, None, "two"))
     for number in range(2):
         await asyncio.sleep(0)

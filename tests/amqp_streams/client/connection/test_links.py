@@ -47,6 +47,7 @@ def test_a_refusal_carries_its_kind_and_the_peers_words(outcome: object, error: 
     link.send(entries(1))
     [outcomes] = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
     [(entry, refusal)] = outcomes.refused
+    assert isinstance(entry, Entry)
     assert entry.event == 0
     assert type(refusal) is error
     assert refusal.condition == condition
@@ -108,7 +109,7 @@ def test_messages_are_taken_in_order_and_credit_bounds_them() -> None:
     ("outcome", "state"),
     [(ACCEPTED, peers.ACCEPTED), (REJECTED, peers.REJECTED), (RELEASED, peers.RELEASED), (MODIFIED, peers.MODIFIED)],
 )
-def test_outcomes_go_to_the_peer_settled(outcome: Any, state: object) -> None:
+def test_outcomes_go_to_the_peer_settled(outcome: Any, state: int) -> None:
     pair = opened()
     pair.node.outgoing["log"].extend(message(number) for number in range(3))
     link = receiver(pair)

@@ -17,6 +17,7 @@ from amqp_streams.names import CAPABILITY_EVENT_STREAMS
 from amqp_streams.wire.codec import Described, Symbol, decode
 from tests.amqp_streams.client.pairs import Pair, entries, message, opened, receiver, sender
 from tests.amqp_streams.client.peer import Node
+from tests.amqp_streams.decoded import described
 
 
 def test_an_open_is_answered_and_says_whether_the_peer_is_an_event_stream_engine() -> None:
@@ -29,7 +30,7 @@ def test_an_open_is_answered_and_says_whether_the_peer_is_an_event_stream_engine
 def test_a_user_is_told_by_plain() -> None:
     pair = opened(user="ann")
     [init] = pair.peer.saslframes
-    assert init.value == [Symbol("PLAIN"), b"\0ann\0secret", "h"]
+    assert described(init).value == [Symbol("PLAIN"), b"\0ann\0secret", "h"]
 
 
 def test_a_wrong_password_is_an_authentication_error() -> None:
@@ -175,7 +176,7 @@ def test_bytes_in_pieces_tell_the_same(piece: int) -> None:
         given_entries = entries(4)
         link.send(given_entries)
         outcomes = [happening for happening in pair.run() if isinstance(happening, Outcomes)]
-        return [[entry.event for batch in outcomes for entry in batch.accepted], incoming.take(100)[0]]
+        return [[entry.message for batch in outcomes for entry in batch.accepted], incoming.take(100)[0]]
 
     assert story(piece) == story(1 << 30)
 

@@ -1,5 +1,7 @@
 """Being sent on to another container: where to, and when not."""
 
+from typing import Any
+
 import proton
 import pytest
 from hypothesis import given
@@ -19,8 +21,8 @@ INFO = {"hostname": "beta", "network-host": "10.0.0.2", "port": 5699, "address":
 
 
 def redirect(host: str = "10.0.0.2", **more: object) -> proton.Condition:
-    named = {"hostname": "beta", "network-host": host} if host else {}
-    info = {**named, "port": proton.uint(5699), **more}
+    named: dict[str, Any] = {"hostname": "beta", "network-host": host} if host else {}
+    info: dict[str, Any] = {**named, "port": proton.uint(5699), **more}
     return proton.Condition("amqp:link:redirect", "partition 1 is elsewhere", {proton.symbol(key): value for key, value in info.items()})
 
 

@@ -201,7 +201,7 @@ def converse(client: SaslClient, mechanisms: dict[str, Callable[[], Mechanism]],
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 @pytest.mark.parametrize("algorithm", ScramAlgorithm)
 def test_scram_with_our_server_ends_well_for_the_right_password_only(algorithm: ScramAlgorithm, piece: int) -> None:
-    offered = {str(algorithm): lambda: ScramServer(algorithm, nonce="server")}
+    offered: dict[str, Callable[[], Mechanism]] = {str(algorithm): lambda: ScramServer(algorithm, nonce="server")}
     client = SaslClient(Credentials("ann", "secret"), None)
     end = converse(client, offered, piece)
     assert isinstance(end, Authenticated)
@@ -213,7 +213,7 @@ def test_scram_with_our_server_ends_well_for_the_right_password_only(algorithm: 
 
 @pytest.mark.parametrize(("mechanism", "words"), [("OAUTHBEARER", "not good: invalid_token"), ("XOAUTH2", "not good")])
 def test_a_token_with_our_server_is_good_or_said_not_to_be(mechanism: str, words: str) -> None:
-    offered = {mechanism: lambda: BearerServer(mechanism)}
+    offered: dict[str, Callable[[], Mechanism]] = {mechanism: lambda: BearerServer(mechanism)}
     client = SaslClient(TOKEN, "host")
     assert isinstance(converse(client, offered), Authenticated)
     assert client.done

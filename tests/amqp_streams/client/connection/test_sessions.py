@@ -11,7 +11,7 @@ from amqp_streams.client.connection.happenings import Closed, Detached
 from amqp_streams.client.connection.sessions import SESSION_LINKS_MAX, SESSIONS_MAX, HandleMax
 from amqp_streams.client.errors import ConnectionLostError, NoRoomError
 from amqp_streams.client.options import ACCEPTED
-from amqp_streams.wire.codec import Described, Symbol, UInt, ULong, UShort, encode
+from amqp_streams.wire.codec import Described, Symbol, UInt, ULong, UShort, Value, encode
 from tests.amqp_streams.client.pairs import Pair, message, opened, receiver
 from tests.amqp_streams.client.peer import Node
 
@@ -37,7 +37,7 @@ def frame(performative: object, channel: int = 0) -> bytes:
     return (len(body) + 8).to_bytes(4) + b"\x02\x00" + channel.to_bytes(2) + body
 
 
-def begin(*more: object) -> bytes:
+def begin(*more: Value) -> bytes:
     return frame(Described(ULong(0x11), [UShort(0), UInt(0), UInt(5), UInt(5), *more]))
 
 

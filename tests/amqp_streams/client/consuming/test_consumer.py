@@ -25,6 +25,7 @@ from amqp_streams.wire.codec import Described, Symbol, decode
 from tests.amqp_streams.client import peer as peers
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.producing.test_producer import settle_loop
+from tests.amqp_streams.decoded import described, mapping
 
 URL = "amqp://node"
 
@@ -49,10 +50,8 @@ def asked(link: Any) -> object:
     filters, _ = decode(encoded)
     if not filters:
         return None
-    described = filters[Symbol("event-streams-start")]
-    assert isinstance(described, Described)
-    assert isinstance(described.value, dict)
-    return next(iter(described.value.values()))
+    start = described(mapping(filters)[Symbol("event-streams-start")])
+    return next(iter(mapping(start.value).values()))
 
 
 def info(node: MemoryNode, log: str, latest: dict[str, str | None], incarnation: str = "i") -> None:

@@ -5,6 +5,7 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -25,6 +26,7 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.connection import transport
 from amqp_streams.client.connection.links import ReceiverLink
+from amqp_streams.client.connection.stream import Stream
 from amqp_streams.client.consuming.ranges import named_filters
 from amqp_streams.wire.codec import Described, Symbol
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
@@ -186,7 +188,7 @@ async def test_a_log_that_goes_while_it_is_read_is_an_error(client: Client) -> N
 
 
 @pytest.mark.parametrize("arguments", [{"start": -1}, {"end": -1}, {"batch_bytes": 0}, {"prefetch_bytes": 0}])
-async def test_numbers_that_cannot_be_are_refused_at_once(client: Client, arguments: dict[str, int]) -> None:
+async def test_numbers_that_cannot_be_are_refused_at_once(client: Client, arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="negative"):
         client.read_range("log", 0, **arguments)
 
@@ -214,7 +216,7 @@ async def test_silence_is_told(client: Client, monkeypatch: pytest.MonkeyPatch) 
 def cut(client: Client) -> None:
     """As a pulled cable does."""
     stream = client._pool._first._wire and client._pool._first._wire._stream
-    assert stream is not None
+    assert isinstance(stream, Stream)
     stream.abort()
 
 

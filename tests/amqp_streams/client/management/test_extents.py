@@ -79,7 +79,7 @@ async def test_an_offset_at_a_time_is_that_of_the_first_event_then_or_later(node
             client.producer(log, partition=0) as producer,
             client.consumer(log, partition=0, start=AfterOffset("@earliest")) as consumer,
         ):
-            stamps = []
+            stamps: list[int] = []
             while len(set(stamps)) < 3:
                 await producer.send(Event("x"))
                 (event,) = await consumer.receive()

@@ -18,13 +18,13 @@ from amqp_streams.client import (
 )
 from amqp_streams.client.management.requests import log_info
 from amqp_streams.client.received import ReceivedEvent
-from amqp_streams.wire.codec import Array, Symbol, Timestamp
+from amqp_streams.wire.codec import Array, Symbol, Timestamp, Value
 from tests.amqp_streams.client.conftest import AT_ONCE, MemoryNode
 from tests.amqp_streams.client.peer import REJECTED
 from tests.amqp_streams.client.producing.test_producer import settle_loop
 
 URL = "amqp://node"
-PARTITION = {
+PARTITION: dict[Value, Value] = {
     "partition": Symbol("0"),
     "earliest-offset": Symbol("0000000000000001"),
     "latest-offset": None,

@@ -174,7 +174,7 @@ class Life(RuleBasedStateMachine):
         count = min(count, self.box.room)
         added = entries(count, first=len(self.given))
         for entry in added:
-            entry.on_outcome = lambda entry=entry: self.outcomes.append(entry.event)  # type: ignore[misc]  # lambda with a default
+            entry.on_outcome = lambda entry=entry: self.outcomes.append(entry.event)
         self.given += added
         if added:
             self.box.add(added)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import SASL, Connection, Transport
 
-from amqp_streams.wire.codec import Array, Described, Symbol, ULong, encode
+from amqp_streams.wire.codec import Array, Described, Symbol, ULong, Value, encode
 from amqp_streams.wire.decoder import decode
 from amqp_streams.wire.frames import frame, read_frames, read_performative
 from amqp_streams.wire.security.bearer import BearerServer, oauthbearer_message
@@ -40,8 +40,9 @@ from amqp_streams.wire.security.sasl import (
     Send,
 )
 from amqp_streams.wire.security.scram import ScramServer, make_keys, unmeetable_keys
+from tests.amqp_streams.decoded import described, items
 
-BOTH = {"PLAIN": Plain, "ANONYMOUS": Anonymous}
+BOTH: dict[str, Callable[[], Mechanism]] = {"PLAIN": Plain, "ANONYMOUS": Anonymous}
 USERS = {"alice": "secret", "böb": "pässwörd"}
 
 
@@ -62,7 +63,7 @@ class Echoing:
         raise AssertionError(answer)
 
 
-def sasl(code: int, *fields: object) -> bytes:
+def sasl(code: int, *fields: Value) -> bytes:
     return frame(0, encode(Described(ULong(code), list(fields))), type=1)
 
 
@@ -75,7 +76,8 @@ def run(
 ) -> tuple[bytes, list[Event], bytes]:
     """A shell: what was sent, the other events, and the bytes behind the layer (handed out or never fed)."""
     server = SaslServer(mechanisms)
-    sent, others, behind = b"", [], b""
+    sent, behind = b"", b""
+    others: list[Event] = []
     pieces = list(pieces)
     while pieces and not server.done:
         todo = server.feed(pieces.pop(0))
@@ -103,8 +105,8 @@ def run(
 
 def read(sent: bytes) -> list[tuple[int, list[object]]]:
     assert sent.startswith(SASL_HEADER)
-    described = [decode(found.body)[0] for found in read_frames(sent[len(SASL_HEADER) :])]
-    return [(int(value.descriptor), value.value) for value in described]
+    frames = [described(decode(found.body)[0]) for found in read_frames(sent[len(SASL_HEADER) :])]
+    return [(int(str(each.descriptor)), items(each.value)) for each in frames]
 
 
 # RFC 7677, section 3
@@ -248,7 +250,7 @@ def test_when_a_password_cannot_be_checked_now_the_peer_may_try_again() -> None:
     server.feed(SASL_HEADER + init("PLAIN", b"\0alice\0secret"))
     sent, failed = server.unavailable("too many at once")
     assert isinstance(sent, Send)
-    assert decode(next(read_frames(sent.data)).body)[0].value == [4]
+    assert described(decode(next(read_frames(sent.data)).body)[0]).value == [4]
     assert failed == Failed("too many at once", "PLAIN", "alice")
 
 
@@ -269,7 +271,7 @@ CONVERSATIONS = [
 def told(result: tuple[bytes, list[Event], bytes]) -> tuple[bytes, list[object], bytes]:
     """Without `leftover`, which depends on the pieces as what is fed does; together they are in the last part."""
     sent, events, behind = result
-    plain = [
+    plain: list[object] = [
         (event.user, event.mechanism, event.hostname) if isinstance(event, Authenticated) else event
         for event in events
         if not isinstance(event, NoSasl)
@@ -314,7 +316,7 @@ def test_protons_client_gets_through(mechanism: str) -> None:
     behind = b""
     while True:
         pending = transport.pending()
-        data = bytes(transport.peek(pending)) if pending > 0 else b""
+        data = (transport.peek(pending) or b"") if pending > 0 else b""
         transport.pop(len(data))
         if server.done:
             behind += data
