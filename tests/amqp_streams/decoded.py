@@ -35,6 +35,12 @@ def condition(endpoint: proton.Endpoint) -> proton.Condition:
     return found
 
 
+def description(error: proton.Condition | None) -> str:
+    assert error is not None
+    assert isinstance(error.description, str), error
+    return error.description
+
+
 def condition_info(endpoint: proton.Endpoint) -> dict[str, Any]:
     """The further information of that error."""
     return {str(key): value for key, value in mapping(condition(endpoint).info).items()}

@@ -11,10 +11,10 @@ TEXTS = st.text(
     max_size=20,
 )
 WORDS = TEXTS.filter(bool)
-NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).filter(lambda name: name not in OWN)
 OWN = {
     "id", "source", "type", "specversion", "subject", "time", "dataschema", "schemaurl", "datacontenttype", "datacontentencoding", "data",
 }  # fmt: skip
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20).filter(lambda name: name not in OWN)
 SOURCES = st.one_of(
     WORDS.filter(lambda text: ":" not in text),
     WORDS.map("urn:x:{}".format),

@@ -8,7 +8,7 @@ from event_formats.errors import InvalidEventError
 from event_formats.percent import decoded, encoded
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",))))
+@given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_what_is_encoded_is_printable_and_comes_back(text: str) -> None:
     header = encoded(text)
     assert all(0x21 <= ord(character) <= 0x7E and character != '"' for character in header)

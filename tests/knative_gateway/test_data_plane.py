@@ -114,7 +114,11 @@ async def test_a_successor_of_the_same_name_takes_no_events_because_its_predeces
 async def test_an_address_that_somebody_was_told_is_known() -> None:
     """Whichever replica gave it; one that has none yet is nowhere to send to."""
     url = {"status": {"address": {"url": "http://x"}}}
-    there = {("Broker", "default", "b"): url, ("InMemoryChannel", "default", "c"): url, ("Broker", "default", "new"): {"status": {}}}
+    there: dict[tuple[str, str, str], Mapping[str, object]] = {
+        ("Broker", "default", "b"): url,
+        ("InMemoryChannel", "default", "c"): url,
+        ("Broker", "default", "new"): {"status": {}},
+    }
 
     class Resources:
         async def get(self, key: Key) -> Mapping[str, object] | None:

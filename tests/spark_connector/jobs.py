@@ -36,7 +36,7 @@ def totals(frame: DataFrame) -> dict[str, int]:
     number = f.col("body").cast("string").cast("long")
     row = frame.agg(f.count("*").alias("rows"), f.count_distinct("partition", "offset").alias("places"), f.sum(number).alias("sum")).head()
     assert row is not None
-    return row.asDict()  # type: ignore[no-any-return]
+    return row.asDict()
 
 
 def batch(given: dict[str, Any]) -> Any:
@@ -55,7 +55,7 @@ def held(frame: DataFrame, gate: str) -> DataFrame:
                 time.sleep(0.01)
             yield one
 
-    return frame.mapInArrow(wait, frame.schema)  # type: ignore[arg-type]
+    return frame.mapInArrow(wait, frame.schema)
 
 
 def copy(given: dict[str, Any]) -> Any:

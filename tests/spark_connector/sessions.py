@@ -63,7 +63,7 @@ def stop(session: SparkSession) -> None:
     gateway = SparkContext._gateway
     assert gateway is not None
     gateway.shutdown()
-    process: subprocess.Popen[bytes] = gateway.proc  # type: ignore[attr-defined] - set by pyspark.java_gateway
+    process: subprocess.Popen[bytes] = gateway.proc
     assert process.stdin is not None
     process.stdin.close()  # that is what it waits for
     process.wait(STOP_SECONDS_MAX)

@@ -1,5 +1,6 @@
 """`spark.read` against a live node: first the reader as Spark drives it, then through Spark."""
 
+from typing import Any
 import json
 import logging
 import pickle
@@ -44,7 +45,7 @@ def read(one: BatchReader) -> Rows:
 
 
 def places(rows: Rows) -> list[tuple[object, object]]:
-    return sorted((row["partition"], row["offset"]) for row in rows)  # type: ignore[type-var]
+    return sorted((row["partition"], row["offset"]) for row in rows)
 
 
 def test_everything_that_is_there_is_read(node: NodeProcess, client: Client) -> None:
@@ -184,7 +185,7 @@ def test_a_reader_crosses_processes_and_opens_nothing() -> None:
 def load(spark: SparkSession, node: NodeProcess) -> Callable[..., DataFrame]:
     register(spark)
 
-    def loaded(log: str, schema: str | None = None, **options: object) -> DataFrame:
+    def loaded(log: str, schema: str | None = None, **options: Any) -> DataFrame:
         reader = spark.read.format("amqpstreams").options(endpoint=node.url, **options)
         return (reader if schema is None else reader.schema(schema)).load(log)
 
@@ -305,7 +306,7 @@ def test_spark_shows_errors_and_no_secrets(load: Callable[..., DataFrame], clien
     with pytest.raises(PySparkException, match=r"unknown option 'starting'\. Did you mean 'startingOffsets'"):
         load(log, starting="earliest").collect()
     secret = load(log, user="me", password="S3CRET", retries=0)
-    assert "S3CRET" not in secret._jdf.queryExecution().logical().toString()  # type: ignore[operator]
+    assert "S3CRET" not in secret._jdf.queryExecution().logical().toString()
     with pytest.raises(PySparkException, match="login failed") as refused:
         secret.collect()
     assert "S3CRET" not in str(refused.value)

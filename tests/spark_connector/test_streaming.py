@@ -6,11 +6,12 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.query import StreamingQuery
 
 from amqp_streams.client.blocking import Client, connect
 from examples.node import NodeProcess
@@ -48,7 +49,7 @@ class Query:
         return self.reader
 
     def start(self) -> dict[str, object]:
-        return json.loads(self.ends[-1]) if self.ends else self.reader.initialOffset()  # type: ignore[no-any-return]
+        return json.loads(self.ends[-1]) if self.ends else self.reader.initialOffset()
 
     def end(self, limit: ReadLimit | None = None) -> dict[str, object] | None:
         """The end of a next batch, as it goes to the checkpoint; None: there is none."""
@@ -292,11 +293,11 @@ def test_spark_runs_a_query_from_its_checkpoint(spark: SparkSession, node: NodeP
     def keep(frame: DataFrame, number: int) -> None:
         seen.append((number, frame.count()))
 
-    def run(**trigger: object) -> StreamingQuery:
+    def run(**trigger: Any) -> StreamingQuery:
         stream = (
             spark.readStream.format("amqpstreams").options(endpoint=node.url, startingOffsets="earliest", maxOffsetsPerTrigger=20).load(log)
         )
-        query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()  # type: ignore[arg-type]
+        query = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(**trigger).start()
         assert query.awaitTermination(60)
         assert query.lastProgress is not None
         return query

@@ -58,7 +58,7 @@ def public_pem(key: Any) -> bytes:
 
 def jwk(algorithm: str, **more: Any) -> dict[str, Any]:
     """The public half as an entry of a JWKS."""
-    made = jwt.get_algorithm_by_name(algorithm).to_jwk(KEYS[algorithm].public_key(), as_dict=True)  # type: ignore[attr-defined]  # all asymmetric ones have it
+    made = jwt.get_algorithm_by_name(algorithm).to_jwk(KEYS[algorithm].public_key(), as_dict=True)
     return {name: value for name, value in made.items() if name not in {"alg", "key_ops"}} | more
 
 

@@ -16,6 +16,7 @@ from amqp_streams.policy import AccessRule
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.streams import attach, management
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, filter_of
+from tests.amqp_streams.decoded import description, mapping
 
 RULES = [
     AccessRule.model_validate(rule)
@@ -75,7 +76,7 @@ class Room:
         client = EnginePair(self.node, container=container, login=Login(user))
         for partition in (0, 1):
             name = f"{link}{partition}" if group else link
-            bound = {"group": group, "partition": partition} if group else {}
+            bound: dict[str, Any] = {"group": group, "partition": partition} if group else {}
             made = client.receiver(log, name=name, durable=True, **bound)
             self.node.run()
             assert made.refused is None
@@ -99,11 +100,12 @@ class Room:
             link.target.address = "answers"
 
         receiver = self.peer.receiver(names.MANAGEMENT, prepare=answers, credit=10)
-        message = proton.Message(body=body | ({"log": log} if log else {}), id=1, reply_to="answers")
-        message.properties = {"operation": operation, "type": type_, "name": name}
+        properties = {"operation": operation, "type": type_, "name": name}
+        message = proton.Message(body=body | ({"log": log} if log else {}), id=1, reply_to="answers", properties=properties)
         self.peer.send(self.peer.sender(names.MANAGEMENT), message)
         answer = receiver.arrived[0].message
-        return answer.properties["status-code"], answer.properties["status-description"], answer.body
+        told = mapping(answer.properties)
+        return told["status-code"], told["status-description"], answer.body
 
 
 # -- what can be asked
@@ -134,7 +136,7 @@ def relays(room: Room, log: str) -> Outcome:
     if sent.outcome == "accepted":
         return Outcome(allowed=True)
     assert sent.condition == names.UNAUTHORIZED_ACCESS
-    return Outcome(allowed=False, words=sent.delivery.remote.condition.description)
+    return Outcome(allowed=False, words=description(sent.delivery.remote.condition))
 
 
 def informs(room: Room, log: str) -> Outcome:
@@ -197,7 +199,8 @@ def asks(operation: str, type_: str, good: int, *, group: str | None = None, **b
 
 def asks_extents(room: Room, log: str) -> Outcome:
     """Where a log begins and ends, named in the body."""
-    status, words, _ = room.ask(names.EXTENTS, LOG, **{names.EXTENT_LOGS: [log]})
+    body: dict[str, Any] = {names.EXTENT_LOGS: [log]}
+    status, words, _ = room.ask(names.EXTENTS, LOG, **body)
     assert status in {200, management.FORBIDDEN}, (status, words)
     return Outcome(status == 200, words)
 
@@ -227,6 +230,7 @@ def lists_of(type_: str, key: str) -> Callable[[Room, str], Outcome]:
 
 
 TO = {"position": "@earliest"}
+LONGER_RETENTION: dict[str, Any] = {"retention-ms": 60_000}
 OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[str]]] = {
     "send": (attach.Producing, sends(), SENDERS),
     "send to a partition": (attach.Producing, sends(partition=1), SENDERS),
@@ -250,7 +254,7 @@ OPERATIONS: dict[str, tuple[object, Callable[[Room, str], Outcome], frozenset[st
     "describe a log": ((LOG, "READ"), asks("READ", LOG, 200), TELLERS),
     "ask where a log begins": ((LOG, names.EXTENTS), asks_extents, TELLERS),
     "see a log listed": ((LOG, "QUERY"), lists(LOG, "logs"), TELLERS),
-    "change a log": ((LOG, "UPDATE"), asks("UPDATE", LOG, 200, **{"retention-ms": 60_000}), MANAGERS),
+    "change a log": ((LOG, "UPDATE"), asks("UPDATE", LOG, 200, **LONGER_RETENTION), MANAGERS),
     "delete a log": ((LOG, "DELETE"), asks("DELETE", LOG, 204), MANAGERS),
     "see a reader's cursor listed": ((CURSOR, "QUERY"), lists(CURSOR, "cursors", own=True), MANAGERS | {"reader"}),
     "see the cursors of the log": ((CURSOR, "QUERY"), lists_of(CURSOR, "cursors"), MANAGERS | {"reader", "member"}),

@@ -24,8 +24,9 @@ def sasl_init(mechanism: str, initial: bytes) -> bytes:
     return frame(0, encode(Described(ULong(0x41), [Symbol(mechanism), initial])), type=SASL)
 
 
-def sasl_frames(data: bytes) -> list[tuple[int, list[Value]]]:
+def sasl_frames(got: bytes | bytearray) -> list[tuple[int, list[Value]]]:
     """What comes between the SASL header and the AMQP header."""
+    data = bytes(got)
     at, found = len(SASL_HEADER), []
     while data[at : at + 4] != b"AMQP" and (one := read_frame(data, at)) is not None:
         described, _ = decode(one[0].body)
@@ -363,7 +364,7 @@ def test_nothing_sent_is_larger_than_the_peers_frames(size: int) -> None:
     producer.send(producer.sender("temps"), b"\x00\x53\x75\xb0\x00\x00\x40\x00" + b"y" * 0x4000)
     peer = ScriptedPeer(node)
     peer.open(max_frame_size=UInt(size))
-    earliest = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
+    earliest: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): {Symbol(names.OFFSET): Symbol("@earliest")}}
     peer.attach(0, source="temps", filters=earliest)
     peer.flow(0, 100)
     at, sizes = 8, []

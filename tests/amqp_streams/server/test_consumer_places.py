@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from random import Random
+from typing import Any
 
 import proton
 import pytest
@@ -20,7 +21,7 @@ FLUSH_MS = 200
 BODIES = [b"%d" % number for number in range(10)]
 
 
-def filled(partitions: int = 1, **settings: object) -> InMemoryNode:
+def filled(partitions: int = 1, **settings: Any) -> InMemoryNode:
     """Ten events in each partition."""
     node = InMemoryNode({"temps": partitions}, groups=GroupSettings(cursor_flush_ms=FLUSH_MS), **settings)
     for partition in range(partitions):
@@ -34,12 +35,12 @@ def subscribed(node: InMemoryNode, *, credit: int = 100, **options: object) -> t
     return pair, pair.receiver("temps", name="sub", durable=True, credit=credit, **({"filters": EARLIEST} | options))
 
 
-def rest(node: InMemoryNode, **options: object) -> list[bytes]:
+def rest(node: InMemoryNode, **options: Any) -> list[bytes]:
     """What the next life of the link gets."""
     return subscribed(node, **options)[1].bodies
 
 
-def crashed(node: InMemoryNode, **settings: object) -> InMemoryNode:
+def crashed(node: InMemoryNode, **settings: Any) -> InMemoryNode:
     """The node of the process after this one's was killed."""
     store = MemoryStore(states=node.store.states.survivors())
     store._logs = node.store._logs
@@ -69,7 +70,7 @@ def test_a_place_is_the_first_event_that_is_not_settled() -> None:
         (proton.Delivery.MODIFIED, False),
     ],
 )
-def test_an_outcome_advances_a_place_unless_it_asks_for_the_event_again(outcome: object, advances: bool) -> None:
+def test_an_outcome_advances_a_place_unless_it_asks_for_the_event_again(outcome: int | None, advances: bool) -> None:
     node = filled()
     pair, receiver = subscribed(node, credit=1)
     (arrived,) = receiver.take()
@@ -314,7 +315,7 @@ def step(
         case 2 | 3 | 4 if alive:
             pair = random.choice(alive)
             epoch = random.choice([None, None, None, random.randrange(5)])
-            options = {"partition": random.randrange(3), "epoch": epoch} if epoch is not None else {}
+            options: dict[str, Any] = {"partition": random.randrange(3), "epoch": epoch} if epoch is not None else {}
             credit, settle = random.choice([0, 5, 1000]), random.choice([None, SECOND])
             receiver = pair.receiver("temps", group="g", durable=True, filters=EARLIEST, credit=credit, settle=settle, **options)
             receivers.append((pair, receiver))

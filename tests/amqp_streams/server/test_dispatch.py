@@ -1,6 +1,7 @@
 """Endpoints come and go in every order, and no peer's bytes raise, crash or disturb a neighbour."""
 
 import struct
+from typing import Any
 
 import proton
 import pytest
@@ -83,7 +84,7 @@ def test_a_detach_and_an_attach_in_one_block_are_taken_in_order() -> None:
 def test_open_begin_and_attach_may_come_at_once_and_attach_and_transfers_too() -> None:
     """Many clients do not wait for answers."""
     node = InMemoryNode({"temps": 1})
-    attach = {"source": terminus(0x28, None), "target": terminus(0x29, "temps"), "initial_delivery_count": UInt(0)}
+    attach: dict[str, Any] = {"source": terminus(0x28, None), "target": terminus(0x29, "temps"), "initial_delivery_count": UInt(0)}
     wire = [frame_of("open", container_id="fast")]
     wire += [frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(99), outgoing_window=UInt(99))]
     peer = ScriptedPeer(node)
@@ -271,9 +272,13 @@ _NAMES = ["open", "begin", "attach", "flow", "transfer", "disposition", "detach"
 
 def conversation() -> list[bytes]:
     """Frames of a peer that does a bit of everything, one by one."""
-    earliest = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): Described(ULong(0x200), {Symbol(names.OFFSET): Symbol("@earliest")})}
+    earliest: Value = {Symbol(names.FILTER_DELIVERY_ANNOTATIONS): Described(ULong(0x200), {Symbol(names.OFFSET): Symbol("@earliest")})}
     window = {"next_incoming_id": UInt(0), "incoming_window": UInt(999), "next_outgoing_id": UInt(0), "outgoing_window": UInt(999)}
-    attach = {"snd_settle_mode": None, "initial_delivery_count": UInt(0), "properties": {Symbol(names.PARTITION): Symbol("1")}}
+    attach: dict[str, Any] = {
+        "snd_settle_mode": None,
+        "initial_delivery_count": UInt(0),
+        "properties": {Symbol(names.PARTITION): Symbol("1")},
+    }
     return [
         frame_of("open", container_id="c", idle_time_out=UInt(9000), max_frame_size=UInt(4096)),
         frame_of("begin", next_outgoing_id=UInt(0), incoming_window=UInt(999), outgoing_window=UInt(999)),
@@ -402,5 +407,6 @@ def _gist(got: bytes) -> list[str]:
         if one[0].body:
             read = read_performative(one[0].body)
             if read.name in {"open", "begin", "attach", "detach", "end", "close"}:
-                found.append(f"{read.name} {read.fields.get('handle')} {read.fields.get('name')} {read.fields.get('error')}")
+                handle, name, error = (read.fields.get(field) for field in ("handle", "name", "error"))
+                found.append(f"{read.name} {handle!r} {name!r} {error!r}")
     return sorted(found)

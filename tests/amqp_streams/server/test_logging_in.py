@@ -241,6 +241,7 @@ def by_proton(doors: Doors, certificate: str | None, options: dict[str, Any]) ->
     url = doors.url("amqps").replace("127.0.0.1", "localhost")
     connection = BlockingConnection(url, timeout=5, ssl_domain=domain, reconnect=False, **options)
     try:
+        assert connection.conn is not None
         return str(connection.conn.remote_container)
     finally:
         connection.close()

@@ -22,7 +22,7 @@ EARLIEST: Value = {
 }
 
 
-def message(body: object = "x", **fields: object) -> bytes:
+def message(body: Any = "x", **fields: Any) -> bytes:
     return bytes(proton.Message(body=body, **fields).encode())
 
 
@@ -221,7 +221,7 @@ def with_formats(*numbers: int, payload: bytes = EVENT) -> InMemoryNode:
     return node
 
 
-def consuming(node: InMemoryNode, **fields: object) -> ScriptedPeer:
+def consuming(node: InMemoryNode, **fields: Any) -> ScriptedPeer:
     peer = opened(node)
     peer.attach(0, source="temps", filters=EARLIEST, **fields)
     return peer

@@ -8,7 +8,8 @@ from amqp_streams.config import Limits
 from amqp_streams.policy import Quota
 from amqp_streams.server.identity.guard import Login
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sending, filter_of
-from amqp_streams.wire.types import Described, Symbol, UInt, ULong
+from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
+from tests.amqp_streams.decoded import description
 
 RATE = 100_000
 SECOND = 1000
@@ -67,7 +68,7 @@ def test_links_beyond_the_quota_are_refused_naming_it_over_all_connections() -> 
     assert first.receiver("temps").refused is None
     over = second.receiver("temps/$info")
     assert over.refused == names.RESOURCE_LIMIT_EXCEEDED
-    assert "quota 'links' of 'alice'" in over.link.remote_condition.description
+    assert "quota 'links' of 'alice'" in description(over.link.remote_condition)
     first.detach(one)
     assert second.receiver("temps/$info", name="again").refused is None
     first.connection.close()
@@ -196,7 +197,7 @@ def test_a_drain_without_credit_is_answered_while_the_quota_is_used_up() -> None
     loader.node.run()
     peer = ScriptedPeer(here, login=Login("alice"))
     peer.open()
-    earliest = {names.OFFSET: Symbol("@earliest")}
+    earliest: Value = {names.OFFSET: Symbol("@earliest")}
     peer.attach(0, source="temps", filters={Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), earliest)})
     peer.flow(0, 1000)
     sent = len(peer.take("transfer"))

@@ -2,6 +2,8 @@
 1.0.2.
 """
 
+from typing import Any
+from tests.amqp_streams.decoded import binary, mapping
 import json
 from contextlib import suppress
 
@@ -70,7 +72,7 @@ def test_the_sdk_reads_it() -> None:
     message = Message()
     message.decode(encode(CloudEvent({**REQUIRED, "myext": "x", "datacontenttype": "application/json"}, b'{"a": 1}')))
     theirs = sdk.from_binary(
-        sdk.AMQPMessage({"content-type": message.content_type}, message.properties, bytes(message.body)),
+        sdk.AMQPMessage({"content-type": message.content_type}, mapping(message.properties), binary(message.body)),
         JSONFormat(),
         SdkEvent,
     )
@@ -120,17 +122,16 @@ def test_native_types_are_read() -> None:
     """AMQP binding 3.1.3.2: receivers MUST take the native types and the canonical strings; milliseconds
     become RFC 3339.
     """
-    native = Message(
-        b"x",
-        inferred=True,
-        properties={**PROPERTIES, "cloudEvents_time": timestamp(1714564800123), "cloudEvents_b": True},
-    )
-    native.properties |= {
+    properties: dict[str, Any] = {
+        **PROPERTIES,
+        "cloudEvents_time": timestamp(1714564800123),
+        "cloudEvents_b": True,
         "cloudEvents_n": 7,
         "cloudEvents_y": b"\xff",
         "cloudEvents_s": symbol("sym"),
         "cloudEvents_none": None,
     }
+    native = Message(b"x", inferred=True, properties=properties)
     event = decode(bytes(native.encode()))
     assert event.attributes == {
         **REQUIRED,

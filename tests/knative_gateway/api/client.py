@@ -114,7 +114,7 @@ def config_map(name: str = "c", **data: str) -> dict[str, Any]:
 def definition(group: str = "serving.knative.dev", kind: str = "Service", plural: str = "services") -> dict[str, Any]:
     """A CustomResourceDefinition with two versions."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    versions = [
+    versions: list[dict[str, Any]] = [
         {"name": name, "served": True, "storage": name == "v1", "schema": schema, "subresources": {"status": {}}}
         for name in ("v1", "v1beta1")
     ]

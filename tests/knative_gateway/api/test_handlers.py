@@ -1,5 +1,7 @@
 """Verbs on objects and collections, as the Kubernetes API has them."""
 
+from typing import Any
+
 import pytest
 
 from knative_gateway.api import Api, ApiSettings, Namespaces
@@ -88,10 +90,10 @@ async def test_patches_of_each_kind_are_taken(api: Api) -> None:
 
 async def test_server_side_apply_makes_changes_and_conflicts(api: Api) -> None:
     yaml = b"apiVersion: v1\nkind: ConfigMap\ndata:\n  since: 2026-01-01\n  yes: 'on'\n"
-    one = {"query": {"fieldManager": "one"}, "headers": APPLY}
-    answer = await call(api, "PATCH", f"{CONFIG_MAPS}/c", yaml, **one)  # type: ignore[arg-type]  # two keywords
+    one: dict[str, Any] = {"query": {"fieldManager": "one"}, "headers": APPLY}
+    answer = await call(api, "PATCH", f"{CONFIG_MAPS}/c", yaml, **one)
     assert (answer.code, answer.json["data"]) == (201, {"since": "2026-01-01", "yes": "on"}), "a date is a text, a key too"
-    assert (await call(api, "PATCH", f"{CONFIG_MAPS}/c", yaml, **one)).code == 200  # type: ignore[arg-type]
+    assert (await call(api, "PATCH", f"{CONFIG_MAPS}/c", yaml, **one)).code == 200
     theirs = config_map(since="now")
     refused = await call(api, "PATCH", f"{CONFIG_MAPS}/c", theirs, query={"fieldManager": "two"}, headers=APPLY)
     assert reason(refused) == (409, "Conflict")

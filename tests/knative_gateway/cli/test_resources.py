@@ -153,7 +153,12 @@ def test_a_name_alone_means_the_trigger_or_subscription_that_has_it(run: Run) ->
 def test_replay_takes_the_forms_of_receive(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
     monkeypatch.setattr(subscribers, "_path", lambda *_: "/path")
-    monkeypatch.setattr(Client, "ask", lambda *given: (200, asked.append(given[3:])))
+
+    def ask(*given: object) -> tuple[int, None]:
+        asked.append(given[3:])
+        return 200, None
+
+    monkeypatch.setattr(Client, "ask", ask)
     run("replay", "measured", "--start", "0:42")
     run("replay", "measured", "--start", "2026-01-31T12:00")
     assert asked == [({"start": "offset=0=42"},), ({"start": "time=2026-01-31T12:00:00.000Z"},)]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from knative_gateway.cli.starts import written_start
-from knative_gateway.resources.extensions import moment_ms
+from knative_gateway.resources.objects import moment_ms
 
 NOW = datetime(2026, 11, 21, 6, 30, tzinfo=UTC)
 

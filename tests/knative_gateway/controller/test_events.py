@@ -2,7 +2,7 @@ from itertools import pairwise
 
 from knative_gateway.controller.deciding.plan import ObjectEvent
 from knative_gateway.controller.events import KEPT_MAX, KEPT_MS, event, key_of, of_change, old
-from knative_gateway.ports import Key
+from knative_gateway.ports import Document, Key
 from knative_gateway.resources.schema.checking import check
 from tests.knative_gateway.controller.world import NOW_MS
 from tests.knative_gateway.resources.made import kind
@@ -73,7 +73,11 @@ def test_figures_that_begin_again_are_no_loss() -> None:
 def test_an_event_is_kept_for_an_hour() -> None:
     made = event(EVENT, None, NOW_MS, "uid")
     created = {"metadata": {"creationTimestamp": "2023-11-14T22:13:20Z"}}
-    events = [(key_of(EVENT), made), (Key("", "Event", "n", "without-a-time"), {}), (Key("", "Event", "n", "created"), created)]
+    events: list[tuple[Key, Document]] = [
+        (key_of(EVENT), made),
+        (Key("", "Event", "n", "without-a-time"), {}),
+        (Key("", "Event", "n", "created"), created),
+    ]
     assert old(events, NOW_MS + KEPT_MS) == []
     assert old(events, NOW_MS + KEPT_MS + 1) == [key_of(EVENT), Key("", "Event", "n", "created")]
 

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from knative_gateway.controller.mirror import Mirror, version_of
 from knative_gateway.errors import GoneError
@@ -34,6 +34,12 @@ class Scripted:
         return 5, [each for each in self._objects if text(each, "kind") == kind]
 
     async def write(self, key: Key, object_: Document | None, *, expected_version: int | None) -> Document | None:
+        raise AssertionError("a mirror only reads")
+
+    async def update(self, objects: Mapping[Key, tuple[Document, int]]) -> Mapping[Key, Document]:
+        raise AssertionError("a mirror only reads")
+
+    async def remove(self, keys: Mapping[Key, int | None]) -> Sequence[Document]:
         raise AssertionError("a mirror only reads")
 
     async def watch(self, group: str, kind: str, after: int) -> AsyncIterator[Change]:

@@ -183,8 +183,8 @@ def agree(window: Window, state: dict[int, str], number: int, look_ahead: int) -
 def drain(window: Window, running: list[Entry], state: dict[int, str]) -> None:
     """Everything that waits gets its turn."""
     take: Callable[[], Entry | None] = window.take
-    while running or (entry := take()):
-        window.complete(running.pop() if running else entry)
+    while entry := running.pop() if running else take():
+        window.complete(entry)
     assert not window._behind
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from amqp_streams.client import Event
 from event_formats.amqp_binding import encode
 from event_formats.attributes import text_of
 from event_formats.errors import EventFormatError
-from event_formats.event import CloudEvent, Value
+from event_formats.event import CloudEvent
 from event_formats.http_binding import events_from_http, from_http
 from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.arrival import Arrival
@@ -84,7 +85,7 @@ def test_data_that_announces_an_event_goes_out_in_structured_mode(event: CloudEv
 ODD_TEXTS = st.text('aB1 é€\U0001f600%"\\', max_size=20) | st.text("a\x00\n\t\x7f\ud800\ufffe\U0001ffff", max_size=2)
 ODD_NAMES = st.from_regex(r"[a-z0-9]{1,3}", fullmatch=True) | st.sampled_from(["x" * 128, "x" * 129, "data_base64", "partitionkey", "A"])
 ODD_TYPES = ANNOUNCING | st.sampled_from(["", "text/plain;\tq=1", "application/json", "text/plain; charset=latin-1", "x/y+json", "no type"])
-ODD_DATA = ODD_TEXTS | st.sampled_from([None, 1.50, "", "e30=", [], {}, "\ud800"])
+ODD_DATA: st.SearchStrategy[Any] = ODD_TEXTS | st.sampled_from([None, 1.50, "", "e30=", [], {}, "\ud800"])
 
 
 @st.composite
@@ -129,7 +130,7 @@ def as_read(event: CloudEvent) -> tuple[Mapping[str, object], bytes]:
 
 
 @pytest.mark.parametrize("attributes", [{"big": "x" * 20_000}, {"big": "€" * 5_000}, {f"n{each}": "" for each in range(2_000)}])
-def test_more_headers_than_servers_take_go_in_structured_mode(attributes: dict[str, Value]) -> None:
+def test_more_headers_than_servers_take_go_in_structured_mode(attributes: dict[str, Any]) -> None:
     """CloudEvents 1.0, size limits: 64 kB are to be carried; a server that answers 431 is not tried again."""
     stored = event(1, data=b"x", **attributes)
     arrival = Arrival(Stored(0, "0000000000000001", 5, encode(stored)), "")

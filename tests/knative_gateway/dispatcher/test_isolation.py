@@ -113,9 +113,10 @@ async def test_an_overloaded_subscriber_gets_less_at_once() -> None:
 
     async def busy(_: Got) -> web.StreamResponse:
         await asyncio.sleep(0.005)
-        return web.Response(status=503 if server.in_flight > 2 else 202)
+        return web.Response(status=503 if overloaded.in_flight > 2 else 202)
 
-    async with Rig() as rig, SubscriberServer(busy) as server:
+    overloaded = SubscriberServer(busy)
+    async with Rig() as rig, overloaded as server:
         await rig.serve(subscriber("u", server.url(), delivery=Delivery(retry=1000, backoff_delay_ms=1, backoff_max_ms=5)))
         await rig.send(*(event(number) for number in range(150)))
         await until(lambda: rig.dispatcher.figures("u")["delivered"] == 150)

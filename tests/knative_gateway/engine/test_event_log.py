@@ -1,7 +1,7 @@
 """Logs through the client, and their twin in memory: the same tests for both; then what only a node can do: be away."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 
@@ -25,12 +25,12 @@ def ids(events: list[Stored]) -> list[str]:
     return [str(decode(event.message).attributes["id"]) for event in events]
 
 
-async def take(events: AsyncIterator[object], count: int) -> list[Stored]:
+async def take(events: AsyncIterator[Sequence[Stored]], count: int) -> list[Stored]:
     """At least so many."""
     taken: list[Stored] = []
     async with asyncio.timeout(10):
         while len(taken) < count:
-            taken += await anext(events)  # type: ignore[call-overload]
+            taken += await anext(events)
     return taken
 
 

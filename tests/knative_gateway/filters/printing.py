@@ -76,6 +76,7 @@ def printed(node: Node) -> str:  # noqa: PLR0911  one line for each kind
             return f"({printed(operand)}) IN ({', '.join(map(printed, members))})"
         case Call(name, arguments):
             return f"{name}({', '.join(map(printed, arguments))})"
+    raise AssertionError(node)
 
 
 def _quoted(value: str) -> str:

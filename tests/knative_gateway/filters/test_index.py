@@ -47,7 +47,7 @@ class Counted(dict[str, object]):
         super().__init__(attributes)
         self.looks: Counter[str] = Counter()
 
-    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]  # one of its forms is enough
+    def get(self, key: str, default: object = None) -> object:
         self.looks[key] += 1
         return super().get(key, default)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from amqp_streams.client import Event
 from amqp_streams.client.received import ReceivedEvent
 from amqp_streams.wire.codec import Described, Symbol, Timestamp, UByte, ULong, encode
+from amqp_streams.wire.types import Value
 from spark_connector.rows.message_parts import BODY, MESSAGE_ANNOTATIONS, Memory, section_value, take_apart
 
 ALL = frozenset({MESSAGE_ANNOTATIONS, 0x73, 0x74, BODY})
@@ -23,7 +24,7 @@ events = st.builds(
 )
 
 
-def section(code: int, value: object) -> bytes:
+def section(code: int, value: Value) -> bytes:
     return encode(Described(ULong(code), value))
 
 

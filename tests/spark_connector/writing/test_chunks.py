@@ -1,5 +1,7 @@
 """Where rows are cut into chunks, and what chunks are called."""
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,9 +11,9 @@ from spark_connector.writing.messages import Place
 MESSAGES = st.lists(st.tuples(st.binary(max_size=12), st.none() | st.integers(0, 2)), max_size=40)
 
 
-def cut(rows: list[tuple[bytes, Place]], sizes: list[int], **limits: int) -> list[Chunk]:
+def cut(rows: list[tuple[bytes, Place]], sizes: list[int], **limits: Any) -> list[Chunk]:
     """Rows that come in batches of these sizes, over and over."""
-    cutter = Cutter(**limits)  # type: ignore[arg-type] - the limits are numbers
+    cutter = Cutter(**limits)
     chunks: list[Chunk] = []
     at = 0
     while at < len(rows):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 from zlib import crc32
 
@@ -17,6 +18,7 @@ from amqp_streams.client.raw import bare
 from event_formats import amqp_binding
 from examples.node import NodeProcess
 from spark_connector import register
+from tests.amqp_streams.decoded import binary
 
 PARTITIONS = 4
 
@@ -54,7 +56,7 @@ def bodies(client: Client, log: str) -> list[object]:
     return sorted((event.body for one in events(client, log).values() for event in one), key=str)
 
 
-def write(frame: DataFrame, node: NodeProcess, log: str, **options: object) -> None:
+def write(frame: DataFrame, node: NodeProcess, log: str, **options: Any) -> None:
     frame.write.format("amqpstreams").mode("append").options(endpoint=node.url, stream=log, **options).save()
 
 
@@ -65,7 +67,7 @@ def test_a_frame_is_in_the_log_when_the_write_returns(spark: SparkSession, node:
     sizes = [len(found[partition]) for partition in range(PARTITIONS)]
     assert sizes in [[333, 333, 334, 0][turn:] + [333, 333, 334, 0][:turn] for turn in range(PARTITIONS)], "a partition for each task"
     for one in found.values():
-        numbers = [int(event.body) for event in one]  # type: ignore[call-overload] - the bodies are digits
+        numbers = [int(binary(event.body)) for event in one]
         assert numbers == sorted(numbers)
 
 

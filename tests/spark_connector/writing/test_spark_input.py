@@ -1,5 +1,6 @@
 """The stream of a task's rows, as pyspark's worker holds it."""
 
+import inspect
 from io import BufferedReader, BytesIO
 from typing import Any
 
@@ -19,18 +20,19 @@ def ask(infile: object, file: str = "site-packages/pyspark/worker.py", function:
 
 @pytest.mark.parametrize(("rest", "is_whole"), [(b"\xff\xff\xff\xfc", True), (b"", False)])
 def test_a_stream_is_whole_when_spark_goes_on_speaking(rest: bytes, is_whole: bool) -> None:
-    stream = BufferedReader(BytesIO(rest))  # type: ignore[arg-type] - it has what is read of it
+    stream = BufferedReader(BytesIO(rest))
     assert ask(stream) is is_whole
     assert stream.read() == rest, "Spark's word is left for its worker"
 
 
 def test_without_the_worker_rows_are_taken_for_whole() -> None:
     assert input_is_whole()
-    assert ask(BufferedReader(BytesIO()), file="elsewhere.py")  # type: ignore[arg-type] - as above
+    assert ask(BufferedReader(BytesIO()), file="elsewhere.py")
     assert ask("no stream")
 
 
 def test_this_release_of_pyspark_has_the_stream_where_it_is_looked_for() -> None:
     """Else a task whose rows break off would write its last chunk in part, and write it again when it is run again."""
-    assert "infile" in worker.main.__wrapped__.__code__.co_varnames  # type: ignore[attr-defined] - a decorator's
-    assert worker.main.__wrapped__.__code__.co_filename.endswith("pyspark/worker.py")  # type: ignore[attr-defined] - a decorator's
+    main = inspect.unwrap(worker.main)
+    assert "infile" in main.__code__.co_varnames
+    assert main.__code__.co_filename.endswith("pyspark/worker.py")

@@ -146,7 +146,7 @@ def test_keys_come_in_several_forms(keys: KeyFolder, form: str, authority_pem: b
     elif form == "jwks":
         keys.jwks(jwk("ES256"))
     else:
-        keys.jwks(jwt.get_algorithm_by_name("ES256").to_jwk(KEYS["ES256"], as_dict=True))  # type: ignore[attr-defined]  # as above
+        keys.jwks(jwt.get_algorithm_by_name("ES256").to_jwk(KEYS["ES256"], as_dict=True))
     check = TokenCheck(keys.oauth(), lambda: NOW_MS)
     assert isinstance(check.verify(token()), Success) is (form != "certificate")
 

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from amqp_streams.errors import ConfigError
-from amqp_streams.server.identity.users import NAME_CHARACTERS_MAX, PASSWORD_CHARACTERS_MAX, UsersFile, user_name
+from amqp_streams.server.identity.users import PASSWORD_CHARACTERS_MAX, UsersFile, user_name
 from amqp_streams.wire.security.mechanisms import Challenge, FindKeys, ScramAlgorithm, Success
+from amqp_streams.wire.security.saslprep import NAME_CHARACTERS_MAX
 from amqp_streams.wire.security.scram import ITERATIONS_MIN, ScramClient, ScramServer
 
 # The default costs 50 ms a password on purpose; what is tested here does not depend on the cost.

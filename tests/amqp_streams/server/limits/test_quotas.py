@@ -6,7 +6,8 @@ from amqp_streams import names
 from amqp_streams.errors import PeerError
 from amqp_streams.policy import Quota
 from amqp_streams.server.limits import quotas
-from amqp_streams.server.limits.quotas import OTHERS, Quotas, QuotaStatus
+from amqp_streams.server.limits.quotas import OTHERS, Quotas
+from amqp_streams.server.observing.status import QuotaStatus
 from tests.amqp_streams.server.limits.test_bucket import Clock, Consumer
 
 

@@ -13,6 +13,7 @@ from amqp_streams.errors import CorruptionError
 from amqp_streams.server.links.consumer import ConsumerLink
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, ScriptedPeer, filter_of
 from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
+from tests.amqp_streams.decoded import description
 
 EARLIEST = filter_of("@earliest")
 PRESETTLED = (proton.Link.SND_SETTLED, proton.Link.RCV_FIRST)
@@ -409,9 +410,7 @@ def test_an_event_larger_than_the_peer_takes_closes_the_link_and_says_which(larg
         small = pair.receiver("temps", filters=EARLIEST, credit=10, prepare=very_little, properties=properties)
         assert len(small.arrived) == large
         assert small.refused == names.LINK_MESSAGE_SIZE_EXCEEDED
-        condition = small.link.remote_condition
-        assert condition is not None
-        assert f"{large:016d}" in condition.description
+        assert f"{large:016d}" in description(small.link.remote_condition)
 
 
 def test_a_link_that_is_gone_or_closing_is_not_pumped() -> None:

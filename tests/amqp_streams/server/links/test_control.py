@@ -10,12 +10,12 @@ from amqp_streams.config import LogSettings
 from amqp_streams.server.links.control import INFO_INTERVAL_MS, REQUEST_BYTES_MAX, REQUESTS_MAX
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, Receiving, Sending
 from amqp_streams.testing_amqp.engine import Sent
+from tests.amqp_streams.decoded import mapping
 
 
 def request(operation: str, name: str = "", body: Any = None, *, reply_to: str | None = "answers", **fields: Any) -> bytes:
-    message = proton.Message(body=body, id=fields.pop("id", 1), **fields)
-    message.reply_to = reply_to
-    message.properties = {"operation": operation, "type": "event-log", "name": name}
+    properties = {"operation": operation, "type": "event-log", "name": name}
+    message = proton.Message(body=body, id=fields.pop("id", 1), reply_to=reply_to, properties=properties, **fields)
     return bytes(message.encode())
 
 
@@ -31,7 +31,7 @@ def _called_answers(link: Any) -> None:
 
 
 def statuses(receiver: Receiving) -> list[int]:
-    return [each.message.properties["status-code"] for each in receiver.take()]
+    return [mapping(each.message.properties)["status-code"] for each in receiver.take()]
 
 
 # -- information
@@ -55,7 +55,7 @@ def test_information_carries_every_entry() -> None:
     node.create("temps", partitions=2, retention_ms=60_000)
     node.append("temps", b"a", b"b", partition=1)
     pair = EnginePair(node)
-    body = pair.receiver("temps/$info", credit=1).arrived[0].message.body
+    body = mapping(pair.receiver("temps/$info", credit=1).arrived[0].message.body)
     assert [dict(entry) for entry in body["partitions"]] == [
         {
             "partition": "0",
@@ -120,9 +120,8 @@ def test_an_answer_names_its_request() -> None:
     pair.send(sender, request("READ", "temps", id="r-1"), request("READ", "temps", id="r-2", correlation_id="c-2"))
     first, second = receiver.take()
     assert (first.message.correlation_id, second.message.correlation_id) == ("r-1", "c-2")
-    assert first.message.properties["statusCode"] == 200
-    assert first.message.properties["statusDescription"] == "OK"
-    body = first.message.body
+    properties, body = mapping(first.message.properties), mapping(first.message.body)
+    assert (properties["statusCode"], properties["statusDescription"]) == (200, "OK")
     assert (body["name"], body["partitions"][1]["partition"]) == ("temps", "1")
 
 
@@ -135,6 +134,7 @@ def test_answers_travel_to_an_address_that_the_node_made_up() -> None:
 
     receiver = pair.receiver(None, prepare=dynamic, credit=10)
     address = receiver.link.remote_source.address
+    assert address is not None
     assert address.startswith("$reply.")
     assert receiver.link.remote_source.dynamic
     pair.send(pair.sender("$management"), request("READ", "temps", reply_to=address))
@@ -278,20 +278,21 @@ def test_a_requester_has_credit_for_ever() -> None:
 def test_deleting_a_log_closes_its_links_and_no_others() -> None:
     node = InMemoryNode({"temps": 2, "other": 1})
     pair = EnginePair(node)
-    gone = [
+    gone: list[Sending | Receiving] = [
         pair.sender("temps"),
         pair.sender("temps", properties={names.PARTITION: proton.symbol("1")}),
         pair.receiver("temps", credit=5),
         pair.receiver("temps/$info"),
     ]
-    stay = [pair.sender("other"), pair.receiver("other", credit=5), pair.sender(None)]
+    producer = pair.sender("other")
+    stay: list[Sending | Receiving] = [producer, pair.receiver("other", credit=5), pair.sender(None)]
     manager, sender, receiver = managing(node)
     manager.send(sender, request("DELETE", "temps"))
     assert statuses(receiver) == [204]
     assert [link.refused for link in gone] == [names.RESOURCE_DELETED] * len(gone)
     assert [link.refused for link in stay] == [None] * len(stay)
     assert pair.receiver("temps").refused == names.NOT_FOUND
-    (sent,) = pair.send(stay[0], b"\x00\x53\x75\xa0\x01x")  # type: ignore[arg-type]  # the first is a sender
+    (sent,) = pair.send(producer, b"\x00\x53\x75\xa0\x01x")
     assert sent.outcome == "accepted"
 
 

@@ -1,5 +1,7 @@
 """What the node takes away is gone: an old owner gets nothing after the new one's first event, and what it settles then counts no more."""
 
+from typing import Any
+
 import proton
 import pytest
 
@@ -223,7 +225,7 @@ def test_a_pending_attach_is_stolen_too() -> None:
 # -- leaving
 
 
-def rebalanced(node: InMemoryNode, *, credit: int = 100, **options: object) -> tuple[EnginePair, list[Receiving], EnginePair, Receiving]:
+def rebalanced(node: InMemoryNode, *, credit: int = 100, **options: Any) -> tuple[EnginePair, list[Receiving], EnginePair, Receiving]:
     """One member has both partitions, another waits, and the pause is over: one of the links is asked to leave."""
     rich, poor = EnginePair(node), EnginePair(node)
     held = [rich.receiver("temps", group="g", filters=EARLIEST, credit=credit, **options) for _ in range(2)]

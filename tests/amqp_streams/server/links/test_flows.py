@@ -6,9 +6,9 @@ from amqp_streams import names
 from amqp_streams.config import Limits
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, frame_of, terminus
 from amqp_streams.wire.frames import Performative
-from amqp_streams.wire.types import Described, Symbol, UInt, ULong
+from amqp_streams.wire.types import Described, Symbol, UInt, ULong, Value
 
-EARLIEST = {
+EARLIEST: Value = {
     Symbol("f"): Described(ULong(names.FILTER_DELIVERY_ANNOTATIONS_CODE), {Symbol(names.OFFSET): Symbol("@earliest")}),
 }
 

@@ -1,5 +1,7 @@
 """What all links have in common."""
 
+from typing import Any
+
 import pytest
 
 from amqp_streams import names
@@ -16,11 +18,11 @@ def links(node: InMemoryNode) -> list[AnyLink]:
 @pytest.mark.parametrize(
     "attach", [{"target": "temps"}, {"source": "temps"}, {"source": "temps/$info"}, {"target": "$management"}, {"source": "$management"}]
 )
-def test_a_link_closes_once_and_is_gone_when_the_peer_has_answered(attach: dict[str, str]) -> None:
+def test_a_link_closes_once_and_is_gone_when_the_peer_has_answered(attach: dict[str, Any]) -> None:
     node = InMemoryNode({"temps": 1})
     peer = ScriptedPeer(node)
     peer.open()
-    peer.attach(0, **attach)  # type: ignore[arg-type]  # one of two
+    peer.attach(0, **attach)
     (link,) = links(node)
     for _ in range(3):
         link.close(PeerError(names.NOT_ALLOWED, "no more"))

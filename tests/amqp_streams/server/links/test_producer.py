@@ -1,5 +1,7 @@
 """Producer links: credit that never runs dry, memory that never runs over, and honest answers when the disk fails."""
 
+from typing import Any
+
 import proton
 import pytest
 from cproton_ffi import lib
@@ -12,6 +14,7 @@ from amqp_streams.storage.ports import Partition
 from amqp_streams.testing import MemoryStore
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, Sent, filter_of, frame_of
 from amqp_streams.wire.types import UInt
+from tests.amqp_streams.decoded import description
 
 EVENT = b"\x00\x53\x75\xa0\x05event"
 
@@ -238,7 +241,7 @@ def test_an_echo_is_answered_wherever_it_stands_among_transfers(block_bytes: int
     peer.take("flow")
 
     def transfers(first: int) -> bytes:
-        whole = {"handle": UInt(0), "delivery_tag": b"t"}
+        whole: dict[str, Any] = {"handle": UInt(0), "delivery_tag": b"t"}
         single = b"".join(frame_of("transfer", EVENT, delivery_id=UInt(number), **whole) for number in range(first, first + 5))
         parts = (EVENT[:4], True), (EVENT[4:], False)
         return single + b"".join(frame_of("transfer", part, delivery_id=UInt(first + 5), more=more, **whole) for part, more in parts)
@@ -271,8 +274,7 @@ def test_a_wrong_partition_is_rejected_with_a_named_error_and_the_rest_accepted(
     sent = pair.send(pair.sender("temps"), to_partition("0"), to_partition("7"), to_partition("1"))
     assert outcomes(sent) == ["accepted", "rejected", "accepted"]
     assert sent[1].condition == names.NOT_FOUND
-    description = sent[1].delivery.remote.condition.description
-    assert "0 to 1" in description
+    assert "0 to 1" in description(sent[1].delivery.remote.condition)
 
 
 # -- null target

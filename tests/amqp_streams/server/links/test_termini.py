@@ -10,6 +10,7 @@ from amqp_streams.config import Limits
 from amqp_streams.testing_amqp import EnginePair, InMemoryNode, ScriptedPeer, filter_of, symbols, terminus
 from amqp_streams.wire.frames import Performative
 from amqp_streams.wire.types import Described, Symbol, Timestamp, UByte, UInt, ULong, Value
+from tests.amqp_streams.decoded import condition, description
 
 FILTER = Symbol(names.FILTER_DELIVERY_ANNOTATIONS)
 SOURCE_FIELDS = [
@@ -18,7 +19,7 @@ SOURCE_FIELDS = [
 ]
 
 
-def answered(node: InMemoryNode | None = None, **fields: Value) -> Performative:
+def answered(node: InMemoryNode | None = None, **fields: Any) -> Performative:
     """The attach that came back for one of ours."""
     peer = ScriptedPeer(node or InMemoryNode({"temps": 2}))
     peer.open()
@@ -146,9 +147,9 @@ def test_filters_nested_beyond_what_is_read_are_refused_as_filters() -> None:
         group = proton.Described(proton.ulong(0x102), [group])
     receiver = EnginePair(InMemoryNode({"temps": 1})).receiver("temps", filters={proton.symbol("deep"): group})
     assert receiver.refused == names.DECODE_ERROR
-    condition = receiver.link.remote_condition
-    assert condition.description.startswith("filter: a value at byte")
-    assert condition.info == {"field": "filter"}
+    error = condition(receiver.link)
+    assert description(error).startswith("filter: a value at byte")
+    assert error.info == {"field": "filter"}
 
 
 def test_filters_are_bounded_in_size() -> None:
@@ -164,7 +165,7 @@ def test_filters_are_bounded_in_size() -> None:
 
 @pytest.mark.parametrize(("sender", "receiver"), [(None, None), (0, 0), (1, 0), (2, 0), (0, 1), (2, 1)])
 def test_settle_modes_are_answered_as_they_will_be_used(sender: int | None, receiver: int | None) -> None:
-    modes: dict[str, Value] = {}
+    modes: dict[str, Any] = {}
     if sender is not None and receiver is not None:
         modes = {"snd_settle_mode": UByte(sender), "rcv_settle_mode": UByte(receiver)}
     consumer = answered(source="temps", **modes).fields

@@ -7,9 +7,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from amqp_streams.server import dispatch
+from amqp_streams.server.connection import AmqpConnection
 from amqp_streams.server.links import turns as turns_module
 from amqp_streams.server.links.link import Owner
 from amqp_streams.server.links.turns import CONNECTION_BYTES_MAX, NODE_BYTES_MAX, SMALL_BYTES, Turns
+from amqp_streams.streams.attach import AttachRequest, Grant, Pending
 from amqp_streams.testing_amqp import InMemoryNode, ScriptedPeer, frame_of, terminus
 from amqp_streams.testing_amqp.node import ManualLoop
 from amqp_streams.wire.types import UInt
@@ -129,9 +131,15 @@ def opened(node: InMemoryNode) -> ScriptedPeer:
     return peer
 
 
+def connection_of(node: InMemoryNode) -> AmqpConnection:
+    (connection,) = node.service.connections
+    assert isinstance(connection, AmqpConnection)
+    return connection
+
+
 def attaches(count: int) -> bytes:
     """So many links, each attached and detached."""
-    ends = {"source": terminus(0x28, "temps"), "target": terminus(0x29, None)}
+    ends: dict[str, Any] = {"source": terminus(0x28, "temps"), "target": terminus(0x29, None)}
     attach = frame_of("attach", name="many", handle=UInt(0), role=True, **ends)
     return (attach + frame_of("detach", handle=UInt(0), closed=True)) * count
 
@@ -143,7 +151,12 @@ def test_a_block_of_many_attaches_gives_others_their_turn(monkeypatch: pytest.Mo
     greedy, other = opened(node), opened(node)
     attached: list[str] = []
     attach = node.service.node.attach
-    monkeypatch.setattr(node.service.node, "attach", lambda asked, now_ms: (attached.append(asked.link), attach(asked, now_ms))[1])
+
+    def counted(asked: AttachRequest, now_ms: int) -> Grant | Pending:
+        attached.append(asked.link)
+        return attach(asked, now_ms)
+
+    monkeypatch.setattr(node.service.node, "attach", counted)
     greedy._out += attaches(50)
     other._out += frame_of("attach", name="one", handle=UInt(0), role=True, source=terminus(0x28, "temps"), target=terminus(0x29, None))
     node.run()
@@ -157,7 +170,7 @@ def test_a_peer_whose_turn_is_over_is_not_read_until_all_is_done_and_then_gets_i
     monkeypatch.setattr(dispatch, "TURN_S", -1.0)
     node = InMemoryNode({"temps": 1})
     peer = opened(node)
-    connection = next(iter(node.service.connections))
+    connection = connection_of(node)
     for echo in range(2):
         connection.received(memoryview(attaches(3) + echo_of_the_session()))
         assert not peer.channel.reading
@@ -172,7 +185,7 @@ def test_a_peer_that_leaves_during_its_turns_leaves_nothing_behind(monkeypatch: 
     monkeypatch.setattr(dispatch, "TURN_S", -1.0)
     node = InMemoryNode({"temps": 1})
     peer = opened(node)
-    next(iter(node.service.connections)).received(memoryview(attaches(30)))
+    connection_of(node).received(memoryview(attaches(30)))
     node.disconnect(peer)
     node.run()
     assert (list(node.service.node.consumers()), node.service.connections) == ([], set())

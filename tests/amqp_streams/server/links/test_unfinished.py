@@ -1,5 +1,7 @@
 """Messages of which only a part has arrived: a peer that does not finish them does not stop others."""
 
+from typing import Any
+
 import pytest
 
 from amqp_streams import names
@@ -15,7 +17,7 @@ LARGE = b"\x00\x53\x75\xb0\x00\x09\x27\xc0" + bytes(600_000)
 LIMITS = Limits(pending_bytes=1 << 20, message_bytes=1 << 20, idle_timeout_ms=10_000)
 
 
-def small_node(**options: object) -> InMemoryNode:
+def small_node(**options: Any) -> InMemoryNode:
     return InMemoryNode({"temps": 1}, limits=LIMITS, **options)
 
 
@@ -27,7 +29,7 @@ def peer_of(node: InMemoryNode, user: str | None = None) -> ScriptedPeer:
 
 def condition(peer: ScriptedPeer) -> list[tuple[object, object]]:
     """The links that were closed by handle, and why."""
-    found = []
+    found: list[tuple[object, object]] = []
     for detach in peer.take("detach"):
         error = detach.fields["error"]
         assert isinstance(error, Described)

@@ -298,7 +298,7 @@ async def test_close_cuts_off_peers_that_outstay_the_drain(serve: Listen, connec
 
 async def test_close_reaches_connections_that_are_just_being_accepted(serve: Listen, connect: Connect, echoes: Echoes) -> None:
     listeners = await serve(echoes)
-    connecting = asyncio.create_task(connect(listeners))
+    connecting = asyncio.ensure_future(connect(listeners))
     async with asyncio.timeout(5):
         while not listeners.channels:  # noqa: ASYNC110  (there is no event for a connection that is not made yet)
             await asyncio.sleep(0)

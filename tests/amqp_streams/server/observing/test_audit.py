@@ -36,7 +36,7 @@ def test_filters_that_are_refused_are_told_without_filling_the_log_either() -> N
             client.receiver("temps", filters={"f": proton.Described(proton.symbol("amqp:sql-filter"), "a =")})
     told = [line for line in lines if line["event"] == "filter_refused"]
     assert len(told) == LINES_MAX
-    assert told[0] | {"log_level": "warning", "user": "alice", "left_out": 0} == told[0]
+    assert {**told[0], "log_level": "warning", "user": "alice", "left_out": 0} == told[0]
     assert told[0]["reason"].startswith("filter f, position 4: the text ends")
 
 
@@ -46,7 +46,7 @@ def test_who_changes_something_is_told_and_who_looks_is_not() -> None:
         for operation, status in (("CREATE", 201), ("READ", 200), ("QUERY", 200), (names.EXTENTS, 200), ("DELETE", 404), ("DELETE", 403)):
             audit.managed("alice", Request(operation, names.LOG_TYPE, "temps", {}, None, None), Answer(status, "words"))
     assert [(line["event"], line.get("operation")) for line in lines] == [("managed", "CREATE"), ("access_refused", None)]
-    assert lines[0] | {"log_level": "info"} == {
+    assert {**lines[0], "log_level": "info"} == {
         "event": "managed",
         "log_level": "info",
         "user": "alice",

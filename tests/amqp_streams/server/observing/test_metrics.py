@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from amqp_streams.config import LogSettings
 from amqp_streams.errors import StorageError
 from amqp_streams.server.observing.metrics import Metrics
 from amqp_streams.server.observing.status import ConsumerStatus, GroupStatus, LogStatus, NodeStatus, QuotaStatus
 from amqp_streams.storage.ports import CommitDone, PartitionFacts, Use
+from amqp_streams.testing import MemoryStore
 
 GOOD = PartitionFacts(start=10, end=35, bytes=4096, first_timestamp_ms=1_500, last_timestamp_ms=2_500, failure=None)
 EMPTY = PartitionFacts(start=0, end=0, bytes=0, first_timestamp_ms=None, last_timestamp_ms=None, failure="input/output error")
@@ -179,8 +181,9 @@ def test_whatever_name_a_peer_chooses_the_scrape_parses(name: str) -> None:
 
 def test_commits_are_counted_by_duration_and_size() -> None:
     metrics = Metrics()
+    (partition,) = MemoryStore().create("temps", LogSettings(), incarnation="i").partitions
     metrics.commits.observe(CommitDone(sequence=1, events=500, bytes=50_000, seconds=0.002, failures={}))
-    metrics.commits.observe(CommitDone(sequence=2, events=1, bytes=100, seconds=3.0, failures={_Partition(): StorageError("no")}))
+    metrics.commits.observe(CommitDone(sequence=2, events=1, bytes=100, seconds=3.0, failures={partition: StorageError("no")}))
     samples = scrape(metrics)
     assert samples["amqp_streams_commit_seconds_count"] == 2
     assert samples["amqp_streams_commit_seconds_sum"] == pytest.approx(3.002)
@@ -189,11 +192,6 @@ def test_commits_are_counted_by_duration_and_size() -> None:
     assert samples["amqp_streams_commit_events_bucket{le=1.0}"] == 1
     assert samples["amqp_streams_commit_bytes_sum"] == 50_100
     assert samples["amqp_streams_commit_failures_total"] == 1
-
-
-class _Partition:
-    log = "temps"
-    index = 0
 
 
 def test_room_on_the_disk_and_refused_connections_are_asked_at_the_scrape(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ def test_any_option_of_its_own_replaces_all_that_are_inherited() -> None:
 
 def test_without_options_of_its_own_all_are_inherited() -> None:
     """Section "Broker", "Channel": default delivery options for those which do not specify more-specific options."""
-    for delivery in (None, {}):
+    nothing: tuple[dict[str, object] | None, ...] = (None, {})
+    for delivery in nothing:
         assert effective(of(delivery), "n", PARENT, ADDRESSING) is PARENT
     assert effective({}, "n", None, ADDRESSING).delivery(ADDRESSING) == Delivery()
 

@@ -1,6 +1,7 @@
 """Brokers and Channels. Sections are those of knative-eventing-test-spec."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -204,7 +205,8 @@ def test_a_channel_lists_its_subscribers_in_spec_and_status() -> None:
 
 def test_duplicate_detection_is_asked_for_by_annotation() -> None:
     world = World()
-    world.send(broker(**{"knative-gateway/duplicate-window": "PT1M"}))
+    annotations: dict[str, Any] = {"knative-gateway/duplicate-window": "PT1M"}
+    world.send(broker(**annotations))
     assert world.settle().routes.by_path["/broker/default/b"].duplicates_ms == 60_000
 
 

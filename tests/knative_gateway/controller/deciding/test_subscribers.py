@@ -1,6 +1,7 @@
 """Triggers and Subscriptions. Sections are those of knative-eventing-test-spec."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -271,7 +272,11 @@ def test_every_address_of_a_subscription_is_resolved_into_status() -> None:
     """Section "Subscription Lifecycle": status.physicalSubscription URIs MUST be set before setting Ready to true."""
     world = with_channel()
     world.send(service("s"))
-    spec = {"subscriber": ref("s"), "reply": {"uri": "http://back/"}, "delivery": {"deadLetterSink": {**ref("s"), "uri": "/dead"}}}
+    spec: dict[str, Any] = {
+        "subscriber": ref("s"),
+        "reply": {"uri": "http://back/"},
+        "delivery": {"deadLetterSink": {**ref("s"), "uri": "/dead"}},
+    }
     key = world.send(subscription(**spec))
     world.settle()
     assert world.ready(key) == ("True", "")
@@ -288,7 +293,7 @@ def test_every_address_of_a_subscription_is_resolved_into_status() -> None:
 def test_an_address_that_fails_is_the_empty_string_and_not_ready(field: str, status: str) -> None:
     """Section "Subscription Lifecycle": Ready MUST be false with a reason; the URI MUST be the empty string."""
     world = with_channel()
-    spec: dict[str, object] = {"subscriber": {"uri": "http://there/"}}
+    spec: dict[str, Any] = {"subscriber": {"uri": "http://there/"}}
     spec |= {"delivery": {field: ref("none")}} if field == "deadLetterSink" else {field: ref("none")}
     key = world.send(subscription(**spec))
     world.settle()

@@ -10,6 +10,7 @@ import pytest
 
 from knative_gateway.dispatcher.posting import opening, resolving
 from knative_gateway.dispatcher.posting.connecting import Connections
+from knative_gateway.dispatcher.posting.connection import connect
 from knative_gateway.dispatcher.posting.target import Target
 from knative_gateway.security.destinations import Destinations
 from tests.knative_gateway.dispatcher.posting.test_connecting import FIELDS, never
@@ -34,7 +35,7 @@ async def status(connections: Connections, url: str, owner: str = "", timeout_s:
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOBUFS, errno.EADDRNOTAVAIL])
 async def test_an_error_of_this_machine_is_waited_out(number: int, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It lasts longer than the request may take: that time is not the subscriber's."""
-    failing, connect = [OSError(number, "out of something")] * 3, opening.connect
+    failing = [OSError(number, "out of something")] * 3
 
     async def out_of_something(*place: Any) -> Any:
         if failing:

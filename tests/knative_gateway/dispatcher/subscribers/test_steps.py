@@ -12,6 +12,7 @@ from event_formats.http_binding import to_binary
 from knative_gateway.delivery import Answer
 from knative_gateway.delivery import plan as plan_module
 from knative_gateway.delivery.outcome import Verdict
+from knative_gateway.delivery.outcome import verdict as given_verdict
 from knative_gateway.dispatcher import arrival as arrival_module
 from knative_gateway.dispatcher.posting import sending as sending_module
 from knative_gateway.dispatcher.subscribers import steps as steps_module
@@ -137,12 +138,11 @@ async def test_an_event_that_cannot_be_rendered_goes_to_the_sink(
 
 
 async def test_an_answer_that_cannot_be_judged_is_a_failure(rig: Rig, server: SubscriberServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    judge = plan_module.verdict
 
     def verdict(answer: Answer, *, reply_wanted: bool) -> Verdict:
         if answer.body == b"judge this":
             raise RecursionError
-        return judge(answer, reply_wanted=reply_wanted)
+        return given_verdict(answer, reply_wanted=reply_wanted)
 
     monkeypatch.setattr(plan_module, "verdict", verdict)
     server.behaviour = replying(web.Response, status=500, body=b"judge this")

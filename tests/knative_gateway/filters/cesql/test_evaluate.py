@@ -203,7 +203,7 @@ class Watched(dict[str, object]):
         super().__init__(attributes)
         self.read: list[str] = []
 
-    def get(self, key: str, default: object = None) -> object:  # type: ignore[override]  # one of its forms is enough
+    def get(self, key: str, default: object = None) -> object:
         self.read.append(key)
         return super().get(key, default)
 

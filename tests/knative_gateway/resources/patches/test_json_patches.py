@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from hypothesis import given
 
@@ -144,8 +146,9 @@ def test_the_most_operations_on_a_large_object_end_soon() -> None:
 
 
 def test_neither_the_document_nor_the_operations_are_changed() -> None:
-    document, value = {"a": {"b": [1]}}, {"c": []}
-    operations = [
+    document: dict[str, Any] = {"a": {"b": [1]}}
+    value: dict[str, Any] = {"c": []}
+    operations: list[dict[str, Any]] = [
         {"op": "add", "path": "/v", "value": value},
         {"op": "add", "path": "/v/c/0", "value": 1},
         {"op": "remove", "path": "/a/b/0"},

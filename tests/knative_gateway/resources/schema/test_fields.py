@@ -50,7 +50,7 @@ def test_what_the_server_sets_and_status_are_not_among_them() -> None:
 
 def test_they_are_written_as_kubernetes_writes_them() -> None:
     written = fields_v1(leaves({"spec": {"ports": [{"port": 80}], "tags": ["a"]}}, SCHEMA))
-    port = {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}
+    port: dict[str, object] = {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}
     assert written == {"f:spec": {"f:ports": port, "f:tags": {'v:"a"': {}}}}
 
 
