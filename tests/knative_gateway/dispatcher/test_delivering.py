@@ -43,11 +43,6 @@ def reply(of: CloudEvent, status: int = 200) -> web.Response:
     return web.Response(status=status, body=message.body, headers=dict(message.headers))
 
 
-def with_ttl(number: int, ttl: int) -> CloudEvent:
-    attributes: dict[str, Any] = {TTL: ttl}
-    return event(number, **attributes)
-
-
 async def completed(rig: Rig, uid: str, count: int) -> None:
     """The checkpoint is behind so many events."""
     await until(lambda: rig.store.positions[uid] == {0: f"{count - 1:016d}"})
@@ -255,7 +250,7 @@ async def test_replies_that_go_round_come_to_an_end(rig: Rig, server: Subscriber
 
     server.behaviour = echo
     await rig.serve(subscriber("u", server.url()))
-    await rig.send(with_ttl(1, 4))
+    await rig.send(event(1, knativebrokerttl=4))
     await until(lambda: rig.dispatcher.figures("u")["repliesExpired"])
     assert [decode(message).attributes[TTL] for message in rig.memory.messages(LOG)] == [4, 3, 2, 1]
     assert not any(TTL in got.event.attributes for got in server.got)
@@ -266,7 +261,7 @@ async def test_an_event_goes_to_a_broker_of_this_gateway_with_its_count(rig: Rig
     spec = subscriber("u", server.url("/broker/d/b"), delivery=Delivery(structured=structured))
     await rig.serve(replace(spec, brokers=server.url("/broker/")), replace(spec, uid="v", brokers="http://elsewhere/broker/"))
     for number in range(3):  # the first over a connection that is made for it
-        await rig.send(with_ttl(number, 4))
+        await rig.send(event(number, knativebrokerttl=4))
         await server.wait(2 * number + 2)
     assert sorted(str(got.event.attributes.get(TTL)) for got in server.got) == ["4"] * 3 + ["None"] * 3
 
@@ -303,7 +298,7 @@ async def test_an_event_for_a_broker_of_this_gateway_is_stored_without_a_connect
         subscriber("u", "http://here/broker/default/b", brokers="http://here/broker/"),
         subscriber("v", "http://here/broker/other/b", delivery=sink, brokers="http://here/broker/"),
     )
-    await rig.send(with_ttl(1, 9))
+    await rig.send(event(1, knativebrokerttl=9))
     await completed(rig, "u", 1)
     await completed(rig, "v", 1)
     stored = [decode(message).attributes for message in rig.memory.messages("broker/default/b")]

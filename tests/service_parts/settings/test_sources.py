@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, data: byt
     if data is not None:
         path.write_bytes(data)
     with pytest.raises(SettingError, match=rf"settings\.toml.*{words}|{words}.*settings\.toml"):
-        from_file(path, dict.items)
+        from_file(path, lambda tables: [((name,), value) for name, value in tables.items()])
 
 
 def test_paths_begin_at_the_folder_of_the_file(tmp_path: Path) -> None:

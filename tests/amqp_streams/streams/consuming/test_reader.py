@@ -77,9 +77,7 @@ def test_partitions_take_turns_even_when_one_is_long(store: MemoryStore, log: St
 def test_a_bound_reader_takes_all_that_is_asked_for(store: MemoryStore, log: StoredLog) -> None:
     log.partitions[0].append([b"x"] * 1000, bytes(1000), NOW)
     store.commit()
-    run = Reader([(log.partitions[0], 0)]).take(900)
-    assert run is not None
-    assert run.count == 900
+    assert run_of(Reader([(log.partitions[0], 0)]).take(900)).count == 900
 
 
 def test_what_arrives_at_an_exhausted_partition_while_another_is_read_is_not_forgotten(store: MemoryStore, log: StoredLog) -> None:
@@ -322,8 +320,7 @@ def places_of(reader: Reader, count: int) -> list[Place]:
     """So many events at most, one at a time."""
     got: list[Place] = []
     while len(got) < count and (run := reader.take(1)):
-        assert isinstance(run, Run)
-        got += places(run)
+        got += places(run_of(run))
     return got
 
 
