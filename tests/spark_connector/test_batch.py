@@ -1,11 +1,11 @@
 """`spark.read` against a live node: first the reader as Spark drives it, then through Spark."""
 
-from typing import Any
 import json
 import logging
 import pickle
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException

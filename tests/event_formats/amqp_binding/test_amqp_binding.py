@@ -2,10 +2,9 @@
 1.0.2.
 """
 
-from typing import Any
-from tests.amqp_streams.decoded import binary, mapping
 import json
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from cloudevents.core.bindings import amqp as sdk
@@ -22,6 +21,7 @@ from amqp_streams.wire.sections import group_key
 from event_formats.amqp_binding import decode, encode, passed_on, reading, writing
 from event_formats.errors import InvalidEventError
 from event_formats.event import CloudEvent
+from tests.amqp_streams.decoded import binary, mapping
 from tests.event_formats.events import ANNOUNCING, INTEGERS, TEXTS, events
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}

@@ -26,7 +26,7 @@ class Loader(yaml.SafeLoader):
         except YamlError:
             return f"{_TAG}float"
 
-    def scalar(self, node: yaml.Node) -> object:
+    def scalar(self, node: yaml.ScalarNode) -> object:
         value = plain(self.construct_scalar(node))
         name = _NAMES[type(value).__name__]
         if node.tag not in {_TAG + name, f"{_TAG}float" if name == "int" else ""} or name == "str":
@@ -43,10 +43,13 @@ class Loader(yaml.SafeLoader):
             value[key.value] = self.construct_object(member)
 
 
-for _name in ("null", "bool", "int", "float"):
-    Loader.add_constructor(_TAG + _name, Loader.scalar)
-Loader.add_constructor(f"{_TAG}str", yaml.SafeLoader.construct_yaml_str)
-Loader.add_constructor(f"{_TAG}merge", yaml.SafeLoader.construct_yaml_str)
-Loader.add_constructor(f"{_TAG}seq", yaml.SafeLoader.construct_yaml_seq)
-Loader.add_constructor(f"{_TAG}map", Loader.mapping)
-Loader.add_constructor(None, yaml.SafeLoader.construct_undefined)
+Loader.yaml_constructors.update({_TAG + name: Loader.scalar for name in ("null", "bool", "int", "float")})
+Loader.yaml_constructors.update(
+    {
+        f"{_TAG}str": yaml.SafeLoader.construct_yaml_str,
+        f"{_TAG}merge": yaml.SafeLoader.construct_yaml_str,
+        f"{_TAG}seq": yaml.SafeLoader.construct_yaml_seq,
+        f"{_TAG}map": Loader.mapping,
+        None: yaml.SafeLoader.construct_undefined,
+    }
+)
