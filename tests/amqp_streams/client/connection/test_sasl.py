@@ -163,7 +163,7 @@ def test_a_server_that_does_not_prove_itself_is_not_believed() -> None:
     for proof in ([], [b""], [b"v=AAAA"], [None]):
         client = SaslClient(SCRAM, None)
         client.receive(offer("SCRAM-SHA-256") + frame(0x42, b"r=nonceours,s=QQ==,i=4096"))
-        with pytest.raises(AuthenticationError, match=r"did not prove|no list"):
+        with pytest.raises(AuthenticationError, match=r"did not prove|not a list"):
             client.receive(frame(0x44, UByte(0), *proof))
         assert not client.done
     client = SaslClient(SCRAM, None)

@@ -68,7 +68,7 @@ def test_partitions_may_come_as_an_array() -> None:
 
 
 def test_an_answer_that_is_no_map_is_an_error() -> None:
-    with pytest.raises(LinkError, match="no map"):
+    with pytest.raises(LinkError, match="not a map"):
         log_info("l", "text")
 
 
