@@ -37,7 +37,7 @@ async def main(url: str, log: str) -> None:
         async with client.consumer(log, start=EARLIEST) as consumer:
             for received in await consumer.receive_retained():
                 event = from_event(received)
-                print(f"{event.get_type()} in the {event.get_subject()}: {event.get_data()}")
+                print(f"{event.get_type()} in the {event.get_subject()}: {event.get_data()!r}")
 
 
 if __name__ == "__main__":

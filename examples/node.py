@@ -27,7 +27,7 @@ class NodeProcess:
         self.options: Final = list(options)
         self.start_seconds_max = START_SECONDS_MAX
         for one in [log] if isinstance(log, str) else log:
-            self.options += ["--log", one]
+            self.options.extend(["--log", one])
         self.addresses: dict[str, list[str]] = {}
         self.process: subprocess.Popen[bytes] | None = None
         self._ready_file: Final = folder / "ready.json"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final, Self
+from typing import Self
 from urllib.parse import unquote
 
 
@@ -93,7 +93,7 @@ class SubscriberServer:
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
-            request_queue_size: Final = 256
+            request_queue_size = 256
 
             def handle_error(self, request: object, client_address: object) -> None:
                 """Whoever is killed in the middle of a request needs no traceback here."""

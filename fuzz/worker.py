@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _atheris(given) if given.engine == "atheris" else _mutator(given)
 
 
-def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[[], None]]:
+def _prepared(given: argparse.Namespace) -> tuple[Target, Runner, Callable[..., None]]:
     from fuzz.targets import load, quiet  # noqa: PLC0415  after the instrumentation, if there is one
 
     quiet()

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from examples import java
@@ -102,7 +102,7 @@ def hourly(readings: DataFrame) -> DataFrame:
     return hours.select(f.col("window.end").alias("until"), "mean", "lowest", "highest", "readings")
 
 
-def measures() -> list[f.Column]:
+def measures() -> list[Column]:
     """What is told of each window."""
     value = f.col("fahrenheit")
     return [

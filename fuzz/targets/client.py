@@ -27,6 +27,7 @@ _WELCOME: Final = (
 @dataclass(frozen=True, slots=True)
 class _Event:
     message: bytes
+    message_format: int = 0
 
 
 class _Client:

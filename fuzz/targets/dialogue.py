@@ -76,7 +76,7 @@ def _gist(heard: bytes) -> str:
             performative = read_performative(one.body) if one.body else None
             error = performative.fields.get("error") if performative else None
             condition = error.value[0] if isinstance(error, Described) and isinstance(error.value, list) else ""
-            said.append(f"{performative.name if performative else '-'} {condition}")
+            said.append(f"{performative.name if performative else '-'} {condition!r}")
     except WireError:
         said.append("?")
     return ", ".join(sorted(set(said)))

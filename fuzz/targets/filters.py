@@ -32,9 +32,9 @@ def run(data: bytes) -> str:
 
 def _filter(draw: Draw, depth: int) -> Value:
     kind = draw.pick(_KINDS)
-    descriptor: Value = ULong(draw.pick(tuple(CODES))) if draw.chance(3) else Symbol(kind)
-    if not isinstance(descriptor, str):
-        kind = CODES[int(descriptor)]  # type: ignore[call-overload]  # a ulong
+    descriptor: ULong | Symbol = ULong(draw.pick(tuple(CODES))) if draw.chance(3) else Symbol(kind)
+    if isinstance(descriptor, ULong):
+        kind = CODES[descriptor]
     if draw.chance(12):
         return Described(value(draw), value(draw))
     return Described(descriptor, _content(draw, kind, depth))

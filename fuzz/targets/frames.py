@@ -4,7 +4,7 @@ from collections import Counter
 from typing import Final
 
 from amqp_streams.errors import WireError
-from amqp_streams.wire.frames import EchoFinder, find_echoes, read_frame, read_frames, read_performative
+from amqp_streams.wire.frames import Echo, EchoFinder, find_echoes, read_frame, read_frames, read_performative
 from fuzz.draw import Draw
 from fuzz.target import Target, WrongError
 from fuzz.targets.speech import flows, frames_of
@@ -26,7 +26,7 @@ def run(data: bytes) -> str:
 
 def _cut(draw: Draw) -> str:
     block = b"".join(flows(draw))
-    finder, found, at = EchoFinder(), Counter(), 0
+    finder, found, at = EchoFinder(), Counter[Echo](), 0
     while at < len(block):
         size = 1 + draw.below(80)
         found.update(finder.feed(block[at : at + size]))

@@ -1,6 +1,7 @@
 """Requests to `$management` through a link, whatever they hold: each is answered or rejected, and the node goes on."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import proton
 
@@ -42,7 +43,8 @@ def run(data: bytes) -> str:
     sender = client.sender(names.MANAGEMENT)
     asked = [message(draw) if draw.chance(6) else _request(draw) for _ in range(1 + draw.below(6))]
     outcomes = [each.outcome for each in client.send(sender, *asked)]
-    statuses = [(arrived.message.properties or {}).get(names.STATUS_CODES[0]) for arrived in replies.arrived]
+    answered: list[Mapping[str, Any]] = [arrived.message.properties or {} for arrived in replies.arrived]
+    statuses = [properties.get(names.STATUS_CODES[0]) for properties in answered]
     if not client.lost and sender.refused is None and (None in outcomes or outcomes.count("accepted") != len(statuses)):
         words = f"outcomes {outcomes}, answers {statuses}"
         raise WrongError(words)
@@ -72,11 +74,12 @@ def _request(draw: Draw) -> bytes:
     for key in list(asked):
         if draw.chance(10):
             asked[key] = value(draw)
-    body: Value = (
-        value(draw)
-        if draw.chance(8)
-        else {key: _setting(draw) for key in _KEYS if draw.chance(4)} | (mapping(draw) if draw.chance(8) else {})
-    )
+    body: Value
+    if draw.chance(8):
+        body = value(draw)
+    else:
+        settings: dict[Value, Value] = {key: _setting(draw) for key in _KEYS if draw.chance(4)}
+        body = settings | (mapping(draw) if draw.chance(8) else {})
     sections: tuple[tuple[int, Value], ...] = ((0x73, properties), (0x74, asked), (0x77, body))
     return b"".join(bytes((0, 0x53, code)) + encode(content) for code, content in sections)
 

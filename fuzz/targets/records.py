@@ -100,7 +100,7 @@ def check_refusal(error: PeerError, condition: str, characters: int | None = Non
         message = f"refused with {error.condition} {error.info}"
         raise WrongError(message)
     if position is not None and (
-        not position.isdecimal() or int(position) < 1 or (characters is not None and int(position) > characters + 1)
+        not str(position).isdecimal() or int(position) < 1 or (characters is not None and int(position) > characters + 1)
     ):
         message = f"position {position} of a text of {characters} characters"
         raise WrongError(message)
