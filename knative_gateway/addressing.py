@@ -1,10 +1,15 @@
-"""From Destinations to absolute URLs. Spec: knative-eventing-test-spec, "Destination Resolution". Pure: objects come from a lookup.
+"""Resolves Destinations to absolute URLs. Pure: objects come from a lookup.
 
-Laws: every destination ends as an absolute http or https URL, or as a reason why not; a v1 Service is `http://NAME.NAMESPACE.svc/`, any
-other object its `status.address.url`; `uri` beside `ref` is relative to that (RFC 3986).
+Spec: knative-eventing-test-spec, "Destination Resolution".
 
-Such a name of a cluster says nothing outside of one. `ServiceMap` is how it is reached here, and is asked last: status shows the name.
-Only `NAME.NAMESPACE.svc` and `NAME.NAMESPACE.svc.cluster.local` are names of Services: a shorter one may be a host of the internet.
+Laws: every destination becomes an absolute http or https URL, or a reason why it cannot. A v1 Service becomes
+`http://NAME.NAMESPACE.svc/`, any other object its `status.address.url`. A `uri` together with a `ref` is
+relative to that URL (RFC 3986).
+
+The name of a Service has no meaning outside a cluster. `ServiceMap` maps it to a URL that the gateway can
+reach. This is the last step, so the status shows the name. Only `NAME.NAMESPACE.svc` and
+`NAME.NAMESPACE.svc.cluster.local` are names of Services, because a shorter name may be a host of the
+internet.
 """
 
 import re
@@ -28,7 +33,7 @@ _MAPPED: Final = re.compile(r"[a-z0-9-]+\.[a-z0-9-]+")
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Why a destination leads nowhere: one word, and a sentence."""
+    """Why a destination cannot be resolved: the reason (one word) and the message of the condition."""
 
     reason: str
     message: str
@@ -36,7 +41,7 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class ServiceMap:
-    """Where the Services of a cluster are reached: `name.namespace` to a base URL. Made by `parse`."""
+    """The base URL of each Service of a cluster, by `name.namespace`. Made by `parse`."""
 
     bases: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,7 +50,7 @@ class ServiceMap:
         """The map as an operator writes it.
 
         Raises:
-            ConfigError: an entry is not a `name.namespace`, or leads to no http or https URL.
+            ConfigError: a name is not `name.namespace`, or a base is not an http or https URL.
         """
         for name, base in entries_.items():
             if not _MAPPED.fullmatch(name):
@@ -55,11 +60,13 @@ class ServiceMap:
         return cls(dict(entries_))
 
     def knows(self, name: str, namespace: str) -> bool:
-        """Whether this Service is in the map; then it needs no object."""
+        """Whether this Service is in the map. It then needs no object."""
         return f"{name}.{namespace}" in self.bases
 
     def reached(self, url: str, lookup: Lookup) -> str:
-        """Where a URL is sent to: the map's base for a Service's name, an ExternalName's host, or the URL as it is."""
+        """The URL to connect to: the base of the map for a Service, the host of an ExternalName, or the URL
+        itself.
+        """
         parts = urlsplit(url)
         found = _CLUSTER_NAME.fullmatch(parts.hostname or "")
         if found is None:
@@ -77,16 +84,17 @@ class ServiceMap:
 
 
 def _only_port(service: Object) -> int | None:
-    """The port of a Service that has just one, when the URL says none."""
+    """The port of a Service that has only one, for a URL without a port."""
     ports = [number(each, "port") for each in entries(service, "spec", "ports")]
     return ports[0] if len(ports) == 1 and ports[0] else None
 
 
 @dataclass(frozen=True, slots=True)
 class Addressing:
-    """What resolving needs: the objects there are, the map of Services, and where events may be pushed to at all.
+    """Resolves destinations with the existing objects, the map of Services, and the allowed destinations.
 
-    `brokers`: what the addresses of this gateway's Brokers begin with. `inward`: which namespaces may send to them.
+    `brokers`: the beginning of the addresses of this gateway's Brokers. `inward`: which namespaces may send
+    to them.
     """
 
     lookup: Lookup
@@ -102,7 +110,7 @@ class Addressing:
             return (
                 self._judged(uri, namespace)
                 if is_absolute(uri)
-                else Unresolved("InvalidURI", f"{uri!r} is not an absolute http or https URL")
+                else Unresolved("InvalidURI", f"{uri!r} is not a valid absolute http or https URL")
             )
         base = self._address(reference, text(reference, "namespace") or namespace)
         if isinstance(base, Unresolved) or not uri:
@@ -111,15 +119,20 @@ class Addressing:
             joined = urljoin(base, uri)
         except ValueError:
             joined = ""
-        return self._judged(joined, namespace) if is_absolute(joined) else Unresolved("InvalidURI", f"{uri!r} does not fit {base}")
+        return (
+            self._judged(joined, namespace)
+            if is_absolute(joined)
+            else Unresolved("InvalidURI", f"{uri!r} is not a valid reference relative to {base}")
+        )
 
     def reached(self, url: str) -> str:
-        """Where a resolved URL is sent to."""
+        """The URL to connect to for a resolved URL."""
         return self.services.reached(url, self.lookup)
 
     def shown(self, url: str, namespace: str) -> str:
-        """Where events for a resolved URL are sent, for readers of this namespace; empty if that is the URL itself, or if a
-        Service of another namespace decides it.
+        """The URL that events for a resolved URL are sent to, as readers of this namespace may see it.
+
+        Empty if it is the URL itself, or if a Service of another namespace determines it.
         """
         found, reached = _CLUSTER_NAME.fullmatch(urlsplit(url).hostname or ""), self.reached(url)
         return "" if found is None or reached == url or found["namespace"] != namespace else without_credentials(reached)
@@ -129,7 +142,7 @@ class Addressing:
         found = self.lookup(Key(group, kind, namespace, name))
         is_service = (group, kind) == ("", "Service")
         if found is None and not (is_service and self.services.knows(name, namespace)):
-            return Unresolved("NotFound", f"there is no {kind}{f'.{group}' if group else ''} {namespace}/{name}")
+            return Unresolved("NotFound", f"{kind}{f'.{group}' if group else ''} {namespace}/{name} does not exist")
         if is_service:
             return f"http://{name}.{namespace}.svc/"
         url = text(found, "status", "address", "url")
@@ -142,7 +155,10 @@ class Addressing:
         )
 
     def _judged(self, url: str, namespace: str) -> str | Unresolved:
-        """Where events are sent must be allowed, unless it is a Broker or Channel of this gateway, which needs no network."""
+        """The URL if events may be sent there.
+
+        Brokers and Channels of this gateway need no network, so rules decide.
+        """
         if self.inward is not None and self.inward.path_of(self.reached(url)) is not None:
             forbidden = self.inward.refusal(self.reached(url), namespace)
             return url if forbidden is None else Unresolved("NamespaceForbidden", forbidden)
@@ -151,7 +167,7 @@ class Addressing:
 
 
 def without_credentials(url: str) -> str:
-    """A URL without `user:password@`, for status and messages."""
+    """A URL without `user:password@`, for statuses and messages."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -160,7 +176,7 @@ def without_credentials(url: str) -> str:
 
 
 def is_absolute(url: str) -> bool:
-    """Whether this is a whole http or https URL."""
+    """Whether this is an absolute http or https URL."""
     try:
         parts = urlsplit(url)
         _ = parts.port

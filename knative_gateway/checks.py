@@ -1,4 +1,6 @@
-"""[io] What a starting gateway reads, read and not kept: `knative-gateway serve --check`."""
+"""[io] Reads everything that a gateway reads at its start, and starts nothing: `knative-gateway serve
+--check`.
+"""
 
 import asyncio
 import tempfile
@@ -16,12 +18,12 @@ from knative_gateway.store.opening import open_store, sqlite_url
 
 
 def check_settings(settings: GatewaySettings) -> None:
-    """Read certificates, tokens, keys and the directory of resources, and judge URLs and rules.
+    """Read certificates, tokens, keys and the directory of resources, and check URLs and rules.
 
-    Connects to nothing: neither to the node nor to the state database nor to subscribers.
+    Opens no connection: not to the node, the state database or subscribers.
 
     Raises:
-        GatewayError: a gateway could not start with them, and why.
+        GatewayError: a gateway cannot start with these settings; the message says why.
     """
     ServiceMap.parse(settings.services)
     destinations(settings)

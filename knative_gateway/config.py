@@ -1,7 +1,7 @@
-"""The settings of the gateway: frozen, checked when they are made. Pure.
+"""The settings of the gateway: frozen, and checked when they are created. Pure.
 
-Where they come from is in cli/settings.py; `make reference` writes docs/reference/gateway-configuration.md from the descriptions.
-Durations are seconds, sizes take units ("1MiB").
+Where they come from is in cli/settings.py; `make reference` writes docs/reference/gateway-configuration.md
+from the descriptions. Durations are seconds, sizes take units ("1MiB").
 """
 
 import re
@@ -40,7 +40,7 @@ class Listener(Settings):
             return value
         found = _HOST_PORT.fullmatch(value.strip())
         if found is None:
-            message = f"{value!r} is not HOST:PORT, such as 127.0.0.1:8080 or [::1]:0"
+            message = f"{value!r} is not HOST:PORT, for example 127.0.0.1:8080 or [::1]:0"
             raise ValueError(message)
         return {"host": found["v6"] or found["host"], "port": int(found["port"])}
 
@@ -69,9 +69,10 @@ class JwtSettings(Settings):
 
 
 class RuleSettings(Settings):
-    """Who may do what, in which namespaces. A rule needs `users` or `groups`.
+    """Permissions of users and groups in namespaces. A rule needs `users` or `groups`.
 
-    Without `rules`, every token may do everything; with at least one rule, everything that no rule allows is refused.
+    Without `rules`, every token may do everything; with at least one rule, everything that no rule allows is
+    refused.
     """
 
     users: Texts = Field(default=(), description="Users that the rule is for; `*` stands for any characters.")
@@ -84,7 +85,7 @@ class RuleSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _somebody(self) -> Self:
+    def _has_users(self) -> Self:
         if not self.users and not self.groups:
             message = "a rule needs users or groups"
             raise ValueError(message)
@@ -144,7 +145,9 @@ class LogDefaults(Settings):
 
 
 class DestinationRules(Settings):
-    """Where events may be delivered to: networks (`10.0.0.0/8`), addresses, or host names with `*`. `deny` wins over `allow`.
+    """Where events may be delivered to: networks (`10.0.0.0/8`), addresses, or host names with `*`.
+
+    `deny` wins over `allow`.
 
     The gateway checks the address that it connects to, not only the host name.
     """
@@ -157,11 +160,14 @@ class DestinationRules(Settings):
 
 
 class SubscriberSettings(Settings):
-    """Deliveries to subscribers. When `look_ahead`, `held` or `waiting` is reached, reading for that subscriber pauses."""
+    """Deliveries to subscribers.
+
+    When `look_ahead`, `held` or `waiting` is reached, reading for that subscriber pauses.
+    """
 
     timeout: Seconds = Field(default=60.0, description="Time for one request, if `delivery.timeout` of the object does not say it.")
     connect_timeout: Seconds = Field(default=10.0, description="Time to connect.")
-    ca: Path | None = Field(default=None, description="Certificates that are trusted beside those of the system, PEM.")
+    ca: Path | None = Field(default=None, description="Certificates that are trusted in addition to those of the system, PEM.")
     certificate: Path | None = Field(default=None, description="Certificate of the gateway for subscribers that ask for one, PEM.")
     key: Path | None = Field(default=None, description="Private key of `certificate`, PEM.")
     verify: bool = Field(default=True, description="`false` trusts every certificate: for tests only.")
@@ -195,7 +201,7 @@ class SubscriberSettings(Settings):
 
 
 class NamespaceRule(StrEnum):
-    """What becomes of an object in a namespace that is not there: it is made, or the object is refused."""
+    """What happens to an object in a namespace that does not exist: it is created, or the object is refused."""
 
     ON_DEMAND = "on-demand"
     REQUIRED = "required"
@@ -276,16 +282,18 @@ class GatewaySettings(Settings):
             message = f"amqp: {self.amqp!r} is not an amqp://, amqps://, ws:// or wss:// URL"
             raise ValueError(message)
         if self.amqp is not None and "amqp_listen" in self.model_fields_set:
-            message = "amqp and amqp_listen: the one names a node that is there, the other is for the one that is started"
+            message = (
+                "amqp and amqp_listen exclude each other: amqp names a running node, amqp_listen is for a node that the gateway starts"
+            )
             raise ValueError(message)
         for name, url in (("public_url", self.public_url), ("traces", self.traces)):
             if url is not None and not _URL.fullmatch(url):
                 message = f"{name}: {url!r} is not an http:// or https:// URL"
                 raise ValueError(message)
         if self.public_url is not None and "@" in self.public_url:
-            message = "public_url: must not contain a user or password, because everybody can see it"
+            message = "public_url must not contain a user or password, because it is public"
             raise ValueError(message)
         if self.rules and self.tokens is None and self.jwt is None:
-            message = "rules: without tokens or jwt nobody can be told from anybody: they would allow everything"
+            message = "rules need tokens or jwt: without them the gateway cannot distinguish users"
             raise ValueError(message)
         return self

@@ -1,7 +1,7 @@
-"""[io] Ingress and dispatcher as the one that the controller gives routes to: `ports.DataPlane`.
+"""[io] Ingress and dispatcher together, as the receiver of the controller's routes: `ports.DataPlane`.
 
-The order is the law: what is gone takes no more events before its subscribers leave, and what is new takes none before its subscribers have
-their places: none of its events is too early for them.
+Law: a removed route stops accepting events before its subscribers stop. A new route accepts events only after
+its subscribers have their cursors, so that no event is stored before their start.
 """
 
 import asyncio
@@ -13,31 +13,33 @@ from knative_gateway.ports import ResourceStore, Route, Routes
 from knative_gateway.resources.objects import at
 
 GATHER_S: Final = 0.01
-"""Paths that are served within this time are one change of the ingress, which looks at all of its paths."""
+"""Changes of paths within this time are combined, because each change of the ingress processes all of its
+paths.
+"""
 
 
 class Taking(Protocol):
     """The ingress."""
 
     def use(self, routes: Routes) -> None:
-        """Take events for these from the next request on."""
+        """Accept events for these routes from the next request on."""
 
 
 class Pushing(Protocol):
     """The dispatcher."""
 
     def served(self, path: str) -> Route | None:
-        """A route as it is served now."""
+        """The route of a path that is served now."""
 
     def failing_at(self, path: str) -> Mapping[str, str]:
-        """Subscribers of it that could not be set up, by uid, and why."""
+        """Subscribers of a path that could not be set up, by uid, with the reason."""
 
     def use(self, routes: Routes) -> None:
-        """Begin to serve these."""
+        """Begin to serve these routes."""
 
 
 def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
-    """Tells whether a Broker or Channel has been given a path as its address, by whichever replica."""
+    """Returns a function: whether any replica has given this path to a Broker or Channel as its address."""
 
     async def is_address(path: str) -> bool:
         found = [await resources.get(key) for key in keys_of(path)]
@@ -47,7 +49,7 @@ def addressed(resources: ResourceStore) -> Callable[[str], Awaitable[bool]]:
 
 
 class GatewayDataPlane:
-    """Both, kept in step. `changed` is what the dispatcher calls; see `ports.DataPlane`."""
+    """Keeps both consistent. The dispatcher calls `changed`; see `ports.DataPlane`."""
 
     def __init__(self, ingress: Taking, gather_s: float = GATHER_S) -> None:
         self.dispatcher: Pushing
@@ -56,14 +58,17 @@ class GatewayDataPlane:
         self._gather_s: Final = gather_s
         self._wanted = Routes(0, {})
         self._taking: dict[str, Route] = {}
-        """What the ingress takes events for."""
+        """The routes for which the ingress accepts events."""
         self._served: Final[dict[str, Route]] = {}
-        """What the ingress takes events for and the dispatcher serves."""
+        """The routes for which the ingress accepts events and the dispatcher serves the subscribers."""
         self._changed: Final[dict[str, None]] = {}
         self._looking: asyncio.TimerHandle | None = None
 
     def use(self, routes: Routes) -> None:
-        """Serve these, and nothing else; what is new takes events when each of its subscribers has its place, or is known to have none."""
+        """Serve these routes and no others.
+
+        A new route accepts events when each of its subscribers has its cursor, or has failed to get one.
+        """
         before, self._wanted = self._taking, routes
         self._taking = {path: route for path, route in routes.by_path.items() if path in before and before[path].uid == route.uid}
         self._ingress.use(Routes(routes.version, self._taking))
@@ -86,13 +91,13 @@ class GatewayDataPlane:
         return self.dispatcher.failing_at(path)
 
     def changed(self, path: str) -> None:
-        """The dispatcher serves something else at a path than before, or has other subscribers that it could not set up."""
+        """Note that the dispatcher serves another route at a path, or that its failing subscribers changed."""
         self._changed[path] = None
         if self._looking is None:
             self._looking = asyncio.get_running_loop().call_later(self._gather_s, self._look)
 
     def _look(self) -> None:
-        """Take events for what has come to be served."""
+        """Accept events for the routes that the dispatcher serves by now."""
         self._looking = None
         paths = list(self._changed)
         self._changed.clear()
@@ -105,7 +110,7 @@ class GatewayDataPlane:
             self.on_change(path)
 
     def _is_served(self, route: Route) -> bool:
-        """Every subscriber has its place, or it is known why it has none."""
+        """Whether every subscriber has its cursor, or has failed to get one."""
         failing = self.dispatcher.failing_at(route.path)
         none_placed = bool(failing) and all(each.uid in failing for each in route.subscribers)
         return none_placed or self.dispatcher.served(route.path) == route

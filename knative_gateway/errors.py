@@ -8,15 +8,18 @@ class GatewayError(Exception):
 
 
 class UnauthenticatedError(GatewayError):
-    """Nobody says who sends this, or it is not believed (401)."""
+    """The request has no valid credentials (401)."""
 
 
 class ForbiddenError(GatewayError):
-    """Whoever sends this may not (403)."""
+    """The sender has no right to do this (403)."""
 
 
 class BadRequestError(GatewayError):
-    """The request is not valid, or the log rejects its event (400). The message names what is wrong and where."""
+    """The request is not valid, or the log rejects its event (400).
+
+    The message names what is wrong and where.
+    """
 
 
 class UnsupportedMediaError(GatewayError):
@@ -28,7 +31,7 @@ class TooLargeError(GatewayError):
 
 
 class OverloadedError(GatewayError):
-    """The log pushes back (429): try again after `retry_after_s` seconds."""
+    """The log cannot accept more events now (429): retry after `retry_after_s` seconds."""
 
     def __init__(self, message: str, *, retry_after_s: int = 1) -> None:
         self.retry_after_s: Final = retry_after_s
@@ -36,16 +39,16 @@ class OverloadedError(GatewayError):
 
 
 class UnavailableError(GatewayError):
-    """The log is away (503): nothing is known of what was sent."""
+    """The log is unavailable (503): it is unknown whether the event was stored."""
 
 
 class ConfigError(GatewayError):
-    """A setting that cannot be: the message names it, where it was read, and what is allowed."""
+    """A setting is not valid. The message names it, where it was read, and what is allowed."""
 
 
 class ConflictError(GatewayError):
-    """The object changed since the version that the writer saw, or one of that name exists already (409)."""
+    """The object changed after the version that the writer read, or the name already exists (409)."""
 
 
 class GoneError(GatewayError):
-    """The watch feed does not reach back to the version asked for (410): list again."""
+    """The watch feed no longer has the requested version (410): the client must list again."""

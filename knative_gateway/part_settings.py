@@ -1,4 +1,4 @@
-"""From the settings of the gateway to those of its parts. [io]"""
+"""Derives the settings of the parts from the settings of the gateway. [io]"""
 
 from ssl import SSLContext
 from typing import TYPE_CHECKING
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def ingress_limits(settings: GatewaySettings) -> IngressLimits:
-    """Of the ingress."""
+    """The limits of the ingress."""
     limits = settings.limits
     return IngressLimits(body_bytes=limits.body, batch_events=limits.batch_events, body_s=limits.request)
 
 
 def send_settings(settings: GatewaySettings) -> SendSettings:
-    """Of requests to subscribers; the limit on open files is raised for their connections."""
+    """The settings of requests to subscribers. Raises the limit of open files for their connections."""
     given = settings.subscribers
     return SendSettings(
         timeout_ms=round(given.timeout * 1000),
@@ -39,7 +39,7 @@ def send_settings(settings: GatewaySettings) -> SendSettings:
 
 
 def subscribers_tls(settings: GatewaySettings) -> SSLContext:
-    """The TLS context of requests to subscribers, from the files as they are now. Raises ConfigError."""
+    """The TLS context of requests to subscribers, from the current files. Raises ConfigError."""
     try:
         return tls_context(send_settings(settings))
     except OSError as error:
@@ -48,13 +48,13 @@ def subscribers_tls(settings: GatewaySettings) -> SSLContext:
 
 
 def destinations(settings: GatewaySettings) -> Destinations:
-    """Where events may be delivered to. Raises ConfigError."""
+    """The allowed destinations. Raises ConfigError."""
     rules = settings.destinations
     return Destinations.parse(allow=rules.allow) if rules.deny is None else Destinations.parse(allow=rules.allow, deny=rules.deny)
 
 
 def dispatch_settings(settings: GatewaySettings, traces: "Traces | None") -> DispatchSettings:
-    """Of the dispatcher."""
+    """The settings of the dispatcher."""
     given = settings.subscribers
     return DispatchSettings(
         look_ahead=given.look_ahead,

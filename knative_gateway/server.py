@@ -1,8 +1,8 @@
-"""[io] A whole gateway: the one place where its parts are put together, and the order in which they come up and go down.
+"""[io] A whole gateway: creates the parts, connects them, and starts and stops them in order.
 
-Up: the event log node (unless there is one), the store, the data plane, the control plane, the listener, ready. Down (SIGTERM, SIGINT):
-not ready while it still serves (`shutdown_delay`); the listener finishes its requests; then everything else in the opposite order,
-exit 0.
+Start: the event log node (unless the settings name one), the store, the data plane, the control plane, the
+listener, ready. Stop (SIGTERM, SIGINT): not ready but still serving (`shutdown_delay`); the listener finishes
+its requests; then everything else stops in the opposite order; exit status 0.
 """
 
 import asyncio
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 
 MESSAGE_BYTES_MIN: Final = 16 << 20
 ATTRIBUTES_BYTES: Final = 1 << 20
-"""What a message may have beside the body that brought it."""
+"""The room for the attributes of an event in a message, in addition to its body."""
 CONNECT_S_MAX: Final = 30.0
 OPEN_S_MAX: Final = 60.0
-"""How long an unknown Broker is told 503 when some of those that are known cannot be served."""
+"""How long requests to unknown Brokers get 503 instead of 404 while some known Brokers cannot be served."""
 _LOOK_S: Final = 0.1
 NOT_KEPT_S_MAX: Final = 60.0
 """Positions that are older than this make the gateway not ready."""
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  (told of, not bound to)
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  (addresses for messages, not for binding)
 
 log = structlog.get_logger("knative_gateway")
 
@@ -72,12 +72,13 @@ Reread = Callable[[], GatewaySettings]
 
 
 def run(settings: GatewaySettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. `ready` is given the bound addresses: {"http": [...], "amqp": [...]}.
+    """Serve until SIGTERM or SIGINT. Returns the exit status.
 
-    `reread` reads the settings again when SIGHUP asks for it.
+    `ready` is called with the bound addresses: {"http": [...], "amqp": [...]}. `reread` reads the settings
+    again on SIGHUP.
 
     Raises:
-        GatewayError: it cannot start, and why.
+        GatewayError: the gateway cannot start; the message says why.
     """
     deadline, limits = Deadline(), settings.limits
     try:
@@ -96,8 +97,7 @@ async def serve(
     reread: Reread | None = None,
     stopping: Callable[[], None] = lambda: None,
 ) -> int:
-    """The same on a running loop. `stop` ends it like SIGTERM, and then no signal handlers are set; `stopping` is called when it begins to
-    stop."""
+    """The same on a running loop. `stop` replaces the signals; `stopping` is called when stopping begins."""
     loop = asyncio.get_running_loop()
     ended = stop or asyncio.Event()
     gateway = Gateway(settings, reread=reread)
@@ -126,14 +126,14 @@ async def serve(
 
 
 class Gateway:
-    """The parts, plugged together."""
+    """The parts of a gateway, connected to each other."""
 
     def __init__(self, settings: GatewaySettings, *, reread: Reread | None = None) -> None:
         self.settings: Final = settings
         self.addresses: Final[Addresses] = {}
         self.registry: Final = CollectorRegistry()
         self.gate: Final = Gate()
-        """Closed in `start`, if there are tokens."""
+        """Open until `start` reads the tokens."""
         self.tasks: Final = Supervisor()
         self.event_log: AmqpEventLog | None = None
         self.node: EmbeddedNode | None = None
@@ -149,10 +149,10 @@ class Gateway:
         self._opening = True
 
     async def start(self) -> None:
-        """Bring everything up.
+        """Start all parts.
 
         Raises:
-            GatewayError: a part does not come up.
+            GatewayError: a part does not start.
         """
         settings, enter = self.settings, self._parts.enter
         services, allowed = ServiceMap.parse(settings.services), destinations(settings)
@@ -194,7 +194,7 @@ class Gateway:
         inward = Inward(self._base_url(shared=store.shared), self.gate.may_pass)
         sender.inside = Inside(ingress, inward)
         controlling = self._controlling(inward, services, allowed, delete_logs=not store.shared)
-        # Of several replicas none counts all.
+        # No replica sees all deliveries, so replicas do not write counters into statuses.
         counters = None if store.shared else dispatcher.counters
         if settings.resources is not None:
             log.info("resources_applied", count=await load_directory(api, settings.resources))
@@ -204,7 +204,7 @@ class Gateway:
         )
         await self._open(event_log, ingress, self.controller)
         gc.collect()
-        gc.freeze()  # what start-up made stays; collections then look at requests only
+        gc.freeze()  # objects of the start live as long as the process: collections then examine requests only
         self._up = True
         if self.gate.open and any(not is_loopback(listener.host) for listener in settings.listen):
             message = "every client that can connect may read and change resources and send events"
@@ -212,14 +212,14 @@ class Gateway:
         log.info("gateway_ready", state_dir=str(settings.state_dir), url=controlling.base_url)
 
     async def announce(self, ready: Ready | None) -> None:
-        """Say where it listens, when it is ready and not before."""
+        """Report the addresses when the gateway is ready, and not before."""
         if ready is not None:
-            while self._missing() is not None:  # noqa: ASYNC110  many parts have a say in it
+            while self._missing() is not None:  # noqa: ASYNC110  many parts decide it
                 await asyncio.sleep(_LOOK_S)
             ready(self.addresses)
 
     async def stop(self) -> None:
-        """Bring everything down. Safe after a start that failed half-way."""
+        """Stop all parts. Safe after a start that failed."""
         was_up, self._up = self._up, False
         limits, delay_s = self.settings.limits, self.settings.shutdown_delay
         if was_up and delay_s and self._http is not None:
@@ -233,14 +233,14 @@ class Gateway:
         await self._parts.close(limits.drain + GRACE_S)
 
     def reload(self) -> None:
-        """SIGHUP: certificates, subscribers' ones too, tokens and rules are read again; if one is broken, all stay as they are."""
+        """SIGHUP: read certificates, tokens and rules again. If one is not valid, none of them changes."""
         if self._http is None:
             return
         try:
             settings = self._reread() if self._reread is not None else self.settings
             tokens, rules = credentials(settings, wall_ms)
             if self.gate.open is bool(tokens):
-                message = "tokens: to ask for them or not to is decided at start"
+                message = "tokens: a reload cannot turn authentication on or off; restart the gateway"
                 raise ConfigError(message)
             met = subscribers_tls(settings)
             self._http.reload()
@@ -253,7 +253,7 @@ class Gateway:
             log.info("gateway_reloaded", tls=self.settings.tls is not None)
 
     def _trace(self) -> None:
-        """Have events traced, if that is asked for: else nothing of it is even imported."""
+        """Set up tracing if the settings ask for it. Otherwise its libraries are not imported."""
         collector = self.settings.traces
         if collector is None and not any(name.startswith("OTEL_") for name in os.environ):
             return
@@ -263,7 +263,7 @@ class Gateway:
             provider = tracing.exporting(collector)
             self._parts.on_close("traces", partial(asyncio.to_thread, provider.shutdown))
             self._traces = tracing.Traces(provider)
-            log.info("tracing", collector=collector or "as OTEL_… say")
+            log.info("tracing", collector=collector or "from OTEL_… variables")
 
     def _ingress(self, event_log: AmqpEventLog) -> Ingress:
         limits, authorizer = ingress_limits(self.settings), None if self.gate.open else self.gate
@@ -274,7 +274,7 @@ class Gateway:
         return TracedIngress(event_log, self._traces, limits=limits, authorizer=authorizer)
 
     async def _start_log(self) -> AmqpEventLog:
-        """The node, ours or another's, and what we append to it and read from it with."""
+        """Start the node, unless the settings name one, and connect to it."""
         settings, limits = self.settings, self.settings.limits
         url = settings.amqp
         if url is None:
@@ -296,14 +296,15 @@ class Gateway:
         try:
             await self.event_log.wait_connected(CONNECT_S_MAX)
         except GatewayError as error:
-            # Another's node may come later: until then senders are told 503.
+            # A node that the gateway did not start may become available later. Until then senders get 503.
             log.warning("event_log_away", reason=str(error))
         return self.event_log
 
     async def _open(self, event_log: AmqpEventLog, ingress: Ingress, controller: Controller) -> None:
-        """From when all Brokers and Channels take events, what is unknown is told so; before, it might be one of them.
+        """Answer 404 for unknown paths once all Brokers and Channels accept events.
 
-        A log that cannot be made does not hold that up forever.
+        Before that, an unknown path may belong to one of them, and gets 503. A log that cannot be created
+        does not delay this longer than OPEN_S_MAX.
         """
 
         async def later() -> None:
@@ -318,7 +319,7 @@ class Gateway:
             ingress.starting = self._opening = False
 
         if event_log.connected:
-            await controller.settled()  # else that would be when the node is there, and senders wait for an answer
+            await controller.settled()  # without a node this would wait until the node is there, while senders wait
         if controller.whole:
             opened()
         else:
@@ -328,23 +329,23 @@ class Gateway:
     def _missing(self) -> str | None:
         if not self._up:
             return "starting or stopping"
-        problem = "the event log node is away" if self.event_log is None else self.event_log.problem
-        opening = "not all Brokers and Channels take events yet" if self._opening else None
+        problem = "the event log node is unreachable" if self.event_log is None else self.event_log.problem
+        opening = "not all Brokers and Channels accept events yet" if self._opening else None
         return problem or self.tasks.problem or self._not_kept() or opening
 
     def _not_kept(self) -> str | None:
-        """A full disk, or a database that is away: deliveries go on, and would be repeated after a crash."""
+        """Why positions are not stored (a full disk, no database). A crash would repeat deliveries."""
         seconds = 0.0 if self._dispatcher is None else self._dispatcher.stored_s_ago
-        return f"positions have not been kept for {seconds:.0f} s: see the log" if seconds > NOT_KEPT_S_MAX else None
+        return f"positions have not been stored for {seconds:.0f} s: see the log" if seconds > NOT_KEPT_S_MAX else None
 
     def _base_url(self, *, shared: bool) -> str:
-        """What addresses of Brokers and Channels begin with."""
+        """The beginning of the addresses of Brokers and Channels."""
         settings = self.settings
         if settings.public_url is not None:
             return settings.public_url.rstrip("/")
         if shared:
             message = "each gateway writes its own address into the status of Brokers and Channels"
-            log.warning("public_url_not_set", message=message, remedy="set public_url to an address of all gateways")
+            log.warning("public_url_not_set", message=message, remedy="set public_url")
         host, _, port = self.addresses["http"][0].rpartition(":")
         if host in _EVERYWHERE:
             message = "other machines cannot reach the addresses of Brokers and Channels"
@@ -365,7 +366,7 @@ class Gateway:
         )
 
     def _count(self, ingress: Ingress, dispatcher: Dispatcher) -> None:
-        """What `/metrics` tells."""
+        """Register the metrics of `/metrics`."""
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -373,9 +374,9 @@ class Gateway:
             self.registry.register(collector)
 
     def collect(self) -> Iterator[Metric]:
-        """The gateway's own figures."""
+        """The metrics of the gateway itself."""
         connected = self.event_log is not None and self.event_log.connected
-        yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is there.", float(connected))
+        yield GaugeMetricFamily("knative_gateway_event_log_connected", "Whether the event log node is connected.", float(connected))
         if self._dispatcher is not None:
             words = "Seconds since the positions of subscribers were last stored in the state database."
             yield GaugeMetricFamily("knative_gateway_positions_kept_seconds", words, self._dispatcher.stored_s_ago)
@@ -385,7 +386,7 @@ class Gateway:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to a host that is listened on."""
+    """Whether only this machine can connect to a listener on this host."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -122,13 +122,13 @@ class Traces:
 
 
 class Outcome:
-    """Records in a span how it ended."""
+    """Records the outcome of a span."""
 
     def __init__(self, span: Span) -> None:
         self._span: Final = span
 
     def record(self, status: int | None, reason: str, *, failed: bool) -> None:
-        """Record the answer. `status` None: there was no answer, and `reason` says why."""
+        """Record the answer. `status` None: no answer, and `reason` says why."""
         if status is not None:
             self._span.set_attribute("http.response.status_code", status)
         if failed:

@@ -1,8 +1,11 @@
-"""The core's objects as newer clients in Go send them: protobuf in Kubernetes' envelope. Pure. Only reading: answers are JSON.
+"""The core's objects as newer clients in Go send them: protobuf in Kubernetes' envelope. Pure.
 
-k8s\\0 | Unknown {1: TypeMeta {1: apiVersion, 2: kind}, 2: the object's own message}
-Spec: Kubernetes API concepts, "Kubernetes Protobuf encoding"; field numbers from the generated.proto of k8s.io/api and apimachinery.
-What a table does not name is left out, as every reader of protobuf does; empty texts are what was not set.
+Only reading: answers are JSON.
+
+k8s\\0 | Unknown {1: TypeMeta {1: apiVersion, 2: kind}, 2: the object's own message} Spec: Kubernetes API
+concepts, "Kubernetes Protobuf encoding"; field numbers from the generated.proto of k8s.io/api and
+apimachinery. What a table does not name is left out, as every reader of protobuf does; empty texts are what
+was not set.
 """
 
 import base64
@@ -88,14 +91,14 @@ def read_protobuf(raw: bytes) -> dict[str, object]:
         ProtobufError: it cannot be read, or it is of a kind that is taken as JSON only.
     """
     if not raw.startswith(MAGIC):
-        message = "it does not begin as a Kubernetes protobuf"
+        message = "the body does not begin like a Kubernetes protobuf"
         raise ProtobufError(message)
     envelope = _read(raw[len(MAGIC) :], {1: _message("type", _TYPE_META), 2: _Field("raw", "bytes")})
     type_, content = envelope.get("type"), envelope.get("raw", b"")
     identity = (str(type_.get("apiVersion", "")), str(type_.get("kind", ""))) if isinstance(type_, dict) else ("", "")
     table = _OPTIONS if identity[1] == "DeleteOptions" else _KINDS.get(identity)
     if table is None or not isinstance(content, bytes):
-        message = f"{' '.join(identity)[:100]} is taken as JSON only"
+        message = f"{' '.join(identity)[:100]} is accepted as JSON only"
         raise ProtobufError(message)
     return {"apiVersion": identity[0], "kind": identity[1], **_read(content, table)}
 
@@ -123,7 +126,7 @@ def _read(raw: bytes, table: Mapping[int, _Field]) -> dict[str, object]:
 
 def _value(field: _Field, value: int | bytes) -> object:
     if isinstance(value, int) is not (field.type in _NUMBERS):
-        message = f"{field.name} is of another type"
+        message = f"{field.name} has another type"
         raise ProtobufError(message)
     if isinstance(value, int):
         signed = value - (1 << 64) if value >= 1 << 63 else value
@@ -162,7 +165,7 @@ def _text(raw: bytes) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        message = "a text in it is not UTF-8"
+        message = "a string in the body is not valid UTF-8"
         raise ProtobufError(message) from None
 
 
@@ -178,7 +181,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
             case 2:
                 length, place = _varint(raw, place)
                 if place + length > len(raw):
-                    message = "it is cut off"
+                    message = "the body ends too early"
                     raise ProtobufError(message)
                 yield tag >> 3, raw[place : place + length]
                 place += length
@@ -187,7 +190,7 @@ def _fields(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
             case 5:
                 place += 4
             case _:
-                message = "it has a field of no known type"
+                message = "the body has a field of an unknown type"
                 raise ProtobufError(message)
 
 
@@ -200,7 +203,7 @@ def _varint(raw: bytes, place: int) -> tuple[int, int]:
         value, place = value | (byte & 0x7F) << shift, place + 1
         if byte < 0x80:
             return value, place
-    message = "a number in it has no end"
+    message = "the body has a number that is too long"
     raise ProtobufError(message)
 
 

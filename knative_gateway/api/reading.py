@@ -79,7 +79,7 @@ def validation(request: Request) -> FieldValidation:
     try:
         return FieldValidation(written)
     except ValueError:
-        raise bad_request(f"fieldValidation: {written[:40]!r} is none of {', '.join(FieldValidation)}") from None
+        raise bad_request(f"fieldValidation: {written[:40]!r} is not one of {', '.join(FieldValidation)}") from None
 
 
 def dry_run(request: Request, options: object = None) -> bool:

@@ -1,7 +1,7 @@
 """Objects from a directory of YAML when the gateway starts. [io]
 
-They are applied like by server-side apply under a manager of their own: what somebody changed since is set back, what is no longer in
-the directory stays until it is deleted.
+They are applied like by server-side apply under a manager of their own: what somebody changed since is set
+back, what is no longer in the directory stays until it is deleted.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ async def load_directory(api: Api, directory: Path) -> int:
         kind = api.definitions.registry.of(text(object_, "apiVersion"), text(object_, "kind"))
         words = f"{place}: {text(object_, 'kind')} {name_of(object_)}"
         if kind is None:
-            message = f"{words}: {text(object_, 'apiVersion')} has no such kind here"
+            message = f"{words}: the gateway does not serve this kind of {text(object_, 'apiVersion')}"
             raise ConfigError(message)
         namespace = (namespace_of(object_) or "default") if kind.namespaced else ""
         now_ms = time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""[io] The gateway's API as the commands use it: requests, and which path a kind's name means."""
+"""[io] The client of the gateway's API for the commands: requests, and the paths of kinds."""
 
 import json
 import socket
@@ -34,7 +34,7 @@ class RefusedError(GatewayError):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind as discovery tells of it."""
+    """A kind, as discovery describes it."""
 
     api_version: str
     kind: str
@@ -51,7 +51,7 @@ class Resource:
         return f"{self.singular}.{group}" if group else self.singular
 
     def path(self, namespace: str, name: str = "", action: str = "") -> str:
-        """Where its objects are; all namespaces if none is named."""
+        """The path of the kind or of one object. Without a namespace: of all namespaces."""
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         inside = f"/namespaces/{quote(namespace, safe='')}" if self.namespaced and namespace else ""
         parts = [quote(part, safe="") for part in (self.plural, name, action) if part]
@@ -59,10 +59,10 @@ class Resource:
 
 
 class Client:
-    """One gateway; made by each command that asks it."""
+    """The connection of a command to one gateway."""
 
     def __init__(self, server: str, token: str | None, ca: Path | None) -> None:
-        """Raises ConfigError: the URL is none, or the certificates cannot be read."""
+        """Raises ConfigError if the URL is not valid, or the certificates cannot be read."""
         parts = urlsplit(server)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             message = f"--server: {server!r} is not an http:// or https:// URL"
@@ -87,7 +87,7 @@ class Client:
 
         Raises:
             RefusedError: the answer is an error.
-            GatewayError: there is none.
+            GatewayError: the gateway does not answer.
         """
         asked = f"?{urlencode(query)}" if query else ""
         headers = {"Accept": accept, "Content-Type": type_, "User-Agent": f"{MANAGER}/{__version__}"}
@@ -144,7 +144,7 @@ class Client:
             for resource in self.resources(again=again):
                 if (resource.api_version, resource.kind) == identity:
                     return resource
-        message = f"the gateway has no kind {identity[1]} in {identity[0]}"
+        message = f"the gateway does not serve the kind {identity[1]} of {identity[0]}"
         raise GatewayError(message)
 
     def _of(self, api_version: str, path: str) -> Iterator[Resource]:
@@ -166,13 +166,13 @@ def _unreachable(reason: object) -> str:
     """Why there is no answer, and what to do."""
     match reason:
         case ConnectionRefusedError():
-            return "nothing listens there. Is a gateway running ('knative-gateway serve'), and is --server right?"
+            return "the connection was refused. Is a gateway running ('knative-gateway serve'), and is --server right?"
         case socket.gaierror():
             return "the name of the host cannot be resolved. Is --server right?"
         case ssl.SSLCertVerificationError():
             return f"its certificate is not trusted ({reason.verify_message}). Give its authority with --ca"
         case ssl.SSLError():
-            return "no TLS is spoken there. Is --server right? Without TLS it begins with http://"
+            return "the server does not use TLS. Is --server right? Without TLS it begins with http://"
     return str(getattr(reason, "strerror", None) or reason)
 
 
@@ -195,5 +195,5 @@ def _reason(error: urllib.error.HTTPError) -> str:
     except (OSError, ValueError):
         words = ""
     if error.code == 401:
-        return "the gateway wants a bearer token: --token or KNATIVE_GATEWAY_TOKEN"
+        return "the gateway needs a valid bearer token: set --token or KNATIVE_GATEWAY_TOKEN"
     return words or f"the gateway answers {error.code} {error.reason}"

@@ -1,4 +1,4 @@
-"""`knative-gateway kubeconfig`: a file by which kubectl and Kubernetes clients find this gateway."""
+"""`knative-gateway kubeconfig`: a file with which kubectl and Kubernetes clients connect to this gateway."""
 
 import base64
 from pathlib import Path
@@ -13,7 +13,10 @@ NAME = "knative-gateway"
 
 
 def kubeconfig(server: str, *, namespace: str = "default", token: str | None = None, authority: bytes | None = None) -> str:
-    """The file's text. `authority`: the certificates, PEM, that the server's is checked with; None: those of the system."""
+    """The text of the file.
+
+    `authority`: the certificate authorities of the server, PEM; None: those of the system.
+    """
     cluster: dict[str, object] = {"server": server}
     if authority is not None:
         cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -30,8 +33,14 @@ def kubeconfig(server: str, *, namespace: str = "default", token: str | None = N
 
 @click.command(short_help="Write a kubeconfig for kubectl and Kubernetes clients.")
 @server_options
-@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace meant where none is named.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Write it there, for its owner only, not to stdout.")
+@click.option("-n", "--namespace", default="default", show_default=True, metavar="NAME", help="The namespace of objects that name none.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to this file, readable for its owner only, instead of stdout.",
+)
 def command(server: str, token: str | None, ca: Path | None, namespace: str, output: Path | None) -> None:
     """Write a kubeconfig for kubectl and Kubernetes clients.
 

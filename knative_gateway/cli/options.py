@@ -1,4 +1,4 @@
-"""The flags by which a command finds a gateway, and what it means there."""
+"""The common flags of commands: the gateway and the namespace."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -26,7 +26,7 @@ def asks_gateway(command: Callable[..., int]) -> Callable[..., int]:
 def server_options(command: _Command) -> _Command:
     """`--server`, `--token`, `--ca`."""
     for option in (
-        click.option("--ca", type=click.Path(path_type=Path), metavar="FILE", help="Certificates, PEM, that the server's is checked with."),
+        click.option("--ca", type=click.Path(path_type=Path), metavar="FILE", help="Certificate authorities of the server, PEM."),
         click.option("--token", metavar="TOKEN", envvar="KNATIVE_GATEWAY_TOKEN", help="A bearer token.  [KNATIVE_GATEWAY_TOKEN]"),
         click.option(
             "--server",
@@ -42,4 +42,4 @@ def server_options(command: _Command) -> _Command:
 
 def namespace_option(command: _Command) -> _Command:
     """`--namespace`."""
-    return click.option("-n", "--namespace", metavar="NAME", help="The namespace meant where none is named.  [default: default]")(command)
+    return click.option("-n", "--namespace", metavar="NAME", help="The namespace of objects that name none.  [default: default]")(command)

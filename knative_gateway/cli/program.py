@@ -16,11 +16,11 @@ _COMMANDS: Final = {
         ("apply", "knative_gateway.cli.resources:apply", "Create or change resources from files."),
         ("get", "knative_gateway.cli.resources:get", "Show resources."),
         ("delete", "knative_gateway.cli.resources:delete", "Delete resources."),
-        ("history", "knative_gateway.cli.subscribers:history", "Show what lately went wrong with a Trigger or Subscription."),
+        ("history", "knative_gateway.cli.subscribers:history", "Show the latest failed deliveries of a Trigger or Subscription."),
         ("pause", "knative_gateway.cli.subscribers:pause", "Deliver nothing for now; events wait in the log."),
-        ("resume", "knative_gateway.cli.subscribers:resume", "Go on after `pause`."),
-        ("replay", "knative_gateway.cli.subscribers:replay", "Deliver again from an earlier place in the log."),
-        ("redrive", "knative_gateway.cli.subscribers:redrive", "Deliver again what was given up."),
+        ("resume", "knative_gateway.cli.subscribers:resume", "Continue after `pause`."),
+        ("replay", "knative_gateway.cli.subscribers:replay", "Deliver again from an earlier start in the log."),
+        ("redrive", "knative_gateway.cli.subscribers:redrive", "Deliver failed events again."),
         ("kubeconfig", "knative_gateway.cli.kubeconfig:command", "Write a kubeconfig for kubectl and Kubernetes clients."),
     )
 }

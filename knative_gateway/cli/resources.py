@@ -1,4 +1,4 @@
-"""`knative-gateway apply`, `get`, `delete`: resources for those who have no kubectl."""
+"""`knative-gateway apply`, `get`, `delete`: resources without kubectl."""
 
 import json
 from typing import Any, Final
@@ -23,8 +23,8 @@ _files = click.option(
     "-f", "--filename", "files", multiple=True, required=True, metavar="FILE", help="A file of YAML, a directory of them, or - for stdin."
 )
 @namespace_option
-@click.option("--dry-run", is_flag=True, help="Have them checked by the gateway, and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="The objects as they are then, a line each.")
+@click.option("--dry-run", is_flag=True, help="Let the gateway check the resources, and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the resulting objects as JSON, one on each line.")
 @asks_gateway
 def apply(*, client: Client, files: tuple[str, ...], namespace: str | None, dry_run: bool, as_json: bool) -> int:
     """Create or change resources from files: fields that a file sets are set, and fields that it set
@@ -132,12 +132,12 @@ def get(
 @click.argument("names", nargs=-1, metavar="NAME…]")
 @_files
 @namespace_option
-@click.option("--ignore-not-found", is_flag=True, help="What is not there is as good as deleted.")
+@click.option("--ignore-not-found", is_flag=True, help="A resource that does not exist is not an error.")
 @asks_gateway
 def delete(
     *, client: Client, kind: str | None, names: tuple[str, ...], files: tuple[str, ...], namespace: str | None, ignore_not_found: bool
 ) -> int:
-    """Delete resources, by kind and name or all that files have.
+    """Delete resources by kind and name, or all resources of files.
 
     \b
     Examples:
@@ -170,7 +170,7 @@ def _named(client: Client, kind: str, names: tuple[str, ...], namespace: str | N
     kind, _, name = kind.partition("/")
     [resource, *others] = client.named(kind)
     if others:
-        message = f"{kind} is several kinds"
+        message = f"{kind} means several kinds: name one of them"
         raise click.UsageError(message)
     return [(resource, resource.path(namespace or "default", each), each) for each in (*([name] if name else []), *names)]
 
@@ -202,7 +202,7 @@ def _version(client: Client, path: str) -> str:
 
 
 def _table(columns: list[dict[str, Any]], rows: list[dict[str, Any]], *, wide: bool, spaces: bool, prefix: str) -> str:
-    """Columns as wide as they must be."""
+    """A table whose columns are as wide as their longest cells."""
     chosen = [index for index, column in enumerate(columns) if wide or not column.get("priority")]
     lines = [[str(columns[index]["name"]).upper() for index in chosen]]
     lines += [[_cell(row["cells"][index], prefix if index == 0 else "") for index in chosen] for row in rows]

@@ -35,14 +35,15 @@ _setting = setting_option(PREFIX)
     metavar="URL",
     help="Send OpenTelemetry traces of events to this collector, OTLP over HTTP.  [default: as OTEL_… variables say, else nowhere]",
 )
-@_setting("shutdown_delay", metavar="SECONDS", help="On SIGTERM, serve on for so long while /readyz says no.  [default: 0]")
+@_setting("shutdown_delay", metavar="SECONDS", help="On SIGTERM, continue to serve for this time while /readyz answers 503.  [default: 0]")
 @_setting("log_format", metavar="|".join(LogFormat), help="Log lines for people or for programs.  [default: text]")
 @_setting("log_level", metavar="|".join(LogLevel), help="The least serious line written.  [default: info]")
 @service_options(PREFIX, check="Check settings and the files that they name, then exit: 0 if a gateway can start with them.")
 def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *, check: bool, schema: bool, **flags: object) -> int:
     """Run a gateway until SIGTERM or SIGINT.
 
-    A setting is taken from its flag, else its variable, else the file, else the default. The file has the flags' names:
+    A setting comes from its flag, else its variable, else the file, else the default. The file has the names
+    of the flags:
 
     \b
       listen = ["0.0.0.0:8080"]
@@ -54,13 +55,9 @@ def serve(config: Path | None, ready_file: Path | None, ready_fd: int | None, *,
       [limits]
       body = "1MiB"
 
-    \b
-    Examples:
-      knative-gateway serve
-      knative-gateway serve --listen 0.0.0.0:8080 --state-dir /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672
-      knative-gateway serve --amqp amqp://127.0.0.1:5672
-      knative-gateway serve --config gateway.toml --check
-      knative-gateway serve --schema > gateway.schema.json
+    \b Examples: knative-gateway serve knative-gateway serve --listen 0.0.0.0:8080 --state-dir
+    /var/lib/knative-gateway --amqp-listen 0.0.0.0:5672 knative-gateway serve --amqp amqp://127.0.0.1:5672
+    knative-gateway serve --config gateway.toml --check knative-gateway serve --schema > gateway.schema.json
     """
     if schema:
         print_schema(file_contents(), "Settings of knative-gateway serve")

@@ -1,7 +1,8 @@
 """The settings of `serve`, from flags, environment, file and defaults, in that order.
 
-One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the variable
-`KNATIVE_GATEWAY_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read at.
+One law: **one name**. A setting `tls.certificate` of the file is the flag `--tls-certificate` and the
+variable `KNATIVE_GATEWAY_TLS_CERTIFICATE`. Whatever is refused is refused by name, with the place it was read
+at.
 """
 
 from collections.abc import Iterator, Mapping
@@ -118,4 +119,4 @@ def _words(name: Name, problem: str) -> str | None:
     if problem != "extra_forbidden":
         return None
     model = sections().get(name[0], GatewaySettings) if len(name) > 1 else GatewaySettings
-    return f"no such setting; there are {', '.join(sorted(model.model_fields))}"
+    return f"unknown setting; the settings are {', '.join(sorted(model.model_fields))}"

@@ -1,9 +1,9 @@
-"""Where a replay begins, as people write it: the same forms as `amqp-streams receive --from` takes. Pure.
+"""The start of a replay, as users write it: the same forms as in `amqp-streams receive --from`. Pure.
 
 | written | means |
 |---|---|
 | `earliest` | the earliest event that the log has |
-| `latest`, `new` | only events that come from now on |
+| `latest`, `new` | only events that are stored from now on |
 | `2026-11-21T06:30:00Z`, `2026-11-21 06:30`, `time=…` | a moment; without a zone it is UTC |
 | `1795242600000` | a moment in milliseconds since 1970: 13 digits |
 | `-1h`, `-1h30m`, `now` | a moment before the present |
@@ -36,7 +36,7 @@ def written_start(text: str, now: datetime) -> str:
         return f"offset={place.replace(':', '=')}"
     moment = _moment(text.removeprefix("time="), now)
     if moment is None:
-        message = f"{text!r} is not a place to start at. Give {FORMS}"
+        message = f"{text!r} is not a valid start. Use {FORMS}"
         raise ValueError(message)
     return f"time={moment.astimezone(UTC).isoformat(timespec='milliseconds').replace('+00:00', 'Z')}"
 

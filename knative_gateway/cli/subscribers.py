@@ -1,4 +1,4 @@
-"""`knative-gateway history`, `pause`, `resume`, `replay`, `redrive`: what a Trigger or Subscription can be asked."""
+"""`knative-gateway history`, `pause`, `resume`, `replay`, `redrive`: actions on a Trigger or Subscription."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -50,16 +50,18 @@ def _having(client: Client, name: str, namespace: str) -> list[Resource]:
     if not found:
         near = get_close_matches(name, [one for each in names.values() for one in each], n=1)
         advice = f"; did you mean {near[0]!r}?" if near else ""
-        message = f"there is no Trigger or Subscription {name!r} in the namespace {namespace}{advice}"
+        message = f"no Trigger or Subscription named {name!r} in the namespace {namespace}{advice}"
         raise GatewayError(message)
     return found
 
 
-@click.command(short_help="Show what lately went wrong with a Trigger or Subscription.")
-@click.option("--json", "as_json", is_flag=True, help="All that is known, as one object.")
+@click.command(short_help="Show the latest failed deliveries of a Trigger or Subscription.")
+@click.option("--json", "as_json", is_flag=True, help="Show everything, as one JSON object.")
 @_of_subscriber
 def history(*, client: Client, subscriber: str, namespace: str | None, as_json: bool) -> int:
-    """Show the latest failed deliveries of a Trigger or Subscription, the latest first, and behind an arrow what became of the event.
+    """Show the failed deliveries of a Trigger or Subscription, the latest first.
+
+    The outcome of an event follows an arrow.
 
     \b
     Example:
@@ -94,26 +96,29 @@ def _joined(failures: Sequence[Object]) -> Iterator[Object]:
 @click.command(short_help="Deliver nothing for now; events wait in the log.")
 @_of_subscriber
 def pause(*, client: Client, subscriber: str, namespace: str | None) -> int:
-    """Deliver nothing to a Trigger's or Subscription's subscriber until `resume`. Events wait in the log, as long as it keeps them."""
+    """Stop deliveries to the subscriber of a Trigger or Subscription until `resume`.
+
+    Events wait in the log as long as its retention allows.
+    """
     client.ask("POST", _path(client, subscriber, namespace, "pause"))
     click.echo(f"{subscriber} paused")
     return 0
 
 
-@click.command(short_help="Go on after `pause`.")
+@click.command(short_help="Continue after `pause`.")
 @_of_subscriber
 def resume(*, client: Client, subscriber: str, namespace: str | None) -> int:
-    """Go on where `pause` stopped."""
+    """Continue where `pause` stopped."""
     client.ask("POST", _path(client, subscriber, namespace, "resume"))
     click.echo(f"{subscriber} resumed")
     return 0
 
 
-@click.command(short_help="Deliver again from an earlier place in the log.")
-@click.option("--start", required=True, metavar="PLACE", help=f"{FORMS[0].upper()}{FORMS[1:]}.")
+@click.command(short_help="Deliver again from an earlier start in the log.")
+@click.option("--start", required=True, metavar="START", help=f"{FORMS[0].upper()}{FORMS[1:]}.")
 @_of_subscriber
 def replay(*, client: Client, subscriber: str, namespace: str | None, start: str) -> int:
-    """Deliver the events of the log to a Trigger's or Subscription's subscriber again, from a place on.
+    """Deliver the events of the log again to the subscriber of a Trigger or Subscription, beginning at a start.
 
     \b
     Examples:
@@ -129,10 +134,10 @@ def replay(*, client: Client, subscriber: str, namespace: str | None, start: str
     return 0
 
 
-@click.command(short_help="Deliver again what was given up.")
+@click.command(short_help="Deliver failed events again.")
 @_of_subscriber
 def redrive(*, client: Client, subscriber: str, namespace: str | None) -> int:
-    """Deliver again the events that went to the dead letter sink or were dropped, as far as the history knows them."""
+    """Deliver again the events in the history that went to the dead letter sink or were dropped."""
     _, told = client.ask("POST", _path(client, subscriber, namespace, "redrive"))
     click.echo(f"{subscriber}: {number(told, 'events')} events are delivered again")
     return 0

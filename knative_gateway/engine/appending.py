@@ -1,7 +1,7 @@
 """[io] Appending to logs: many at once, bounded, each with its own outcome.
 
-Laws: nothing is reported stored before the node said that it is durable; what waits is bounded, and so is how long; a log that is away or
-pushes back fails its own appends and no others.
+Laws: an append succeeds only after the node has reported it durable. The events that wait are bounded, and so
+is their waiting time. A log that is unavailable or pushes back fails only its own appends.
 """
 
 import asyncio
@@ -26,20 +26,22 @@ _LOOK_S: Final = 0.01
 _WARN_S: Final = 10.0
 _TOO_LARGE: Final = "amqp:link:message-size-exceeded"
 _NEVER: Final = frozenset(("amqp:decode-error", "amqp:invalid-field"))
-"""Conditions of a message that is refused for what it is, such as a partition key of more than 64 KiB."""
+"""Conditions of a message that is refused because of its content, for example a group key of more than 64
+KiB.
+"""
 ALL_LOGS: Final = 4
-"""All logs together may have so many times what one log may."""
+"""All logs together may have this many times the limits of one log."""
 
 Told = Callable[[GatewayError | None], None]
-"""Who is told what became of an append: None when it is durable."""
+"""Called with the outcome of an append: None when it is durable, else the error."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppendLimits:
-    """What appends may take: of one log, without an outcome yet, at most so many events and bytes; of one event so long.
+    """Limits of the appends without an outcome: events and bytes of one log, and the waiting time of one event.
 
-    All logs together may have ALL_LOGS times as much; beyond that each has an equal share, so that logs that are stuck leave room for
-    the others. `retry_s` is how long a log that failed is not tried again.
+    All logs together may have ALL_LOGS times as much. Beyond that, each log has an equal share, so that logs
+    that are blocked leave room for the others. A log that failed is not retried for `retry_s`.
     """
 
     events: int = 20_000
@@ -49,7 +51,10 @@ class AppendLimits:
 
 
 class _Total:
-    """What all lanes have without an outcome. Lanes update the counters directly, because they do it for every event."""
+    """What all lanes have without an outcome.
+
+    Lanes update the counters directly, because they do it for every event.
+    """
 
     def __init__(self, limits: AppendLimits) -> None:
         self.events_max: Final = ALL_LOGS * limits.events
@@ -57,10 +62,10 @@ class _Total:
         self.events = 0
         self.bytes = 0
         self.lanes = 0
-        """Those that have something."""
+        """The number of lanes with at least one event."""
 
     def has_share(self, events: int, size: int) -> bool:
-        """Whether a lane that has so much has less than an equal share."""
+        """Whether a lane with so many events and bytes has less than an equal share."""
         lanes = max(1, self.lanes)
         return events < max(1, self.events_max // lanes) and size < max(1, self.bytes_max // lanes)
 
@@ -95,16 +100,16 @@ class Appender:
         lane.post(message, told)
 
     def forget(self, log: str) -> None:
-        """The log is used no more."""
+        """Stop appending to the log, and fail its waiting appends."""
         lane = self._lanes.pop(log, None)
         if lane is not None:
-            lane.stop(UnavailableError(f"{log} is not served any more"))
+            lane.stop(UnavailableError(f"{log} is no longer served"))
 
     async def close(self, drain_s: float) -> None:
-        """Wait for outcomes, at most so long, and end."""
+        """Wait for outcomes, at most `drain_s` seconds, and stop."""
         loop = asyncio.get_running_loop()
         latest = loop.time() + drain_s
-        # An event object would have to be looked after for every append, for this one end.
+        # Polling: an event object would have to be updated at every append, only for this one end.
         while any(lane.waiting for lane in self._lanes.values()) and loop.time() < latest:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK_S)
         for log in list(self._lanes):
@@ -122,12 +127,12 @@ class Appender:
 
 
 class _Entry(LoneEntry):
-    """One append, and who is told what becomes of it."""
+    """One append, and the function that is called with its outcome."""
 
     __slots__ = ("deadline", "lane", "told")
 
     def __init__(self, message: bytes, lane: "_Lane", told: Told, deadline: float) -> None:
-        # What the classes above do, without their calls: this is made for every event.
+        # Hot path: sets the fields of the base classes directly, because an entry is created for every event.
         self.event = None
         self.message = message
         self.message_format = 0
@@ -141,32 +146,32 @@ class _Entry(LoneEntry):
         self.on_outcome = self.landed
 
     def landed(self) -> None:
-        """The producer knows what became of it."""
+        """Called by the producer: the outcome is known."""
         self.on_outcome = None
         outcome = self.outcome
         error = outcome if isinstance(outcome, AmqpStreamsError) else None
-        # Giving up one that waits is not a failure of the log.
+        # A cancelled append is not a failure of the log.
         self.lane.landed(len(self.message), None if self.cancelled else error)
         self.end(None if error is None else _explained(error))
 
     def give_up(self, error: GatewayError) -> None:
-        """Not to be waited for any longer; if it was not sent yet, it is not."""
+        """End the append with an error. If the event was not sent yet, it is not sent."""
         self.cancelled = True
         self.end(error)
 
     def end(self, error: GatewayError | None) -> None:
-        """Tell, unless that was done."""
+        """Report the outcome once."""
         told, self.told = self.told, None
         if told is not None:
             try:
                 told(error)
             except Exception:
-                # Others have their outcomes in the same batch.
+                # The other entries of the batch still need their outcomes.
                 log.exception("append_fault", log=self.lane.log)
 
 
 class _Lane:
-    """One log's producer, and what has no outcome yet."""
+    """The append queue of one log: its producer, and the entries without an outcome."""
 
     def __init__(self, client: Client, log: str, limits: AppendLimits, total: _Total) -> None:
         self.log: Final = log
@@ -187,11 +192,11 @@ class _Lane:
 
     @property
     def waiting(self) -> bool:
-        """Something has no outcome yet."""
+        """Whether an append has no outcome yet."""
         return self._events > 0
 
     async def append(self, message: bytes) -> None:
-        """Post it and wait for its outcome."""
+        """Post the message and wait for its outcome."""
         future: asyncio.Future[None] = self._loop.create_future()
         entry = self.post(message, partial(_settle, future))
         try:
@@ -201,7 +206,7 @@ class _Lane:
             raise
 
     def post(self, message: bytes, told: Told) -> _Entry:
-        """Send it with all that comes in this turn of the loop."""
+        """Queue the message. All messages of one loop iteration are sent together."""
         limits, total = self._limits, self._total
         if self._events >= limits.events or self._bytes + len(message) > max(limits.bytes, len(message)):
             raise self._pushed_back(f"{self._events} events ({self._bytes} bytes) wait for {self.log}")
@@ -227,12 +232,12 @@ class _Lane:
         return entry
 
     def _post(self) -> None:
-        """Give the producer all that came in this turn of the loop."""
+        """Give the producer all messages of this loop iteration."""
         posted, self._posted = self._posted, []
         self._producer.post_entries(posted)
 
     def landed(self, size: int, error: AmqpStreamsError | None) -> None:
-        """One of them has an outcome; an error that is not about itself ends the lane."""
+        """An entry has its outcome. An error that does not concern only this event ends the lane."""
         self._events -= 1
         self._bytes -= size
         total = self._total
@@ -244,7 +249,7 @@ class _Lane:
             self._failed(error)
 
     def stop(self, error: UnavailableError) -> None:
-        """Fail what waits, and take nothing more."""
+        """Fail the waiting entries, and accept no more."""
         self.failure = error
         self._opening.cancel()
         if self._sweeper is not None:
@@ -256,31 +261,33 @@ class _Lane:
         closing.add_done_callback(_closing.discard)
 
     def _sweep(self) -> None:
-        """Give up what waited too long; those that came first are in front."""
+        """Fail the entries that waited too long. The oldest entries are in front."""
         entries, now = self.entries, self._loop.time()
         if not self._producer.attached:
             self._away_at = now
         while entries and (entries[0].told is None or entries[0].deadline <= now):
             entry = entries.popleft()
             if entry.told is not None:
-                words = f"{self.log} did not take it within {self._limits.wait_s:g} s"
+                words = f"{self.log} did not store the event within {self._limits.wait_s:g} s"
                 entry.give_up(self._pushed_back(words, entry.deadline - self._limits.wait_s))
         self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep) if entries else None
 
     def _pushed_back(self, words: str, since: float | None = None) -> OverloadedError | UnavailableError:
-        """If the link existed all the time since then, the node delays us; if not, the node cannot be reached.
+        """The error for an event that must wait too long.
 
-        If the node said why it stores nothing (a full disk), this is its sentence: sending less does not help.
+        If the link has existed since `since`, the node is slow (429); otherwise the node is unreachable
+        (503). If the node has reported why it stores nothing (a full disk), the error has its message and is
+        503: sending less does not help.
         """
         obstacle = self._producer.obstacle
         if isinstance(obstacle, ReleasedError):
             self._warn(str(obstacle))
-            return UnavailableError(f"{words}: the event log node says: {obstacle}")
+            return UnavailableError(f"{words}: the event log node reports: {obstacle}")
         there = self._producer.attached and (since is None or self._away_at < since)
-        return OverloadedError(words) if there else UnavailableError(f"{words}: the event log node is away")
+        return OverloadedError(words) if there else UnavailableError(f"{words}: the event log node is unreachable")
 
     def _warn(self, reason: str) -> None:
-        """Log at most now and then: each refused event would be a line."""
+        """Log at most every _WARN_S: otherwise each refused event would be a line."""
         now = self._loop.time()
         if self._warned_at is None or now >= self._warned_at + _WARN_S:
             self._warned_at = now
@@ -311,14 +318,14 @@ _closing: Final[set["asyncio.Task[None]"]] = set()
 
 
 async def _close(producer: Producer) -> None:
-    with suppress(AmqpStreamsError):  # whoever waited for an event was told
+    with suppress(AmqpStreamsError):  # the entries already have their outcomes
         await producer.close(timeout=1.0)
 
 
 def _explained(error: AmqpStreamsError) -> GatewayError:
-    """What an outcome other than accepted means to whoever sent the event."""
+    """The error for the sender of an event that was not accepted."""
     if isinstance(error, RejectedError) and error.condition == _TOO_LARGE:
         return TooLargeError(f"the log cannot store this event: {error.description}")
     if isinstance(error, RejectedError) and error.condition in _NEVER:
         return BadRequestError(f"the log cannot store this event: {error.description}")
-    return UnavailableError(f"the log did not store it: {error}")
+    return UnavailableError(f"the log did not store the event: {error}")

@@ -1,7 +1,8 @@
-"""[io] An event log node of our own: `amqp-streams serve` as a child process, started again when it dies.
+"""[io] The embedded event log node: `amqp-streams serve` as a child process, restarted when it dies.
 
-Laws: it never outlives us (the kernel tells it when we are killed), it keeps its port from one life to the next, and its log lines go where
-ours go. Its data is in `log` below the state directory. AMQP_STREAMS_… variables set whatever no flag says.
+Laws: the node never outlives the gateway (the kernel signals it when the gateway is killed). It keeps its
+port when it is restarted. Its log lines go to the stderr of the gateway. Its data is in `log` below the state
+directory. AMQP_STREAMS_… variables set everything that no flag sets.
 """
 
 import asyncio
@@ -22,15 +23,15 @@ from knative_gateway.running.supervising import Supervisor
 from service_parts.settings.choices import LogFormat, LogLevel
 
 START_S_MAX: Final = 120.0
-"""From start to listening: it may have to recover what a crash left."""
+"""From start to listening: recovery after a crash takes time."""
 STOP_S_MAX: Final = 30.0
 FIRST_WAIT_S: Final = 0.1
 WAIT_S_MAX: Final = 2.0
-"""With the time that it takes to start, less than senders are made to wait (`limits.append`)."""
+"""Together with the time of a start, this is less than the time that senders wait (`limits.append`)."""
 STABLE_S: Final = 5.0
-"""One that lived so long is started again at once when it dies; waits are for one that dies of its start."""
+"""A node that ran this long is restarted without back-off. Back-off is for a node that dies at its start."""
 FIRST_TRIES: Final = 8
-"""Before it has ever listened: the one before us may still be letting go of the data."""
+"""Attempts before the first success: an earlier gateway may still have the data directory locked."""
 
 _MISUSE: Final = 2
 _PR_SET_PDEATHSIG: Final = 1
@@ -39,7 +40,7 @@ log = structlog.get_logger("knative_gateway.engine.embedded")
 
 
 class EmbeddedNode:
-    """The child, from entering `async with` to leaving it."""
+    """The child process. It runs from entering to leaving `async with`."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class EmbeddedNode:
         command: Sequence[str] = (sys.executable, "-m", "amqp_streams.cli"),
         tasks: Supervisor | None = None,
     ) -> None:
-        """`message_bytes`: the largest message that it must take. `command`: what runs the engine."""
+        """`message_bytes`: the largest message that it must accept. `command`: the program of the engine."""
         self.starts = 0
         self.address = ""
         self._listen = listen
@@ -65,19 +66,19 @@ class EmbeddedNode:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The URL of the node."""
         return f"amqp://{self.address}"
 
     @property
     def pid(self) -> int | None:
-        """Of the child, while it runs."""
+        """The process id of the child while it runs."""
         return None if self._process is None else self._process.pid
 
     async def __aenter__(self) -> Self:
         """Start it and wait until it listens.
 
         Raises:
-            ConfigError: it does not take what it was given; its words are in the log.
+            ConfigError: a setting is not valid; the log has the message of the node.
             UnavailableError: it ends, or does not listen in time.
         """
         wait_s = FIRST_WAIT_S
@@ -103,7 +104,7 @@ class EmbeddedNode:
         await self._end()
 
     async def _watch(self) -> None:
-        """Start it again whenever it ends."""
+        """Restart it whenever it ends."""
         loop = asyncio.get_running_loop()
         wait_s = FIRST_WAIT_S
         while True:
@@ -162,12 +163,12 @@ class EmbeddedNode:
             process.kill()
             await process.wait()
         except asyncio.CancelledError:
-            process.kill()  # nobody waits for it any more
+            process.kill()  # the cancelled caller does not wait for it
             raise
 
 
 async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mapping[str, Sequence[str]]:
-    """What it says when it listens; the descriptor is closed."""
+    """The addresses that the node reports when it listens. Closes the descriptor."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     with os.fdopen(descriptor, "rb") as pipe:
@@ -182,17 +183,17 @@ async def _ready(descriptor: int, process: asyncio.subprocess.Process) -> Mappin
         finally:
             transport.close()
     if status is not None:
-        message = f"the event log node ended with status {status} before it listened"
+        message = f"the event log node ended with status {status} before it listened; its log lines say why"
         raise ConfigError(message) if status == _MISUSE else UnavailableError(message)
     addresses: Mapping[str, Sequence[str]] = json.loads(line)
     return addresses
 
 
 def _die_with(parent: int) -> Callable[[], None] | None:
-    """In the child, before it becomes the engine: have the kernel end it when we are gone. Only Linux can."""
+    """A function for the child before `exec`: the kernel then ends it when the gateway ends. Linux only."""
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(None, use_errno=True)  # loaded here: after the fork as little as can be is done
+    libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: the child must do as little as possible
 
     def ask() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

@@ -1,7 +1,7 @@
 """[io] The logs of an event log node, through its client: `ports.EventLog`.
 
-Laws: positions are a reader's own (nothing is kept at the node); a reader goes on after any loss of the node, where it was; what was read
-and not taken is bounded.
+Laws: a reader keeps its positions itself; the node keeps nothing. After a connection to the node is lost, a
+reader continues at its positions. The number of events that were read and not yet taken is bounded.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ from knative_gateway.ports import Extents, Stored
 from knative_gateway.running.supervising import Supervisor
 
 READ_EVENTS_MAX: Final = 500
-"""Events that one batch of a reader has at most."""
+"""The most events of one batch of a reader."""
 _CREDIT: Final = 1000
 _ANSWER_S: Final = 10.0
 _AGAIN_S: Final = 1.0
@@ -44,7 +44,10 @@ log = structlog.get_logger("knative_gateway.engine.event_log")
 
 
 class AmqpEventLog:
-    """One node's logs. Use it with `async with`; it need not be there yet, and may go away and come back."""
+    """The logs of one node. A context manager.
+
+    The node may be unreachable at the start and at any later time.
+    """
 
     def __init__(
         self,
@@ -69,17 +72,17 @@ class AmqpEventLog:
 
     @property
     def problem(self) -> str | None:
-        """Why the node cannot be used; None: nothing is known against it."""
-        return "the event log node is away" if self._probe is None else self._probe.problem
+        """Why the node cannot be used; None if no problem is known."""
+        return "the event log node is unreachable" if self._probe is None else self._probe.problem
 
     @property
     def client(self) -> Client:
-        """What it speaks to the node with."""
+        """The client that is connected to the node."""
         return self._client
 
     @property
     def connected(self) -> bool:
-        """The node is there just now."""
+        """Whether the connection to the node exists now."""
         return self._client.connected
 
     async def __aenter__(self) -> Self:
@@ -91,17 +94,18 @@ class AmqpEventLog:
         await self.close()
 
     async def close(self) -> None:
-        """Wait for the outcome of what is on its way, for a time, and disconnect."""
+        """Wait for the outcomes of appends in flight, at most `drain_s`, and disconnect."""
         await self._appender.close(self._drain_s if self.connected else 0.0)
         for task in self._tasks:
             task.cancel()
         await self._client.close()
 
     async def wait_connected(self, timeout_s: float) -> None:
-        """Until the node is there for the first time.
+        """Wait for the first connection to the node.
 
         Raises:
-            UnavailableError: it does not come within `timeout_s`, or does not let us in; with its reason.
+            UnavailableError: the node does not answer within `timeout_s`, or refuses the login; with its
+                reason.
         """
         connecting, *_ = self._tasks
         done, _ = await asyncio.wait({connecting}, timeout=timeout_s)
@@ -111,10 +115,10 @@ class AmqpEventLog:
         connecting.result()
 
     async def ensure(self, log: str, *, partitions: int, retention_ms: int | None) -> int:
-        """Make the log if it is not there; the number of its partitions.
+        """Create the log if it does not exist. Returns the number of its partitions.
 
         Raises:
-            UnavailableError: the node is away, or refuses.
+            UnavailableError: the node is unreachable, or refuses.
         """
         try:
             info = await self._client.management.create_log(log, partitions=partitions, retention_ms=retention_ms, timeout=_ANSWER_S)
@@ -127,10 +131,10 @@ class AmqpEventLog:
         return len(info.partitions) or partitions
 
     async def delete(self, log: str) -> None:
-        """Delete a log and its events; nothing if there is none.
+        """Delete a log and its events. A log that does not exist is not an error.
 
         Raises:
-            UnavailableError: the node is away, or refuses.
+            UnavailableError: the node is unreachable, or refuses.
         """
         self._appender.forget(log)
         try:
@@ -142,7 +146,9 @@ class AmqpEventLog:
             raise _away(log, error) from error
 
     def append(self, log: str, message: bytes) -> Coroutine[None, None, None]:
-        """Store one message; durable when what it gives, awaited, returns. The message carries its own group key.
+        """Store one message; durable when what it gives, awaited, returns.
+
+        The message carries its own group key.
 
         Raises:
             OverloadedError: the log pushes back; try later.
@@ -159,11 +165,17 @@ class AmqpEventLog:
         self._appender.post(log, message, told)
 
     async def ends(self, log: str) -> Mapping[int, str | None]:
-        """The offset of the last event of each partition now; None where there is none. Raises UnavailableError."""
+        """The offset of the last event of each partition now; None where there is none.
+
+        Raises UnavailableError.
+        """
         return {int(entry.partition): entry.latest_offset for entry in (await self._info(log)).partitions}
 
     async def extents(self, log: str) -> Extents:
-        """What the log holds now, over links that stay: it is asked for often. Raises UnavailableError."""
+        """The extents of the log now, over links that stay open because calls are frequent.
+
+        Raises UnavailableError.
+        """
         try:
             extent = (await self._client.extents(log, timeout=_ANSWER_S))[log]
         except (AmqpStreamsError, KeyError) as error:
@@ -173,7 +185,10 @@ class AmqpEventLog:
         return Extents(extent.incarnation, first, last)
 
     async def before(self, log: str, at_ms: int) -> Mapping[int, str | None]:
-        """Of each partition the position to read from for all events stored after that time. Raises UnavailableError."""
+        """Of each partition the position to read from for all events stored after that time.
+
+        Raises UnavailableError.
+        """
         try:
             found = await self._client.offset_at(log, None, at_ms + 1, timeout=_ANSWER_S)
         except AmqpStreamsError as error:
@@ -181,8 +196,11 @@ class AmqpEventLog:
         return {int(partition): AfterOffset(number - 1).symbol if number else None for partition, number in found.items()}
 
     async def read(self, log: str, after: Mapping[int, str | None]) -> AsyncIterator[Sequence[Stored]]:
-        """Events of these partitions after these offsets (None: from the earliest), in batches, forever; order kept within a partition."""
-        # One batch of each partition waits at most; what a link has got beyond it waits in the client, under its credit.
+        """Events of these partitions after these offsets (None: from the earliest), in batches, forever;
+        order kept within a partition.
+        """
+        # At most one batch of each partition waits here. More events wait in the client, bounded by the
+        # link's credit.
         batches: asyncio.Queue[Sequence[Stored]] = asyncio.Queue(max(1, len(after)))
         readers = [asyncio.create_task(self._read(log, partition, offset, batches)) for partition, offset in after.items()]
         try:
@@ -194,7 +212,7 @@ class AmqpEventLog:
             await asyncio.gather(*readers, return_exceptions=True)
 
     async def _read(self, name: str, partition: int, offset: str | None, batches: "asyncio.Queue[Sequence[Stored]]") -> None:
-        """One partition, forever: a link that is refused is tried again, from where we are."""
+        """Read one partition until cancelled. After an error, read again from the current position."""
         while True:
             try:
                 start = EARLIEST if offset is None else AfterOffset(offset)
@@ -237,13 +255,16 @@ async def _batches(consumer: Consumer, partition: int) -> AsyncGenerator[Sequenc
 
 
 def _with_formats(partition: int, messages: Sequence[bytes], formats: Sequence[int]) -> list[Stored]:
-    """The events of messages of which some are not of AMQP's own format."""
+    """The events of messages, some of which have another message-format than 0."""
     read = ((_stored(partition, message), number) for message, number in zip(messages, formats, strict=True))
     return [stored._replace(message_format=number) for stored, number in read if stored is not None]
 
 
 def _stored(partition: int, message: bytes) -> Stored | None:
-    """One event; None: it is not said where it is. One that cannot be read is passed on, so that those it is for hear of it."""
+    """One event, or None without an offset.
+
+    A message that cannot be read is passed on: the history then shows it.
+    """
     try:
         place = place_of(message)
     except AmqpStreamsError as error:
@@ -257,7 +278,7 @@ def _stored(partition: int, message: bytes) -> Stored | None:
 
 
 def _offset(number: int, extent: PartitionExtent) -> str | None:
-    """The offset of an event of a partition; None: it has no events."""
+    """The offset as text; None if the partition has no events."""
     return AfterOffset(number).symbol if extent.earliest < extent.next else None
 
 

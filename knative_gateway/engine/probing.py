@@ -1,6 +1,7 @@
-"""[io] Whether the event log node answers: asked regularly, so that `/readyz` need not wait; a silent node is reported.
+"""[io] Probes the event log node regularly, so that `/readyz` need not wait for an answer.
 
-Law: one answer that is late or lost changes nothing; a node that is silent for SILENT_S has a problem until it answers again.
+Law: one late or lost answer changes nothing. A node without an answer for `silent_s` has a problem until it
+answers again.
 """
 
 import asyncio
@@ -17,8 +18,11 @@ log = structlog.get_logger("knative_gateway.engine.event_log")
 
 @dataclass(frozen=True, slots=True)
 class ProbeTimes:
-    """Seconds. The node is asked `every_s`; it has a problem after `silent_s` without an answer; while it is away, that is logged
-    after `warn_s`, and again `warn_every_s`."""
+    """Times in seconds.
+
+    The node is probed every `every_s`. It has a problem after `silent_s` without an answer. While it is
+    unreachable, a warning is logged after `warn_s`, and then every `warn_every_s`.
+    """
 
     every_s: float = 5.0
     silent_s: float = 15.0
@@ -27,7 +31,7 @@ class ProbeTimes:
 
 
 class Probe:
-    """Asks the node on the connection that the gateway uses."""
+    """Probes the node on the connection that the gateway uses."""
 
     def __init__(self, client: Client, times: ProbeTimes | None = None) -> None:
         self._client: Final = client
@@ -37,14 +41,14 @@ class Probe:
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with the node; None: nothing that is known."""
+        """What is wrong with the node; None if no problem is known."""
         if not self._client.connected:
-            return "the event log node is away"
+            return "the event log node is unreachable"
         silent_s = self._loop.time() - self._answered_at
         return f"the event log node has not answered for {silent_s:.0f} s" if silent_s > self._times.silent_s else None
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Probe until cancelled."""
         times, warn_at = self._times, self._loop.time() + self._times.warn_s
         while True:
             now_s = self._loop.time()
@@ -60,7 +64,7 @@ class Probe:
             await asyncio.sleep(min(times.warn_s, times.every_s))
 
     async def _ask(self) -> None:
-        """Any answer counts, also a refusal."""
+        """Send one probe. Every answer counts, even a refusal."""
         try:
             await self._client.extents([], timeout=self._times.every_s)
         except (ConnectionLostError, TimedOutError) as error:

@@ -1,7 +1,8 @@
 """[io] Replicas of the gateway share the partitions of a log as members of one of the engine's consumer groups.
 
-The group is a lock and nothing else: its links bring no events, so that every subscriber goes on from its own place. The node gives each
-member its fair share, and a dead member's partitions to the others as soon as it notices. Spec: Event Streams 4.5.1.
+The group is used only as a lock: its links deliver no events, and every subscriber continues from its own
+cursor. The node gives each member an equal share. When a member dies, the node gives its partitions to the
+others. Spec: Event Streams 4.5.1.
 """
 
 import asyncio
@@ -22,7 +23,10 @@ log_ = structlog.get_logger(__name__)
 
 
 class GroupShares:
-    """Shares by consumer groups. `client`: with a container-id of its own, as each replica is a member."""
+    """Shares partitions by consumer groups.
+
+    `client` has its own container-id, because each replica is a member.
+    """
 
     def __init__(self, client: Client, group: str = GROUP) -> None:
         self._client: Final = client
@@ -34,7 +38,7 @@ class GroupShares:
 
 
 class GroupShare:
-    """Membership in one group, for as long as it is not closed."""
+    """Membership in one group until `close`."""
 
     def __init__(self, client: Client, log: str, group: str, changed: Callable[[], None]) -> None:
         self.partitions: frozenset[int] | None = frozenset()
@@ -46,7 +50,7 @@ class GroupShare:
         self._task: Final = asyncio.create_task(self._run())
 
     async def close(self) -> None:
-        """Leave the group: the others have the partitions at once."""
+        """Leave the group. The node gives the partitions to the other members at once."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

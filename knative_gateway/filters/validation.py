@@ -1,7 +1,7 @@
 """Whether a Trigger's filters can be taken, and what to tell a user otherwise.
 
-Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. The words are those of Knative's own admission. Whatever the
-filters are made of, the answer is a list; empty: they can be compiled.
+Spec: Knative Eventing, TriggerFilter; CloudEvents Subscriptions API 3.2.4. The words are those of Knative's
+own admission. Whatever the filters are made of, the answer is a list; empty: they can be compiled.
 """
 
 import re
@@ -35,7 +35,10 @@ class Problem:
 
 
 def validate(filters: object, path: str = "filters", *, attributes_too: bool = False, limits: Limits = LIMITS) -> list[Problem]:
-    """What is wrong with `spec.filters`. `attributes_too`: the dialect that `trigger_filters` makes of `spec.filter` is taken as well."""
+    """What is wrong with `spec.filters`.
+
+    `attributes_too`: the dialect that `trigger_filters` makes of `spec.filter` is taken as well.
+    """
     return list(_Validation(limits, attributes_too).list(filters, path, 1))
 
 
@@ -104,9 +107,7 @@ class _Validation:
             yield Problem(path, f"invalid value: {_shown(content)}", str(error))
             return
         if missing:
-            yield Problem(
-                path, f"invalid value: {_shown(content)}", f"there is no function {', '.join(missing)} (name/number of arguments)"
-            )
+            yield Problem(path, f"invalid value: {_shown(content)}", f"unknown function {', '.join(missing)} (name/number of arguments)")
 
 
 def _map(content: object, path: str, *, empty_too: bool) -> Iterator[Problem]:

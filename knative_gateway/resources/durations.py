@@ -1,6 +1,9 @@
-"""ISO 8601 durations of the delivery settings: PT0.5S, PT1M30S, P1DT2H, P1W. Spec: knative-delivery-design, "Delivery Specification".
+"""ISO 8601 durations of the delivery settings: PT0.5S, PT1M30S, P1DT2H, P1W.
 
-Years and months have no fixed length and are refused; a fraction is allowed in the last part, with a point or a comma.
+Spec: knative-delivery-design, "Delivery Specification".
+
+Years and months have no fixed length and are refused; a fraction is allowed in the last part, with a point or
+a comma.
 """
 
 import re
@@ -25,10 +28,10 @@ def duration_ms(written: str) -> int:
     found = _DURATION.fullmatch(written)
     parts = [(unit, value) for unit, value in zip(_ORDER, found.groups(), strict=True) if value] if found else []
     if not parts or written.endswith("T") or any("." in value or "," in value for _, value in parts[:-1]):
-        raise ValueError("expected an ISO 8601 duration such as PT0.5S, PT2M or P1D")
+        raise ValueError("expected an ISO 8601 duration, for example PT0.5S, PT2M or P1D")
     total = sum((Fraction(value.replace(",", ".")) * _UNITS_MS[unit] for unit, value in parts), Fraction(0))
     if total > DURATION_MS_MAX:
-        raise ValueError("a duration is at most a year")
+        raise ValueError("a duration must be at most one year")
     return -int(-total // 1)
 
 

@@ -1,4 +1,6 @@
-"""Label and field selectors of list, watch and delete-collection. Spec: Kubernetes, "Labels and Selectors", "Field Selectors".
+"""Label and field selectors of list, watch and delete-collection.
+
+Spec: Kubernetes, "Labels and Selectors", "Field Selectors".
 
 app=x   app==x   app!=x   app in (x,y)   app notin (x,y)   app   !app   size>3   size<3
 metadata.name=x,status.phase!=Running      (a backslash before , = or itself)
@@ -58,7 +60,8 @@ def field_selector(written: str, schema: Object) -> Selector:
     """What a field selector means for objects of a schema; a field that is not there is the empty text.
 
     Raises:
-        StatusError: it cannot be read, or no object has such a field (400): a misspelt one must not mean all of them.
+        StatusError: it cannot be read, or no object has such a field (400): a misspelt one must not mean all
+            of them.
     """
     terms = [
         (found["path"].split("."), found["operator"] != "!=", re.sub(r"\\(.)", r"\1", found["value"]))
@@ -124,7 +127,7 @@ def _requirement(found: re.Match[str]) -> Callable[[dict[str, object]], bool]:
 
 def _comparison(key: str, operator: str, value: str) -> Callable[[dict[str, object]], bool]:
     if not re.fullmatch(r"-?[0-9]{1,18}", value):
-        raise bad_request(f'unable to parse label selector: "{value}" beside {operator} must be an integer')
+        raise bad_request(f'unable to parse label selector: "{value}" with {operator} must be an integer')
 
     def holds(labels: dict[str, object]) -> bool:
         mine = labels.get(key)

@@ -1,1 +1,1 @@
-"""Who may do what, and where events may be pushed to."""
+"""Authentication, authorization, and the destinations that events may be delivered to."""

@@ -1,6 +1,7 @@
-"""Who sends a request, and what they may: bearer tokens and rules, for the API and for the ingress. Pure.
+"""Authentication and authorization of requests to the API and the ingress: bearer tokens and rules. Pure.
 
-Laws: without tokens everybody may do everything; with tokens nobody may without one of them; with rules only what a rule allows.
+Laws: without tokens, every client may do everything. With tokens, every request needs one of them. With
+rules, a request may do only what a rule allows.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who somebody was found to be."""
+    """The user that a token belongs to, with its groups."""
 
     user: str
     groups: frozenset[str] = frozenset()
@@ -37,9 +38,9 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Users or groups (patterns with `*`), what they may, and in which namespaces (patterns).
+    """Allows verbs to users or groups (patterns with `*`) in namespaces (patterns).
 
-    What has no namespace, and lists over all of them, need a rule for `*`.
+    Objects without a namespace, and lists over all namespaces, need a rule for the namespace `*`.
     """
 
     users: Sequence[str] = ()
@@ -48,7 +49,7 @@ class Rule:
     namespaces: Sequence[str] = ("*",)
 
     def allows(self, identity: Identity, verb: Verb, namespace: str) -> bool:
-        """Whether this rule lets it pass."""
+        """Whether this rule allows the request."""
         who = any(fnmatchcase(identity.user, pattern) for pattern in self.users)
         who = who or any(fnmatchcase(group, pattern) for group in identity.groups for pattern in self.groups)
         where = "*" in self.namespaces or (namespace != "" and any(fnmatchcase(namespace, pattern) for pattern in self.namespaces))
@@ -56,14 +57,14 @@ class Rule:
 
 
 class Tokens(Protocol):
-    """Knows whose a token is."""
+    """Finds the user of a token."""
 
     def identity(self, token: str) -> Identity | None:
-        """Whose; None: it is not believed."""
+        """The user of the token; None if the token is not valid."""
 
 
 class Access:
-    """The permission of one request's sender for a kind of object; can be checked again later."""
+    """The permission of the sender of a request for a kind of object. It can be checked again later."""
 
     def __init__(self, gate: "Gate", authorization: str | None, namespace: str, what: str) -> None:
         self._gate: Final = gate
@@ -76,7 +77,9 @@ class Access:
         self._gate.check(self._gate.identify(self._authorization), verb, namespace=self._namespace, what=self._what)
 
     def check_reference(self, namespace: str) -> None:
-        """Let an object refer to another namespace: its status would show these objects to users who may not read them."""
+        """Require the right to read another namespace that an object refers to, because the status shows that
+        object.
+        """
         what = f"a reference to the namespace {namespace}"
         self._gate.check(self._gate.identify(self._authorization), Verb.READ, namespace=namespace, what=what)
 
@@ -90,46 +93,47 @@ class Access:
 
 
 class Gate:
-    """The one who asks for tokens. Implements `ports.Authorizer`."""
+    """Checks tokens and rules. Implements `ports.Authorizer`."""
 
     def __init__(self, tokens: Iterable[Tokens] = (), rules: Sequence[Rule] = ()) -> None:
         self._tokens = tuple(tokens)
         self._rules = tuple(rules)
 
     def use(self, tokens: Iterable[Tokens], rules: Sequence[Rule]) -> None:
-        """Ask for these from now on."""
+        """Replace the tokens and rules."""
         self._tokens, self._rules = tuple(tokens), tuple(rules)
 
     @property
     def open(self) -> bool:
-        """Whether everybody may do everything."""
+        """Whether every client may do everything."""
         return not self._tokens
 
     def identify(self, authorization: str | None) -> Identity:
-        """Who sends this. `authorization` is the header's value.
+        """The user of a request. `authorization` is the value of the header.
 
         Raises:
-            UnauthenticatedError: nobody, or somebody whose word does not count.
+            UnauthenticatedError: the token is missing or not valid.
         """
         if not self._tokens:
             return Identity(ANONYMOUS)
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
-            message = "a bearer token is needed"
+            message = "the request has no bearer token"
             raise UnauthenticatedError(message)
         for tokens in self._tokens:
             found = tokens.identity(token.strip())
-            # No token can name the user of a namespace's objects.
+            # Users of the form system:namespace:NAME are reserved for the objects of a namespace: no token
+            # may name one.
             if found is not None and not found.user.startswith(user_of("")):
                 return found
-        message = "the bearer token is not believed"
+        message = "the bearer token is not valid"
         raise UnauthenticatedError(message)
 
     def check(self, identity: Identity, verb: Verb, *, namespace: str, what: str) -> None:
-        """Let pass.
+        """Check the rules.
 
         Raises:
-            ForbiddenError: they may not.
+            ForbiddenError: no rule allows it.
         """
         if not self._tokens or not self._rules or any(rule.allows(identity, verb, namespace) for rule in self._rules):
             return
@@ -138,7 +142,9 @@ class Gate:
         raise ForbiddenError(message)
 
     def may_pass(self, source: str, target: str) -> bool:
-        """Whether objects of one namespace may send events to Brokers and Channels of another: by rules for the user `inward.user_of`."""
+        """Whether objects of one namespace may send events to another one, by the rules for the user
+        `inward.user_of`.
+        """
         sender = Identity(user_of(source))
         return not self._tokens or not self._rules or any(rule.allows(sender, Verb.SEND, target) for rule in self._rules)
 

@@ -1,7 +1,8 @@
-"""Which destinations events may be pushed to: the guard against server-side request forgery. Pure.
+"""The destinations that events may be delivered to: the protection against server-side request forgery. Pure.
 
-Laws: deny wins; what counts is the address that is connected to, in whatever spelling, not the name it was found by; an IPv4 address in
-an IPv6 one is judged as both. Whoever connects asks `refusal` with the address at hand, and connects to that address and no other.
+Laws: `deny` overrides `allow`. The address of the connection decides, in every spelling, not only the host
+name. An IPv4 address inside an IPv6 address is checked as both. Code that connects calls `refusal` with the
+resolved address, and connects to exactly that address.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,19 +18,19 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 DENIED: Final = (
-    "169.254.0.0/16",  # link-local: metadata services of nearly every cloud, credentials included
+    "169.254.0.0/16",  # link-local: metadata services of nearly every cloud, which return credentials
     "fe80::/10",
     "fd00:ec2::254/128",  # metadata over IPv6
-    "100.100.100.200/32",  # metadata of another
-    "168.63.129.16/32",  # the wire server of a third
-    "0.0.0.0/8",  # connects to this machine, past a list that names loopback
+    "100.100.100.200/32",  # the metadata service of Alibaba Cloud
+    "168.63.129.16/32",  # the wire server of Azure
+    "0.0.0.0/8",  # connects to this machine, although it is not a loopback address
     "::/128",
     "224.0.0.0/4",
     "255.255.255.255/32",
     "ff00::/8",
     "metadata.google.internal",
 )
-"""What is denied unless a list of one's own replaces this one."""
+"""The default of `deny`. A list in the settings replaces it."""
 
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 # RFC 8215: the prefix of a network's own NAT64 is within this one, and has 48, 56, 64 or 96 bits.
@@ -41,9 +42,11 @@ _SCHEMES: Final = frozenset(("http", "https"))
 
 @dataclass(frozen=True, slots=True)
 class Destinations:
-    """Rules of networks (CIDR or single addresses) and host names (`*` stands for any characters). Made by `parse`.
+    """Rules for networks (CIDR or single addresses) and host names (`*` stands for any characters).
 
-    Nothing allowed by name or network: everything that is not denied is allowed.
+    Made by `parse`.
+
+    Without allowed names and networks, everything that is not denied is allowed.
     """
 
     allowed_networks: Sequence[Network] = ()
@@ -63,49 +66,55 @@ class Destinations:
         return cls(allowed_networks, allowed_hosts, denied_networks, denied_hosts)
 
     def refusal(self, host: str, address: str) -> str | None:
-        """Why `address`, which `host` resolved to (or is), must not be connected to; None: it may."""
+        """Why connections to `address`, which is or was resolved from `host`, are refused; None if they are
+        allowed.
+        """
         name = _canonical(host)
         found = _spellings(address)
         if any(fnmatchcase(name, pattern) for pattern in self.denied_hosts):
             return f"host {host} is denied"
         if any(each in network for network in self.denied_networks for each in found):
-            return f"{host} is at {address}, which is denied"
+            return f"{host} has the address {address}, which is denied"
         if not self.allowed_networks and not self.allowed_hosts:
             return None
         if any(fnmatchcase(name, pattern) for pattern in self.allowed_hosts):
             return None
         if all(any(each in network for network in self.allowed_networks) for each in found[1:] or found):
             return None
-        return f"{host} at {address} is not allowed"
+        return f"{host} with the address {address} is not allowed"
 
     def refusal_of_url(self, url: str) -> str | None:
-        """Why a URL cannot be a destination whatever its host resolves to; None: its addresses decide."""
+        """Why a URL cannot be a destination, independent of the address of its host; None if the address
+        decides.
+        """
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
         except ValueError as error:
             return f"{url!r} is not a URL: {error}"
         if parts.scheme not in _SCHEMES:
-            return f"{url!r} is neither http nor https"
+            return f"{url!r} is not an http or https URL"
         if not host:
             return f"{url!r} has no host"
         if any(fnmatchcase(_canonical(host), pattern) for pattern in self.denied_hosts):
             return f"host {host} is denied"
         if _numeric(host) and not literal(host):
-            return f"{host} is an address in a spelling of old"
+            return f"{host} is an IPv4 address in an obsolete notation"
         return self.refusal(host, host) if literal(host) else None
 
     def refusal_of_address(self, address: str) -> str | None:
-        """Why nothing may connect to this address, whatever it was found by; None: names decide."""
+        """Why connections to this address are refused, independent of the host name; None if the name
+        decides.
+        """
         if not literal(address):
-            return f"{address!r} is not an address"
+            return f"{address!r} is not an IP address"
         found = _spellings(address)
         denied = any(each in network for network in self.denied_networks for each in found)
         return f"{address} is denied" if denied else None
 
 
 def literal(host: str) -> bool:
-    """Is this host an address and no name."""
+    """Whether this host is an IP address instead of a name."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -114,12 +123,14 @@ def literal(host: str) -> bool:
 
 
 def _numeric(host: str) -> bool:
-    """Is this what system calls take for an address (2130706433, 127.1), and nobody else."""
+    """Whether system calls read this as an IPv4 address although it is not in the usual notation (2130706433,
+    127.1).
+    """
     return host.replace(".", "").isdigit()
 
 
 def _spellings(address: str) -> Sequence[Address]:
-    """The address, and the IPv4 addresses inside of it that packets may end at."""
+    """The address, and the IPv4 addresses inside it that packets may be delivered to."""
     outer = ip_address(address.partition("%")[0])
     if isinstance(outer, IPv4Address):
         return (outer,)
@@ -134,9 +145,9 @@ def _spellings(address: str) -> Sequence[Address]:
 
 
 def _local_nat64(address: int) -> Sequence[IPv4Address]:
-    """The IPv4 address for each length that the prefix may have, but those that no host has (0.0.0.0/8).
+    """The IPv4 address for each length that the prefix may have, except addresses that no host has (0.0.0.0/8).
 
-    Spec: RFC 6052, 2.2: bits 64 to 71 are no part of it.
+    Spec: RFC 6052, 2.2: bits 64 to 71 are not part of it.
     """
     without_u = (address >> 64 << 56) | (address & ((1 << 56) - 1))
     shifted = [without_u >> shift & 0xFFFF_FFFF for shift in (40, 32, 24)]
@@ -153,11 +164,11 @@ def _split(entries: Iterable[str]) -> tuple[Sequence[Network], Sequence[str]]:
             networks.append(ip_network(text, strict=False))
         except ValueError:
             if not text or "/" in text or ":" in text or any(letter.isspace() for letter in text):
-                raise ConfigError(f"{entry!r} is neither a network (10.0.0.0/8), an address nor a host name (*.example.com)") from None
+                raise ConfigError(f"{entry!r} is not a network (10.0.0.0/8), an address or a host name (*.example.com)") from None
             hosts.append(_canonical(text))
     return tuple(networks), tuple(hosts)
 
 
 def _canonical(host: str) -> str:
-    """Names are the same whatever their case, and with the root's dot."""
+    """A host name in lower case without the dot of the root."""
     return host.lower().rstrip(".")

@@ -1,7 +1,8 @@
-"""Which URLs lead to Brokers and Channels of this gateway, and from which namespaces events may go there. Pure.
+"""The URLs of Brokers and Channels of this gateway, and the namespaces that may send events to them. Pure.
 
-Laws: events for a path of our own never leave the process, so they need no token; instead the namespaces decide, as `Inward.refusal` says.
-A URL that leads here in a spelling that is not known to us is a stranger's: it is connected to, and asked for a token.
+Laws: events for such a URL never leave the process, so they need no token: `Inward.refusal` decides by the
+namespaces. If another URL also reaches this gateway, events for it use a connection like those of any client,
+and need a token.
 """
 
 from collections.abc import Callable
@@ -20,18 +21,23 @@ def _same(source: str, target: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Inward:
-    """`base_url`: what the addresses of Brokers and Channels begin with. `may_pass`: from which namespace to which other one."""
+    """`base_url`: the beginning of the addresses of Brokers and Channels.
+
+    `may_pass(source, target)`: namespace rules.
+    """
 
     base_url: str
     may_pass: Callable[[str, str], bool] = _same
 
     def path_of(self, url: str) -> str | None:
-        """The path of a Broker or Channel of this gateway; None: the URL leads elsewhere."""
+        """The path of a Broker or Channel of this gateway; None for any other URL."""
         path = url.removeprefix(self.base_url)
         return path.removesuffix("/") if path != url and _is_path(path) else None
 
     def refusal(self, url: str, namespace: str) -> str | None:
-        """Why events of an object in this namespace must not go to a URL; None: they may, or it leads elsewhere."""
+        """Why events of an object in this namespace must not go to a URL; None if they may, or for any other
+        URL.
+        """
         path = self.path_of(url)
         if path is None:
             return None
@@ -45,13 +51,16 @@ class Inward:
 
 
 def user_of(namespace: str) -> str:
-    """The user name of a namespace's objects in rules."""
+    """The user name in rules for the objects of a namespace."""
     return f"system:namespace:{namespace}"
 
 
 @lru_cache(4096)
 def looks_inward(url: str) -> bool:
-    """Whether the URL has the path of a Broker or Channel, at any host: it may lead back here, so hops are counted."""
+    """Whether the URL, at any host, has the path of a Broker or Channel.
+
+    It may reach this gateway, so hops are counted.
+    """
     try:
         return _is_path(urlsplit(url).path)
     except ValueError:

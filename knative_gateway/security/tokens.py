@@ -1,7 +1,8 @@
-"""[io] Whose a bearer token is: tokens of a file, and JWTs of an issuer whose keys are in a file (RFC 7519, RFC 8725).
+"""[io] Finds the user of a bearer token: tokens of a file, and JWTs of an issuer (RFC 7519, RFC 8725).
 
-Laws: a JWT's algorithm is one that the settings allow and that the key is made for, never what the token asks for alone; one without an
-expiry, of another issuer or for another audience is none. Tokens of the file are known by their hashes only. No reason has a token in it.
+Laws: the algorithm of a JWT must be allowed by the settings and fit the key; the token alone does not choose
+it. A JWT without an expiry, of another issuer or for another audience is not valid. Memory contains only
+hashes of the tokens of the file. No error message contains a token.
 """
 
 import csv
@@ -31,22 +32,27 @@ TOKEN_CHARACTERS_MIN: Final = 16
 TOKEN_CHARACTERS_MAX: Final = 16_384
 FILE_BYTES_MAX: Final = 4 << 20
 KNOWN_MAX: Final = 4096
-"""JWTs that were checked and are not over: senders use one for thousands of events."""
+"""The most valid JWTs that are cached: senders use one token for thousands of events."""
 
 
 class StaticTokens:
-    """Tokens of a file, a line each as in Kubernetes: `token,user,uid,"group1,group2"`; the last two may be left out."""
+    """Tokens of a file with one line for each, as in Kubernetes: `token,user,uid,"group1,group2"`. uid and
+    groups are optional.
+    """
 
     def __init__(self, path: Path) -> None:
         """Read the file.
 
         Raises:
-            ConfigError: it cannot be read, others may read it, or a line is wrong; names it.
+            ConfigError: the file cannot be read, other users may read it, or a line is not valid.
         """
         self._known: Final = dict(_lines(path))
 
     def identity(self, token: str) -> Identity | None:
-        """Whose; None: nobody's. How long it takes tells nothing of the tokens: hashes are looked up."""
+        """The user; None for an unknown token.
+
+        The time does not depend on the tokens, because hashes are looked up.
+        """
         return self._known.get(_hash(token))
 
 
@@ -57,7 +63,7 @@ class JwtTokens:
         """Read the keys.
 
         Raises:
-            ConfigError: the file cannot be read, or has no key that can be used; names it.
+            ConfigError: the file cannot be read, or has no usable key.
         """
         self._settings: Final = settings
         self._now_ms: Final = now_ms
@@ -70,7 +76,7 @@ class JwtTokens:
         self._known: Final[OrderedDict[bytes, tuple[Identity, int]]] = OrderedDict()
 
     def identity(self, token: str) -> Identity | None:
-        """Whose; None: it is not believed."""
+        """The user; None if the token is not valid."""
         if len(token) > TOKEN_CHARACTERS_MAX:
             return None
         hashed = _hash(token)
@@ -89,7 +95,7 @@ class JwtTokens:
         return identity
 
     def _check(self, token: str) -> tuple[Identity, int] | None:
-        """Who it is and when that is over; None: the token is not good, whatever the reason."""
+        """The user and the expiry; None if the token is not valid."""
         settings = self._settings
         try:
             claims = signed_claims(token, self._keys, self._expected)
@@ -108,7 +114,7 @@ def wall_ms() -> int:
 
 
 def credentials(settings: GatewaySettings, now_ms: Callable[[], int]) -> tuple[list[Tokens], list[Rule]]:
-    """What the settings say of tokens and rules, for a `Gate`.
+    """The tokens and rules of the settings, for a `Gate`.
 
     Raises:
         ConfigError: a file cannot be used.
@@ -130,13 +136,13 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
         message = f"tokens: {error}"
         raise ConfigError(message) from error
     if path.stat().st_mode & 0o007:
-        message = f"tokens: {path} is open to others: chmod o= {path}"
+        message = f"tokens: other users can access {path}: run chmod o= {path}"
         raise ConfigError(message)
     seen: set[bytes] = set()
     try:
         rows = list(csv.reader(data.decode().splitlines(), strict=True, skipinitialspace=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        message = f"tokens: {path} is not CSV: {error}"
+        message = f"tokens: {path} is not valid CSV: {error}"
         raise ConfigError(message) from None
     for number, row in enumerate(rows, 1):
         if not row or row[0].startswith("#"):
@@ -144,7 +150,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
         words = _wrong(row)
         hashed = _hash(row[0].strip())
         if words is None and hashed in seen:
-            words = "the token is there twice"
+            words = "the token is repeated"
         if words is not None:
             message = f"tokens: {path}, line {number}: {words}"
             raise ConfigError(message)
@@ -154,7 +160,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Identity]]:
 
 
 def _wrong(row: list[str]) -> str | None:
-    """What is wrong with a line; not the token itself."""
+    """What is wrong with a line. The text does not contain the token."""
     if not 2 <= len(row) <= 4 or not row[1].strip():
         return 'expected token,user,uid,"group1,group2"'
     token = row[0].strip()

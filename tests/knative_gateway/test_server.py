@@ -113,7 +113,7 @@ async def test_without_its_node_it_says_so_and_serves(tmp_path: Path, monkeypatc
     connection = http.client.HTTPConnection(running.addresses["http"][0], timeout=10)
     await asyncio.to_thread(connection.request, "GET", "/readyz")
     answer = await asyncio.to_thread(connection.getresponse)
-    assert (answer.status, answer.read()) == (503, b"not ready: the event log node is away\n")
+    assert (answer.status, answer.read()) == (503, b"not ready: the event log node is unreachable\n")
     assert not announced, "a ready file or sd_notify would be untrue"
     await asyncio.to_thread(connection.request, "POST", BROKER.path, b"{}", dict(BINARY))
     answer = await asyncio.to_thread(connection.getresponse)
@@ -150,7 +150,7 @@ async def test_positions_that_are_not_kept_make_it_not_ready(gateway: Gateway, m
     monkeypatch.setattr(server, "NOT_KEPT_S_MAX", -1.0)
     status, words = await asyncio.to_thread(request, gateway, "GET", "/readyz")
     assert status == 503
-    assert b"positions have not been kept for 0 s: see the log" in words
+    assert b"positions have not been stored for 0 s: see the log" in words
 
 
 async def test_an_address_that_is_taken_ends_the_start_and_the_node(tmp_path: Path, gateway: Gateway) -> None:
@@ -235,7 +235,7 @@ async def test_it_is_not_ready_before_all_brokers_take_events(tmp_path: Path, mo
     try:
         await running.start()
         status, words = await asyncio.to_thread(request, running, "GET", "/readyz")
-        assert (status, words) == (503, b"not ready: not all Brokers and Channels take events yet\n")
+        assert (status, words) == (503, b"not ready: not all Brokers and Channels accept events yet\n")
         monkeypatch.setattr(Controller, "whole", True)
         async with asyncio.timeout(20):
             while status != 200:

@@ -1,7 +1,8 @@
 """Tree -> closures over the attributes of an event. Spec: CESQL 3.2 to 3.7.
 
-Laws: evaluation fails fast (4.1): the first error ends it, as `Failed`; nothing else is raised but `FilterWorkError`. What is not
-evaluated cannot fail: the right of AND and OR when the left says it all, the members of IN after the one that is equal.
+Laws: evaluation fails fast (4.1): the first error ends it, as `Failed`; nothing else is raised but
+`FilterWorkError`. What is not evaluated cannot fail: the right of AND and OR when the left says it all, the
+members of IN after the one that is equal.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +54,9 @@ _ORDERS: Final[Mapping[str, Callable[[int, int], bool]]] = {"<": lt, "<=": le, "
 
 
 def closure(node: Node, functions: Functions, work: Work) -> Compiled:
-    """What evaluates the expression; calling it raises Failed, or FilterWorkError when the steps of `work` are used up."""
+    """What evaluates the expression; calling it raises Failed, or FilterWorkError when the steps of `work`
+    are used up.
+    """
     run: Run
     match node:
         case Call():
@@ -127,7 +130,8 @@ def _boolean(operand: Compiled) -> Test:
 def _not(node: Not, operand: Compiled) -> Test:
     """An operand that is not a Boolean and cannot be one counts as false: the result is true, and an error.
 
-    So says the conformance suite also of an Integer other than 0, which table 3.7 would have cast to true; no filter passes either way.
+    So says the conformance suite also of an Integer other than 0, which table 3.7 would have cast to true; no
+    filter passes either way.
     """
     run = operand.run
 
@@ -193,7 +197,9 @@ def _equal_to(attribute: Run, name: str, wanted: Primitive) -> Test:
 
 
 def _arithmetic(operator: Operator, left: Run, right: Run) -> Run:
-    """Both operands are evaluated before either is cast: what is missing counts for more than what has the wrong type (CESQL 3.2)."""
+    """Both operands are evaluated before either is cast: what is missing counts for more than what has the
+    wrong type (CESQL 3.2).
+    """
     calculate = _CALCULATIONS[operator]
 
     def arithmetic(attributes: Attributes) -> Primitive:
@@ -304,6 +310,6 @@ def _call(node: Call, functions: Functions, work: Work) -> Compiled:
 
 def _missing(node: Call) -> Run:
     def missing(_attributes: Attributes) -> Primitive:
-        raise Failed(ErrorKind.MISSING_FUNCTION, f"there is no function {node.name} of {len(node.arguments)} arguments")
+        raise Failed(ErrorKind.MISSING_FUNCTION, f"unknown function {node.name} with {len(node.arguments)} arguments")
 
     return missing

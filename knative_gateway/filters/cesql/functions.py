@@ -1,8 +1,8 @@
 """The functions of CESQL, and how more are added. Spec: CESQL 3.5, and 3.7 for the casts INT, BOOL, STRING.
 
-Laws: a function is known by name and number of arguments; it gets arguments that are cast to its parameters' types already, and returns a
-value of its type or raises `Failed`, which carries the value to return beside the error. IS_INT and IS_BOOL are not in the specification:
-Knative's users have them.
+Laws: a function is known by name and number of arguments; it gets arguments that are cast to its parameters'
+types already, and returns a value of its type or raises `Failed`, which carries the value to return beside
+the error. IS_INT and IS_BOOL are not in the specification: Knative's users have them.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,8 @@ from knative_gateway.filters.cesql.syntax import Type
 from knative_gateway.filters.refusal import ErrorKind, Failed, Primitive
 from knative_gateway.filters.work import TEXT_MAX
 
-# White_Space of the Unicode character database; str.strip() alone would take U+001C to U+001F as well, which are control characters.
+# White_Space of the Unicode character database; str.strip() alone would take U+001C to U+001F as well, which
+# are control characters.
 _WHITESPACE: Final = (
     "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
 )
@@ -23,7 +24,9 @@ _WHITESPACE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One definition. `parameters` are the fixed ones; `variadic` is the type of any number more, None if there are none.
+    """One definition.
+
+    `parameters` are the fixed ones; `variadic` is the type of any number more, None if there are none.
 
     `name` in upper case: letters and `_`. `run` gets as many values as there are arguments.
     """
@@ -49,8 +52,8 @@ class Functions:
         """Take the definitions.
 
         Raises:
-            ValueError: two of them cannot be told apart: the same name and number of arguments, or a variadic one that is not
-                longer than all others of its name (CESQL 3.5).
+            ValueError: two of them cannot be told apart: the same name and number of arguments, or a variadic
+                one that is not longer than all others of its name (CESQL 3.5).
         """
         self._fixed: Final[dict[tuple[str, int], Function]] = {}
         self._variadic: Final[dict[str, Function]] = {}
@@ -65,10 +68,10 @@ class Functions:
                 self._fixed[name, count] = definition
                 longest[name] = max(longest.get(name, count), count)
             if taken:
-                raise ValueError(f"two definitions of {name} cannot be told apart")
+                raise ValueError(f"two definitions of {name} have the same parameters")
         for name, definition in self._variadic.items():
             if name in longest and len(definition.parameters) <= longest[name]:
-                raise ValueError(f"the variadic definition of {name} cannot be told from the one with {longest[name]} parameters")
+                raise ValueError(f"the variadic definition of {name} conflicts with the one with {longest[name]} parameters")
 
     def find(self, name: str, count: int) -> Function | None:
         """The definition that a call with so many arguments means."""
@@ -185,7 +188,10 @@ BUILT_IN: Final = Functions(
 
 
 def checked(function: Function) -> Callable[..., Primitive]:
-    """What to call: a function that is not ours and does not keep its word about its type fails. Spec: CESQL 3.5.3."""
+    """What to call: a function that is not ours and does not keep its word about its type fails.
+
+    Spec: CESQL 3.5.3.
+    """
     if BUILT_IN.find(function.name, len(function.parameters)) is function:
         return function.run
 

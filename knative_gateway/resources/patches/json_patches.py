@@ -45,7 +45,8 @@ def json_patch(target: Object, operations: object) -> object:
     """The document after a list of operations.
 
     Raises:
-        StatusError: an operation that cannot be read (400), that does not fit, or a test that fails (422), copies of too much (413).
+        StatusError: an operation that cannot be read (400), that does not fit, or a test that fails (422),
+            copies of too much (413).
     """
     if not isinstance(operations, list) or not all(isinstance(each, Mapping) for each in operations):
         raise bad_request("a JSON patch is a list of operations")
@@ -57,7 +58,7 @@ def json_patch(target: Object, operations: object) -> object:
         try:
             document = _operate(document, operation, copies)
         except LookupError as error:
-            message = f"operation {index} of the JSON patch does not fit: {error.args[0]}"
+            message = f"operation {index} of the JSON patch cannot be applied: {error.args[0]}"
             raise StatusError(422, "Invalid", message) from None
         except TooMuchError:
             raise StatusError(413, "RequestEntityTooLarge", f"operation {index} of the JSON patch copies too much") from None
@@ -88,7 +89,7 @@ def _operate(document: Any, operation: Mapping[str, object], copies: Budget) -> 
                 raise LookupError(f"testing {operation['path']} failed")
             return document
         case other:
-            raise bad_request(f"a JSON patch has no operation {other!r}"[:200])
+            raise bad_request(f"unknown operation {other!r} of a JSON patch"[:200])
 
 
 def _moved(document: Any, source: Sequence[str], path: Sequence[str]) -> tuple[Any, Sequence[str], Any]:
@@ -120,12 +121,12 @@ def _find(document: Any, path: Sequence[str]) -> Any:
     for step in path:
         if isinstance(document, dict):
             if step not in document:
-                raise LookupError(f"there is no {step!r}")
+                raise LookupError(f"{step!r} does not exist")
             document = document[step]
         elif isinstance(document, list):
             document = document[_index(document, step, end=len(document))]
         else:
-            raise LookupError(f"there is nothing below {step!r}")
+            raise LookupError(f"{step!r} has no members")
     return document
 
 
@@ -145,7 +146,7 @@ def _add(document: Any, path: Sequence[str], value: object) -> Any:
     elif isinstance(place, list):
         place.insert(len(place) if step == "-" else _index(place, step, end=len(place) + 1), value)
     else:
-        raise LookupError(f"there is nothing to add {step!r} to")
+        raise LookupError(f"{step!r} cannot be added: its parent is not an object or a list")
     return document
 
 

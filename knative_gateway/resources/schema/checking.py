@@ -1,7 +1,8 @@
 """Checking a document against its kind's OpenAPI v3 schema: types, bounds, required and unknown fields, defaults.
 
-One machine for our own kinds and for those that stored CustomResourceDefinitions declare. Fields that a schema does not know are
-left out (pruned) and named, unless it says `x-kubernetes-preserve-unknown-fields`. Spec: Kubernetes, "structural schemas".
+One machine for our own kinds and for those that stored CustomResourceDefinitions declare. Fields that a
+schema does not know are left out (pruned) and named, unless it says `x-kubernetes-preserve-unknown-fields`.
+Spec: Kubernetes, "structural schemas".
 """
 
 import json
@@ -162,7 +163,7 @@ def _check_array(schema: Object, value: Sequence[object], path: str, checked: Ch
     kept = list(kept)
     whole = schema.get(LIST_TYPE) == "map" or not any(isinstance(each, Mapping) for each in kept)
     if schema.get(LIST_TYPE) in {"map", "set"} and whole and items_of(kept, schema) is None:
-        checked.add(Because.INVALID, path, "every item must have its keys, and none may be there twice")
+        checked.add(Because.INVALID, path, "every item must have its keys, and no keys may be repeated")
     return kept
 
 
@@ -196,7 +197,10 @@ def _matches(pattern: str, value: str) -> bool:
 
 @lru_cache(256)
 def _compiled(pattern: str) -> Any:
-    """By RE2, as in Kubernetes: no text keeps it busy for longer than it takes to read it. None: it cannot be read."""
+    """By RE2, as in Kubernetes: no text keeps it busy for longer than it takes to read it.
+
+    None: it cannot be read.
+    """
     options = re2.Options()
     options.log_errors = False
     try:

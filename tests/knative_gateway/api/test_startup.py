@@ -28,7 +28,7 @@ async def test_all_files_are_applied_definitions_first(api: Api, tmp_path: Path)
     [
         ("a: [", "it is not YAML"),
         ("a: b", "apiVersion and kind are missing"),
-        ("apiVersion: v7\nkind: Nothing\nmetadata: {name: x}", "Nothing x: v7 has no such kind here"),
+        ("apiVersion: v7\nkind: Nothing\nmetadata: {name: x}", "Nothing x: the gateway does not serve this kind of v7"),
         ("apiVersion: eventing.knative.dev/v1\nkind: Trigger\nmetadata: {name: x}\nspec: {broker: 1}", "Trigger x: .*spec.broker"),
     ],
 )

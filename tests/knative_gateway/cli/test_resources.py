@@ -134,7 +134,7 @@ def test_a_subscriber_is_paused_resumed_and_tells_its_history(run: Run) -> None:
     assert json.loads(run("history", "trigger/asked", "--json").stdout)["failures"] == []
     assert "not available here" in run("redrive", "trigger/asked", status=1).stderr
     assert "not available here" in run("replay", "trigger/asked", "--start", "earliest", status=1).stderr
-    assert "'yesterday' is not a place to start at. Give earliest" in run("replay", "asked", "--start", "yesterday", status=2).stderr
+    assert "'yesterday' is not a valid start. Use earliest" in run("replay", "asked", "--start", "yesterday", status=2).stderr
     run("pause", "broker/asked", status=2)
     run("pause", "trigger/", status=2)
     run("pause", "trigger", status=1)
@@ -144,8 +144,7 @@ def test_a_name_alone_means_the_trigger_or_subscription_that_has_it(run: Run) ->
     run("apply", "-f", "-", given=[trigger("alone")])
     assert run("history", "alone").stderr == "no failures\n"
     assert (
-        "there is no Trigger or Subscription 'alon' in the namespace default; did you mean 'alone'?"
-        in run("pause", "alon", status=1).stderr
+        "no Trigger or Subscription named 'alon' in the namespace default; did you mean 'alone'?" in run("pause", "alon", status=1).stderr
     )
     assert "in the namespace other" in run("pause", "alone", "-n", "other", status=1).stderr
 
@@ -167,11 +166,11 @@ def test_replay_takes_the_forms_of_receive(run: Run, monkeypatch: pytest.MonkeyP
 def test_what_cannot_be_reached_or_is_not_known_is_told(run: Run, tmp_path: Path) -> None:
     assert "cannot be reached" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
     assert "is not an http:// or https:// URL" in run("get", "triggers", server="ftp://x", status=2).stderr
-    assert "nothing listens there. Is a gateway running" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
+    assert "the connection was refused. Is a gateway running" in run("get", "triggers", server="http://127.0.0.1:1", status=1).stderr
     assert "has no kind 'trigers'; did you mean 'triggers'?" in run("get", "trigers", status=1).stderr
     assert "has no kind 'nothings'; it has namespaces" in run("get", "nothings", status=1).stderr
     assert "--ca" in run("get", "triggers", "--ca", str(tmp_path / "nowhere"), server="https://127.0.0.1:1", status=2).stderr
-    assert "no kind Nothing in v9" in run("apply", "-f", "-", given=[{"apiVersion": "v9", "kind": "Nothing"}], status=1).stderr
+    assert "the kind Nothing of v9" in run("apply", "-f", "-", given=[{"apiVersion": "v9", "kind": "Nothing"}], status=1).stderr
 
 
 class Known:
@@ -181,7 +180,7 @@ class Known:
 
 def test_a_token_is_sent_where_one_is_wanted(run: Run, tmp_path: Path) -> None:
     with served(tmp_path, Gate([Known()])) as server:
-        assert "wants a bearer token" in run("get", "triggers", server=server, status=1).stderr
+        assert "needs a valid bearer token" in run("get", "triggers", server=server, status=1).stderr
         assert "no triggers" in run("get", "triggers", server=server, token="secret").stderr
 
 

@@ -34,5 +34,5 @@ def test_check_reads_everything_and_starts_nothing(monkeypatch: pytest.MonkeyPat
     (resources / "broker.yaml").write_text("apiVersion: eventing.knative.dev/v1\nkind: Broken\nmetadata: {name: default}\n")
     done = CliRunner().invoke(main, ["serve", "--config", str(file), "--check"])
     assert done.exit_code == 2
-    assert "Broken default: eventing.knative.dev/v1 has no such kind" in done.stderr
+    assert "Broken default: the gateway does not serve this kind of eventing.knative.dev/v1" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gateway.toml", "resources"]

@@ -97,7 +97,7 @@ async def test_what_the_node_says_goes_to_the_sender_and_the_log(monkeypatch: py
         await asyncio.sleep(0)
         client.made.obstacle = ReleasedError("amqp:resource-limit-exceeded", "the disk is full")
         for each in waiting:
-            with pytest.raises(UnavailableError, match=r"the event log node says: .*the disk is full"):
+            with pytest.raises(UnavailableError, match=r"the event log node reports: .*the disk is full"):
                 await each
     await appender.close(0)
     [line] = [line for line in lines if line["event"] == "events_not_stored"]

@@ -49,13 +49,13 @@ async def test_a_node_that_is_frozen_is_a_problem_until_it_answers_again(node: N
 
 async def test_a_node_that_is_gone_is_a_problem_at_once(node: NodeProcess, log: AmqpEventLog) -> None:
     os.kill(node.pid, signal.SIGKILL)
-    await until(lambda: log.problem == "the event log node is away")
+    await until(lambda: log.problem == "the event log node is unreachable")
 
 
 async def test_a_node_that_is_not_there_is_awaited_aloud_without_its_password() -> None:
     with capture_logs() as lines:
         async with AmqpEventLog("amqp://ann:secret@127.0.0.1:1", probes=TIMES) as log:
             await until(lambda: len(lines) > 0)
-            assert log.problem == "the event log node is away"
+            assert log.problem == "the event log node is unreachable"
             await asyncio.sleep(3 * TIMES.warn_s)
     assert lines == [{"event": "event_log_awaited", "log_level": "warning", "url": "amqp://127.0.0.1:1"}], "once, and not again at once"

@@ -38,7 +38,7 @@ RULE = "Attribute name must start with a letter and can only contain lowercase a
         ([{"sql": 5}], Problem("filters[0].sql", "invalid value: 5", "expected a CloudEvents SQL expression")),
         (
             [{"cesql": "NONE(1) = 1"}],
-            Problem("filters[0].cesql", "invalid value: NONE(1) = 1", "there is no function NONE/1 (name/number of arguments)"),
+            Problem("filters[0].cesql", "invalid value: NONE(1) = 1", "unknown function NONE/1 (name/number of arguments)"),
         ),
         (
             [{"regex": {"type": "x"}}],

@@ -85,8 +85,8 @@ def test_a_line_names_a_token_its_user_and_groups(tmp_path: Path) -> None:
         ("0123456789abcdef,a,b,c,d", "line 1: expected token,user"),
         ("0123456789abcdéf,anna", "printable ASCII"),
         ("0123456 789abcdef,anna", "printable ASCII"),
-        ("0123456789abcdef,anna\n0123456789abcdef,ben", "line 2: the token is there twice"),
-        ('0123456789abcdef,anna,"', "is not CSV"),
+        ("0123456789abcdef,anna\n0123456789abcdef,ben", "line 2: the token is repeated"),
+        ('0123456789abcdef,anna,"', "is not valid CSV"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_told_without_the_token(tmp_path: Path, text: str, words: str) -> None:
@@ -96,7 +96,7 @@ def test_what_is_wrong_in_a_file_is_told_without_the_token(tmp_path: Path, text:
 
 
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="open to others"):
+    with pytest.raises(ConfigError, match="other users can access"):
         StaticTokens(token_file(tmp_path, "0123456789abcdef,anna", 0o644))
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         StaticTokens(tmp_path / "nowhere")
