@@ -54,12 +54,13 @@ class ExternalRule(Settings):
         try:
             compiled = re.compile(self.pattern)
         except re.error as error:
-            message = f"{self.pattern!r} is not a pattern: {error}"
+            message = f"{self.pattern!r} is not a valid pattern: {error}"
             raise ValueError(message) from error
         known = {*compiled.groupindex, *map(str, range(compiled.groups + 1))}
         used = set(_PLACE.findall(self.user))
         if not used <= known or any(brace in _PLACE.sub("", self.user) for brace in "{}"):
-            message = f"{self.user!r} may have {', '.join(f'{{{group}}}' for group in sorted(known))} of this pattern, and no other braces"
+            allowed = ", ".join(f"{{{group}}}" for group in sorted(known))
+            message = f"{self.user!r} may contain only these braces: {allowed}"
             raise ValueError(message)
         return self
 
@@ -114,10 +115,10 @@ class OAuthSettings(Settings):
     def _keys_fit_the_algorithms(self) -> Self:
         symmetric = [algorithm for algorithm in self.algorithms if algorithm.symmetric]
         if symmetric and self.secret_file is None:
-            message = f"{symmetric[0]} needs a shared secret: set secret_file, or leave it out of algorithms"
+            message = f"{symmetric[0]} needs a shared secret: set secret_file, or remove {symmetric[0]} from algorithms"
             raise ValueError(message)
         if self.secret_file is not None and not symmetric:
-            message = "secret_file is for HS256, HS384 and HS512, none of which is in algorithms"
+            message = "secret_file works only with HS256, HS384 and HS512: add one to algorithms, or remove secret_file"
             raise ValueError(message)
         if len(symmetric) < len(self.algorithms) and not self.keys:
             message = "keys is empty: name a JWKS or PEM file with the issuer's public keys"

@@ -30,7 +30,7 @@ def _network(text: str) -> str:
     try:
         ipaddress.ip_network(text, strict=False)
     except ValueError:
-        message = f"{text[:64]!r} is not an IP address or a network such as 10.0.0.0/8"
+        message = f"{text[:64]!r} is not a valid IP address or network: use for example 10.0.0.0/8"
         raise ValueError(message) from None
     return text
 
@@ -73,7 +73,7 @@ class Sync(Settings):
     def _interval_needs_milliseconds(self) -> Self:
         allowed = range(1, 60_001) if self.mode is SyncMode.INTERVAL else range(1)
         if self.interval_ms not in allowed:
-            message = "sync is 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
+            message = "sync must be 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
             raise ValueError(message)
         return self
 
@@ -86,7 +86,7 @@ class Sync(Settings):
         """
         mode, _, interval = text.partition(":")
         if mode not in set(SyncMode) or (interval and not interval.isdecimal()):
-            message = f"{text!r} is not a sync mode: 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
+            message = f"{text!r} is not a valid sync mode: use 'always', 'never', or 'interval:MS' with MS from 1 to 60000"
             raise ValueError(message)
         return cls(mode=SyncMode(mode), interval_ms=int(interval or 0))
 
@@ -263,7 +263,7 @@ class Listener(Settings):
         """
         found = _HOST_PORT.fullmatch(text.strip())
         if found is None or int(found["port"]) > 65_535:
-            message = f"{text!r} is not an address to listen on: HOST:PORT with a port from 0 to 65535, for example [::1]:5672"
+            message = f"{text!r} is not a valid address to listen on: use HOST:PORT with a port from 0 to 65535, for example [::1]:5672"
             raise ValueError(message)
         return cls(host=found["v6"] or found["host"], port=int(found["port"]), tls=tls)
 
@@ -342,13 +342,13 @@ class NodeSettings(Settings):
     @model_validator(mode="after")
     def _external_rules_need_certificates(self) -> Self:
         if self.external and (self.tls is None or self.tls.client_ca is None):
-            message = "external rules say whom client certificates stand for, and none is verified: set tls.client_ca"
+            message = "external rules need verified client certificates: set tls.client_ca"
             raise ValueError(message)
         return self
 
     @model_validator(mode="after")
     def _tls_listeners_need_a_certificate(self) -> Self:
         if self.tls is None and any(listener.tls for listener in (*self.listen, *filter(None, [self.admin_listen]))):
-            message = "a listener asks for TLS but no certificate is set: give --tls-certificate and --tls-key"
+            message = "a listener uses TLS but no certificate is set: set --tls-certificate and --tls-key"
             raise ValueError(message)
         return self

@@ -27,7 +27,7 @@ def log_name(name: str) -> str:
     """
     if not LOG_NAME.fullmatch(name):
         message = (
-            f"{name!r} is not a valid log name: 1 to 255 letters, digits, '.', '-' and '_', starting and ending with a letter or digit"
+            f"{name!r} is not a valid log name: use 1 to 255 letters, digits, '.', '-' and '_', starting and ending with a letter or digit"
         )
         raise ValueError(message)
     return name

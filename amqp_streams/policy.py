@@ -35,7 +35,7 @@ class Right(StrEnum):
 
 def _name(text: str) -> str:
     if not 1 <= len(text) <= _NAME_CHARACTERS_MAX or not text.isprintable():
-        message = f"{text[:40]!r} is not a valid name: 1 to {_NAME_CHARACTERS_MAX} characters, none of them a control character"
+        message = f"{text[:40]!r} is not a valid name: use 1 to {_NAME_CHARACTERS_MAX} characters and no control characters"
         raise ValueError(message)
     return text
 
@@ -45,7 +45,7 @@ def _who(text: str) -> str:
     name = text.removeprefix(GROUP_PREFIX)
     if text != ANYONE and any(character in name for character in "*?"):
         message = (
-            f"{text[:40]!r} is neither a user, 'group:NAME', '{ANONYMOUS}' nor '{ANYONE}': there are no patterns of users, make a group"
+            f"{text[:40]!r} is not a user, 'group:NAME', '{ANONYMOUS}' or '{ANYONE}': patterns of users are not supported, use a group"
         )
         raise ValueError(message)
     _name(name)
@@ -54,7 +54,9 @@ def _who(text: str) -> str:
 
 def _log_pattern(text: str) -> str:
     if not _LOG_PATTERN.fullmatch(text):
-        message = f"{text[:40]!r} matches no log: letters, digits, '.', '-', '_', and '*', '?', '[...]' as in file names"
+        message = (
+            f"{text[:40]!r} is not a valid pattern of log names: use letters, digits, '.', '-', '_', and '*', '?', '[...]' as in file names"
+        )
         raise ValueError(message)
     return text
 
@@ -64,7 +66,7 @@ _Items = TypeVar("_Items", bound=Sized)
 
 def _some(items: _Items) -> _Items:
     if not items:
-        message = "is empty: leave it out, or name something"
+        message = "is empty: remove it, or add an entry"
         raise ValueError(message)
     return items
 
@@ -95,7 +97,7 @@ class AccessRule(Settings):
     @model_validator(mode="after")
     def _groups_narrow_reading_only(self) -> Self:
         if self.consumer_groups is not None and (Right.MANAGE in self.allow or Right.RECEIVE not in self.allow):
-            message = "consumer_groups narrows 'receive': allow 'receive' in this rule, and 'manage' in one of its own"
+            message = "consumer_groups restricts 'receive': allow 'receive' in this rule, and 'manage' in another rule"
             raise ValueError(message)
         return self
 

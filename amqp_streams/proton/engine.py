@@ -29,7 +29,8 @@ def require_engine(found: str = INSTALLED_VERSION) -> None:
         AmqpStreamsError: another release is installed.
     """
     if found != ENGINE_VERSION:
-        message = f"needs python-qpid-proton {ENGINE_VERSION}, found {found}: pip install python-qpid-proton=={ENGINE_VERSION}"
+        remedy = f"run pip install python-qpid-proton=={ENGINE_VERSION}"
+        message = f"python-qpid-proton {ENGINE_VERSION} is required, but {found} is installed: {remedy}"
         raise AmqpStreamsError(message)
 
 

@@ -38,7 +38,9 @@ def read_value(data: Pointer) -> Value:
     if size <= 0:
         return None
     if size > VALUE_BYTES_MAX:
-        raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"a map of {size} bytes in a performative; at most {VALUE_BYTES_MAX}")
+        raise PeerError(
+            names.RESOURCE_LIMIT_EXCEEDED, f"a map in a performative has {size} bytes, and at most {VALUE_BYTES_MAX} are allowed"
+        )
     buffer = ffi.new("char[]", size)
     lib.pn_data_rewind(data)  # the encoder begins where the last reader stopped
     written = lib.pn_data_encode(data, buffer, size)

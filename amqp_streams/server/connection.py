@@ -313,7 +313,9 @@ class AmqpConnection:
             return
         if engine is not None and dispatch is not None:
             if self._is_silent(now_ms):
-                self.shut(PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"nothing was received for {self._service.limits.idle_timeout_ms} ms"))
+                self.shut(
+                    PeerError(names.RESOURCE_LIMIT_EXCEEDED, f"the node received nothing for {self._service.limits.idle_timeout_ms} ms")
+                )
                 return
             deadline_ms = engine.tick(now_ms)
             if Pause.TURN not in self._pauses:

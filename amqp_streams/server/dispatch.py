@@ -150,7 +150,7 @@ class Dispatch:
     def refuse_excess(self) -> None:
         """A flow granted more credit than the engine counts, which sends nothing for it: say so instead of being silent."""
         for pointer in self._excess & self.links.keys():
-            description = f"a link-credit above {CREDIT_MAX} is not supported: grant less, and more later"
+            description = f"a link-credit above {CREDIT_MAX} is not supported: grant less credit at once"
             self.links[pointer].close(PeerError(names.NOT_IMPLEMENTED, description))
         self._excess.clear()
 
@@ -168,7 +168,7 @@ class Dispatch:
                 link.take()
             case _ if links.is_sender(pointer) and links.current(pointer):
                 # Whatever we send is complete by now: this one came in, against the direction of its link, with a tag of the peer's.
-                self._engine.close(PeerError(names.ILLEGAL_STATE, "a transfer on a link that this node sends on"))
+                self._engine.close(PeerError(names.ILLEGAL_STATE, "a transfer arrived on a link on which this node is the sender"))
             case _ if links.is_sender(pointer):
                 records.settle_returned(delivery)
             case _:
@@ -220,7 +220,7 @@ class Dispatch:
         if not self._entered:  # its connection is being closed
             return
         if len(self.links) + len(self._refused) >= HANDLES_PER_LINK * self._service.limits.links:
-            self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many links that were refused and not detached"))
+            self._engine.close(PeerError(names.RESOURCE_LIMIT_EXCEEDED, "too many refused links were not detached"))
             return
         service, owner = self._service, self._owner
         try:
@@ -351,7 +351,7 @@ class Dispatch:
             try:
                 self._forget(link)
             except Exception:  # of the others there must be nothing left either
-                log.exception("link_not_forgotten", link=link.name[:64])
+                log.exception("link_not_closed", link=link.name[:64])
 
     def _forget(self, link: AnyLink, *, closed: bool = False) -> None:
         """A link is gone. What the node does about it is carried out by the caller, when no other link is half gone."""

@@ -71,7 +71,7 @@ class Regular:
                 self._failing[name] = f"{type(error).__name__}: {error}"[:200]
             else:
                 if self._failing.pop(name, None) is not None:
-                    log.info("regular_work_goes_on", step=name)
+                    log.info("regular_work_recovered", step=name)
 
     def _retain(self) -> None:
         partitions = sum(len(log.partitions) for log in self._store.logs.values())

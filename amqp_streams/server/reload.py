@@ -161,11 +161,11 @@ def shut_unmapped(service: EventService, guard: Guard) -> None:
     """Close the connections whose certificates stand for somebody else now, or for nobody."""
     for connection in tuple(service.connections):
         if connection.mechanism == "EXTERNAL" and connection.user != guard.certified_user(connection.channel):
-            connection.shut(PeerError(names.CONNECTION_FORCED, "the certificate does not stand for this user any more"))
+            connection.shut(PeerError(names.CONNECTION_FORCED, "the certificate does not belong to this user any more"))
 
 
 def shut_anonymous(service: EventService, guard: Guard) -> None:
     """Close the connections of nobody that are not let in any more."""
     for connection in tuple(service.connections):
         if connection.admitted and connection.user is None and not guard.anonymous_allowed(connection.channel):
-            connection.shut(PeerError(names.CONNECTION_FORCED, "connections without a user are not let in here any more"))
+            connection.shut(PeerError(names.CONNECTION_FORCED, "connections without a user are not accepted any more"))

@@ -192,8 +192,8 @@ class Server:
             said = {setting: getattr(wanted, setting) for setting in wanted.model_fields_set}
             if said.get("partitions", found.settings.partitions) != found.settings.partitions:
                 message = (
-                    f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir}, the configuration says "
-                    f"{wanted.partitions}: the number is fixed when a log is created. Change the configuration, or delete the log"
+                    f"log {name!r} has {found.settings.partitions} partitions in {self.settings.data_dir}, but the configuration says "
+                    f"{wanted.partitions}: the number is fixed when the log is created. Change the configuration, or delete the log"
                 )
                 raise ConfigError(message)
             changed = found.settings.model_copy(update=said)

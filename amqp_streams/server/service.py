@@ -346,7 +346,7 @@ class EventService:
 
     def not_ready(self) -> str | None:
         """Why the node does not serve as it should; None: it does. Costs next to nothing."""
-        return self.regular.hindrance() if self.ready else "the node takes no events now"
+        return self.regular.hindrance() if self.ready else "the node accepts no events now"
 
     def status(self) -> NodeStatus:
         """A picture of this moment."""

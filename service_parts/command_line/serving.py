@@ -30,11 +30,11 @@ def setting_option(prefix: str) -> Callable[..., Decorator[Any]]:
 def service_options(prefix: str, *, check: str) -> Decorator[Any]:
     """The flags that are not settings: `config`, `check` (whose help is given), `schema`, `ready_file` and `ready_fd`."""
     path = click.Path(path_type=Path)
-    config = f"Settings from a file; flags and variables win over it.  [{prefix}CONFIG]"
+    config = f"Read settings from a file. Flags and variables override it.  [{prefix}CONFIG]"
     options: list[Decorator[Any]] = [
         click.option("--config", type=path, metavar="FILE.toml", envvar=f"{prefix}CONFIG", help=config),
         click.option("--check", is_flag=True, help=check),
-        click.option("--schema", is_flag=True, help="Print the JSON schema of the file of --config, for editors, then exit."),
+        click.option("--schema", is_flag=True, help="Print the JSON schema of the --config file, for editors, then exit."),
         click.option("--ready-file", type=path, metavar="FILE", help="Write the bound addresses here, as JSON, when ready."),
         click.option(
             "--ready-fd",

@@ -21,7 +21,7 @@ _WORDS: Final = {
     **dict.fromkeys(("string_type", "path_type"), "must be text"),
     **dict.fromkeys(("list_type", "tuple_type", "set_type"), "must be a list"),
     **dict.fromkeys(("dict_type", "mapping_type", "model_type", "model_attributes_type"), "must be a table"),
-    **dict.fromkeys(("byte_size", "byte_size_unit"), "must be a size, such as 1MiB"),
+    **dict.fromkeys(("byte_size", "byte_size_unit"), "must be a size, for example 1MiB"),
 }
 _SHOWN_MAX: Final = 64
 _UNITS: Final = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))

@@ -61,7 +61,7 @@ def refuse_unknown(environment: Mapping[str, str], known: Collection[str], prefi
     unknown = sorted(name for name in environment if name.startswith(prefixes) and name not in known and name not in others)
     if unknown:
         allowed = ", ".join(name for name in sorted(known) if name.startswith(prefixes))
-        message = f"{unknown[0]} in the environment is not a setting; there are {allowed}"
+        message = f"{unknown[0]} in the environment is not a setting: use one of {allowed}"
         raise SettingError(message)
 
 

@@ -26,7 +26,9 @@ def duration_ms(text: str) -> int:
     if text == "0":
         return 0
     if not parts or "".join(part[0] for part in parts) != text:
-        message = f"{text!r} is not a duration: a number with a unit (ms, s, m, h, d, w), such as 500ms, 30m, 12h, 7d or 1h30m"
+        message = (
+            f"{text!r} is not a valid duration: use a number with a unit (ms, s, m, h, d, w), for example 500ms, 30m, 12h, 7d or 1h30m"
+        )
         raise ValueError(message)
     milliseconds = sum(float(part[1]) * _DURATION_UNITS[part[2]] for part in parts)
     if milliseconds > MILLISECONDS_MAX:
@@ -44,7 +46,10 @@ def byte_count(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     unit = _SIZE_UNITS.get(found[2].lower()) if found else None
     if found is None or unit is None:
-        message = f"{text!r} is not a size: a number of bytes, or a number with a unit (B, kB, MB, GB, TB, KiB, MiB, GiB, TiB): 512MiB"
+        message = (
+            f"{text!r} is not a valid size: use a number of bytes, or a number with a unit "
+            "(B, kB, MB, GB, TB, KiB, MiB, GiB, TiB), for example 512MiB"
+        )
         raise ValueError(message)
     if "." not in found[1]:
         return int(found[1]) * unit

@@ -32,9 +32,9 @@ class BadTokenError(Exception):
 
 
 _REASONS: Final[Mapping[type[Exception], str]] = {
-    jwt.InvalidIssuerError: "it is of another issuer",
+    jwt.InvalidIssuerError: "another issuer issued it",
     jwt.InvalidAudienceError: "it is for another audience",
-    jwt.MissingRequiredClaimError: "it lacks an expiry, an issuer or an audience",
+    jwt.MissingRequiredClaimError: "it has no expiry, no issuer or no audience",
 }
 # The times are checked with the caller's clock.
 _OPTIONS: Final[Options] = {"require": ["exp", "iss", "aud"], "verify_exp": False, "verify_nbf": False, "verify_iat": False}
@@ -49,13 +49,13 @@ def signed_claims(token: str, keys: Sequence[Key], expected: Expected) -> Mappin
     try:
         header = jwt.get_unverified_header(token)
     except MALFORMED as error:
-        message = "it is not a JWT"
+        message = "it is not a valid JWT"
         raise BadTokenError(message) from error
     algorithm = next((one for one in expected.algorithms if one == header.get("alg")), None)
     if algorithm is None:
-        message = "it is signed by an algorithm that is not allowed"
+        message = "it is signed with an algorithm that is not allowed"
         raise BadTokenError(message)
-    reason = "it is signed by no key that is known here"
+    reason = "no known key signed it"
     for key in keys:
         if algorithm not in key.algorithms or (key.id is not None and header.get("kid") not in (None, key.id)):
             continue
@@ -78,7 +78,7 @@ def expiry_ms(claims: Mapping[str, Any], *, now_ms: int, leeway_ms: int) -> int:
     """
     expires_ms = _time_ms(claims, "exp") + leeway_ms
     if now_ms >= expires_ms:
-        message = "it is expired"
+        message = "it has expired"
         raise BadTokenError(message)
     if "nbf" in claims and now_ms < _time_ms(claims, "nbf") - leeway_ms:
         message = "it is not valid yet"
@@ -106,6 +106,6 @@ def group_names(value: object) -> frozenset[str]:
 def _time_ms(claims: Mapping[str, Any], name: str) -> int:
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 40:
-        message = f"its {name} is not a time"
+        message = f"its claim {name} is not a valid time"
         raise BadTokenError(message)
     return int(value * 1000)

@@ -48,11 +48,11 @@ def public_keys(path: Path, algorithms: Collection[str]) -> list[Key]:
     try:
         keys = list(_jwks(data) if data.lstrip().startswith(b"{") else _pem(data))
     except (*MALFORMED, UnsupportedAlgorithm) as error:
-        message = f"{path} has no keys: {error}"
+        message = f"{path} does not contain keys: {error}"
         raise SettingError(message) from error
     usable = [key for key in keys if not key.algorithms.isdisjoint(algorithms)]
     if not usable:
-        message = f"{path} has no key for any of {', '.join(algorithms)}"
+        message = f"{path} does not contain a key for any of {', '.join(algorithms)}"
         raise SettingError(message)
     return usable
 
@@ -64,11 +64,11 @@ def secret_key(path: Path) -> Key:
         SettingError: the file cannot be read, others may read it, or the secret is too short; names the file.
     """
     if path.exists() and path.stat().st_mode & 0o077:
-        message = f"{path} is open to others: chmod 600 {path}"
+        message = f"other users can access {path}: run chmod 600 {path}"
         raise SettingError(message)
     value = read_file(path).strip()
     if len(value) < SECRET_BYTES_MIN:
-        message = f"{path} has less than {SECRET_BYTES_MIN} bytes"
+        message = f"{path} must have at least {SECRET_BYTES_MIN} bytes"
         raise SettingError(message)
     return Key(value, _HMAC)
 
@@ -83,10 +83,10 @@ def read_file(path: Path, bytes_max: int = FILE_BYTES_MAX) -> bytes:
         with path.open("rb") as file:
             data = file.read(bytes_max + 1)
     except OSError as error:
-        message = f"{path} cannot be read: {error.strerror}"
+        message = f"cannot read {path}: {error.strerror}"
         raise SettingError(message) from error
     if len(data) > bytes_max:
-        message = f"{path} has more than {bytes_max} bytes"
+        message = f"{path} is larger than {bytes_max} bytes"
         raise SettingError(message)
     return data
 
@@ -107,7 +107,7 @@ def _jwks(data: bytes) -> Iterator[Key]:
 
 def _pem(data: bytes) -> Iterator[Key]:
     if b"PRIVATE KEY" in data:
-        message = "there is a private key in it, which belongs to the issuer alone: give the public one"
+        message = "it contains a private key, which only the issuer may have: use the public key"
         raise ValueError(message)
     if b"BEGIN CERTIFICATE" in data:
         keys: list[Any] = [certificate.public_key() for certificate in x509.load_pem_x509_certificates(data)]

@@ -171,7 +171,7 @@ class Guard:
             offered["PLAIN"] = Plain
         if self.anonymous_allowed(channel):
             offered["ANONYMOUS"] = Anonymous
-        return offered or {"EXTERNAL": partial(External, None, "nobody may log in here")}
+        return offered or {"EXTERNAL": partial(External, None, "the node does not accept a login on this connection")}
 
     def anonymous_allowed(self, channel: ByteChannel) -> bool:
         """Whether a peer without a user is let in here."""
@@ -183,7 +183,7 @@ class Guard:
         return user_of(channel.certificate or {}, self._settings.external)
 
     def _external(self, channel: ByteChannel) -> Mechanism:
-        return External(self.certified_user(channel), "no rule fits the certificate")
+        return External(self.certified_user(channel), "no rule matches the certificate")
 
     # -- questions
 
@@ -210,7 +210,7 @@ class Guard:
 
     def check_token(self, asked: VerifyToken) -> Answer:
         """Whose the token is."""
-        return Failure("no tokens are taken any more") if self._tokens is None else self._tokens.verify(asked.token)
+        return Failure("the node does not accept tokens any more") if self._tokens is None else self._tokens.verify(asked.token)
 
     # -- what became of logins
 

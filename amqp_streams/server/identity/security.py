@@ -77,7 +77,7 @@ class SecurityLayer:
                 self._asking = True
                 self._channel.pause_reading()
                 if not self._guard.check_password(self._channel.peer, question, wanted=self._wanted, tell=self._told):
-                    self._hold("too many passwords wait to be checked")
+                    self._hold("too many passwords are waiting for a check")
 
     def _wanted(self) -> bool:
         """Whether the peer still waits to hear of its password; one that guesses too much meanwhile does not hear of it."""

@@ -44,7 +44,7 @@ class TokenCheck:
         try:
             return user_name(name) if isinstance(name, str) else user_name("")
         except ValueError as error:
-            message = f"its {self.settings.user_claim} is not a user"
+            message = f"the claim {self.settings.user_claim} is not a valid user name"
             raise BadTokenError(message) from error
 
 

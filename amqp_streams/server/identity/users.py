@@ -53,7 +53,7 @@ def user_name(name: str) -> str:
         ValueError: it is empty, longer than NAME_CHARACTERS_MAX, or has control characters.
     """
     if not 1 <= len(name) <= NAME_CHARACTERS_MAX or any(unicodedata.category(character) in {"Cc", "Cs"} for character in name):
-        message = f"{name[:40]!r} is not a valid user name: 1 to {NAME_CHARACTERS_MAX} characters, none of them a control character"
+        message = f"{name[:40]!r} is not a valid user name: use 1 to {NAME_CHARACTERS_MAX} characters and no control characters"
         raise ValueError(message)
     return name
 
@@ -120,7 +120,7 @@ class UsersFile:
         """
         user_name(name)
         if not 1 <= len(password) <= PASSWORD_CHARACTERS_MAX or "\0" in password:
-            message = f"a password has 1 to {PASSWORD_CHARACTERS_MAX} characters, none of them NUL"
+            message = f"a password must have 1 to {PASSWORD_CHARACTERS_MAX} characters, and no NUL character"
             raise ValueError(message)
         credentials: dict[str, object] = {ARGON2: self._hasher.hash(prepared_or_same(password))}
         try:
@@ -162,7 +162,7 @@ class UsersFile:
         """
         with self._lock:
             if self._contents.stamp is not None and _stamp(self._path) is None:
-                message = f"the users file {self._path} is missing: put it back, or restart the node to run without users"
+                message = f"the users file {self._path} is missing: restore it, or restart the node to run without users"
                 raise ConfigError(message)
             return self._refresh()
 
@@ -227,7 +227,7 @@ class UsersFile:
         try:
             _replace(self._path, text.encode())
         except OSError as error:
-            message = f"the users file {self._path} cannot be written: {error.strerror}"
+            message = f"cannot write the users file {self._path}: {error.strerror}"
             raise ConfigError(message) from error
         self._contents = _Contents.of(users, secret, _stamp(self._path))
 
@@ -245,7 +245,7 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        message = f"the users file {path} cannot be written: {error.strerror}"
+        message = f"cannot write the users file {path}: {error.strerror}"
         raise ConfigError(message) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -273,13 +273,13 @@ def _read(path: Path, secret: bytes) -> _Contents:
     except FileNotFoundError:
         return _Contents.of({}, secret, None)
     except OSError as error:
-        message = f"the users file {path} cannot be read: {error.strerror}"
+        message = f"cannot read the users file {path}: {error.strerror}"
         raise ConfigError(message) from error
     if mode & 0o077:
-        message = f"the users file {path} is open to others (mode {mode & 0o777:04o}): chmod 600 {path}"
+        message = f"other users can access the users file {path} (mode {mode & 0o777:04o}): run chmod 600 {path}"
         raise ConfigError(message)
     if len(data) > FILE_BYTES_MAX:
-        message = f"the users file {path} has more than {FILE_BYTES_MAX} bytes"
+        message = f"the users file {path} is larger than {FILE_BYTES_MAX} bytes"
         raise ConfigError(message)
     users, own = _parse(path, data)
     return _Contents.of(users, own or secret, stamp)
@@ -289,10 +289,10 @@ def _parse(path: Path, data: bytes) -> tuple[dict[str, Credentials], bytes]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
-        message = f"the users file {path} is not JSON: {error}"
+        message = f"the users file {path} is not valid JSON: {error}"
         raise ConfigError(message) from error
     if not isinstance(document, dict) or document.get("version") != VERSION:
-        message = f"the users file {path} is not of version {VERSION}, the one that this program reads"
+        message = f"the users file {path} does not have version {VERSION}, the only version that this program reads"
         raise ConfigError(message)
     users = document.get("users")
     if not isinstance(users, dict) or not all(isinstance(credentials, dict) for credentials in users.values()):

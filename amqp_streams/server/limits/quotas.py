@@ -88,7 +88,7 @@ class Account:
     def _require(self, quota: str, used: int, allowed: int | None) -> None:
         if allowed is not None and used >= allowed:
             self.refused[quota] += 1
-            description = f"quota {quota!r} of {self.name[:128]!r} is used up: at most {allowed} at once"
+            description = f"quota {quota!r} of {self.name[:128]!r} is used up: it allows at most {allowed} at once"
             raise PeerError(names.RESOURCE_LIMIT_EXCEEDED, description)
 
     def _throttle(self, throttle: Throttle | None, rate: int | None) -> Throttle | None:

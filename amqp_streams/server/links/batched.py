@@ -166,7 +166,7 @@ class BatchedLink(ConsumerLink):
                 self._send_batch(draft.before(first))
             description = (
                 f"the event at offset {offset_text(draft.offsets[first])} of partition {draft.partition} has message-format "
-                f"0x{draft.formats[first]:08x}: attach with the link property {names.BATCH_FORMATS} true, or without batched deliveries"
+                f"0x{draft.formats[first]:08x}: attach with the link property {names.BATCH_FORMATS} = true, or without batched deliveries"
             )
             raise PeerError(names.NOT_IMPLEMENTED, description)
         self._send_batch(draft)
@@ -177,7 +177,7 @@ class BatchedLink(ConsumerLink):
             self.grant.announce = False
             extra[names.ASSOCIATED_PARTITIONS] = Array(Symbol, tuple(Symbol(str(each.index)) for each in self.grant.partitions))
         if draft.skipped:
-            detail = f"{draft.skipped} events of partition {draft.partition} were removed by retention before they were read"
+            detail = f"retention removed {draft.skipped} events of partition {draft.partition} before the link read them"
             self.service.warn("consumer_overtaken", link=self.name, log=self.grant.log.name, detail=detail)
         message = write_batch(
             str(draft.partition),

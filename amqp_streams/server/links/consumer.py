@@ -191,7 +191,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             return
         self.owner.flush()
         if links.queued(self.pointer) or self.owner.blocked():
-            self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and it takes nothing of what was sent before")
+            self.owner.cut(f"{error.condition} on link {self.name[:64]!r}, and the client does not read what was sent before")
 
     def leave(self, error: PeerError, within_ms: int) -> None:
         """Send nothing more, and close with this error when all is settled, or after so long."""
@@ -330,9 +330,10 @@ class ConsumerLink(OutgoingLink[Consuming]):
         return next((index for index, message in enumerate(messages) if len(message) > self.size_max), len(messages))
 
     def _too_large(self, partition: int, number: int, size: int) -> PeerError:
-        place = f"offset {offset_text(number)} of partition {partition}"
+        where = f"offset {offset_text(number)} of partition {partition}"
         return PeerError(
-            names.LINK_MESSAGE_SIZE_EXCEEDED, f"the event at {place} has {size} bytes, this link takes {self.size_max} (AMQP 2.7.3)"
+            names.LINK_MESSAGE_SIZE_EXCEEDED,
+            f"the event at {where} has {size} bytes, but this link accepts at most {self.size_max} (AMQP 2.7.3)",
         )
 
     def _send_announced(self, run: Run) -> None:

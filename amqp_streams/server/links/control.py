@@ -58,7 +58,7 @@ class InfoLink(OutgoingLink[Informing]):
             message = self.service.node.info_message(self.grant, self.service.monotonic_ms())
         except WireError as error:
             log.exception("info_failed", log=self.grant.log.name)
-            self.close(PeerError(names.INTERNAL_ERROR, f"the information cannot be encoded: {error}"))
+            self.close(PeerError(names.INTERNAL_ERROR, f"the node cannot encode the information: {error}"))
         else:
             self.sent += 1
             self.delivery_count += 1
@@ -118,7 +118,7 @@ class ManagementLink(IncomingLink[Managing]):
                 self._waiting.append(_Waiting(delivery, message))
             else:
                 outcomes.reject(
-                    delivery, names.RESOURCE_LIMIT_EXCEEDED, "too many requests are waiting: send this one again when others are answered"
+                    delivery, names.RESOURCE_LIMIT_EXCEEDED, "too many requests are waiting: send this request again after an answer"
                 )
         if self._waiting:
             self.service.turns.add(self)
@@ -156,7 +156,9 @@ class ManagementLink(IncomingLink[Managing]):
             return self._refuse(waiting, names.DECODE_ERROR, str(error))
         carrier = self.owner.reply_link(request.reply_to)
         if carrier is None:
-            description = "reply-to names no receiver of this connection: attach one first (source $management, or a dynamic source)"
+            description = (
+                "reply-to does not name a receiver of this connection: first attach one with the source $management or a dynamic source"
+            )
             return self._refuse(waiting, names.PRECONDITION_FAILED, description)
         if not carrier.reserve(self):
             return False  # it adds this link again when it has credit
@@ -190,7 +192,7 @@ def _encoded(request: Request, answer: Answer) -> bytes:
         return management.answer_message(request, answer)
     except WireError as error:
         log.exception("request_failed", operation=request.operation[:64], type=request.type[:64])
-        return management.answer_message(request, Answer(management.SERVER_ERROR, f"the answer cannot be encoded: {error}"))
+        return management.answer_message(request, Answer(management.SERVER_ERROR, f"the node cannot encode the answer: {error}"))
 
 
 class ReplyLink(OutgoingLink[Replying]):

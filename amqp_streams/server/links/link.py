@@ -277,7 +277,7 @@ class IncomingLink(Link[G_co]):
         if size != held:
             self.service.unfinished.holds(self, size)
         if arrivals.oversized:
-            description = f"a message is larger than {self.size_max} bytes, the max-message-size of this link"
+            description = f"a message is larger than the max-message-size of this link, {self.size_max} bytes"
             self.close(PeerError(names.LINK_MESSAGE_SIZE_EXCEEDED, description))
         return arrivals
 

@@ -16,7 +16,7 @@ from amqp_streams.streams.attach import Producing, Relaying
 from amqp_streams.streams.intake import Receipt
 from amqp_streams.wire.formats import UNKNOWN
 
-_UNREADABLE: Final = "the message-format of this transfer is not one uint: it cannot be kept (AMQP 2.7.5)"
+_UNREADABLE: Final = "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP 2.7.5)"
 
 
 class ProducerLink(IncomingLink[Producing | Relaying]):

@@ -29,10 +29,10 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
     require_whole(owner, "the link name or an address", name, source.address or "", target.address or "")
     here, there = (source, target) if consumer else (target, source)
     if here.is_coordinator:
-        raise PeerError(names.NOT_IMPLEMENTED, "this node has no transactions")
+        raise PeerError(names.NOT_IMPLEMENTED, "this node does not support transactions")
     if consumer and data_size(source.filters) > filter_bytes_max:
         raise PeerError(
-            names.RESOURCE_LIMIT_EXCEEDED, f"the filters of a source have at most {filter_bytes_max} bytes", {"field": "filter"}
+            names.RESOURCE_LIMIT_EXCEEDED, f"the filters of a source must have at most {filter_bytes_max} bytes", {"field": "filter"}
         )
     return AttachRequest(
         link=name,
@@ -56,7 +56,7 @@ def attach_request(link: Pointer, container: str, filter_bytes_max: int, owner: 
 def require_whole(owner: Owner, what: str, *cut: str) -> None:
     """Refuse names with a NUL: the engine knows them only up to there, which may be the name of something else."""
     if cut in owner.nuls.names:
-        raise PeerError(names.INVALID_FIELD, f"{what} has a NUL character: use names without one")
+        raise PeerError(names.INVALID_FIELD, f"{what} has a NUL character: remove it")
 
 
 def answer_termini(link: Pointer, request: AttachRequest, grant: Grant) -> None:
@@ -118,7 +118,7 @@ def _map(data: Pointer, field: str) -> Mapping[str, Value]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise PeerError(names.INVALID_FIELD, f"{field} is a map", {"field": field})
+        raise PeerError(names.INVALID_FIELD, f"{field} must be a map", {"field": field})
     if not all(isinstance(key, str) and key.isascii() for key in value):  # strings are taken for symbols, but they must be able to be some
-        raise PeerError(names.INVALID_FIELD, f"the keys of {field} are symbols", {"field": field})
+        raise PeerError(names.INVALID_FIELD, f"the keys of {field} must be symbols", {"field": field})
     return {str(key): item for key, item in value.items()}

@@ -77,7 +77,7 @@ class Unfinished:
             held.size, held.heard_ms = size, self._clock_ms()
         while self.bytes > self._bytes_max:
             most = max(self._users.values(), key=lambda each: each.size)
-            _end(next(iter(most.links)), "too many unfinished large messages at once: send this one later")
+            _end(next(iter(most.links)), "too many large messages are unfinished: send this message again later")
 
     def expire(self) -> None:
         """Close the links whose message got no more data for too long, unless this node does not read from their connections."""

@@ -73,7 +73,7 @@ class AdminServer:
         self._admission: Final = admission
         self._limits: Final = limits
         self._linger_s: Final = linger_s
-        self._crowded: Final = Seldom("http_crowded")
+        self._crowded: Final = Seldom("http_limit_reached")
         self._acceptors: Final[list[Acceptor]] = []
         self._guests: dict[asyncio.BaseProtocol, str] = {}
         """HTTP connections by their addresses, the oldest first; those that ended are taken out when there are many."""
@@ -197,7 +197,7 @@ class AdminServer:
     async def _websocket(self, socket: WebSocket) -> None:
         subprotocol = chosen_subprotocol(socket.scope["subprotocols"])
         if subprotocol is None:
-            await refuse(socket, 400, f"this is AMQP over WebSocket: offer the sub-protocol {' or '.join(SUBPROTOCOLS)}")
+            await refuse(socket, 400, f"this address serves AMQP over WebSocket: offer the sub-protocol {' or '.join(SUBPROTOCOLS)}")
         elif self.phase is not Phase.READY or self.factory is None:
             await refuse(socket, 503, str(self.phase))
         else:
@@ -216,7 +216,7 @@ class AdminServer:
             self._admission.leave(channel)
 
     async def _no_websocket(self, socket: WebSocket) -> None:
-        await refuse(socket, 404, f"no WebSocket at {socket.url.path}: AMQP is at {', '.join(WEBSOCKET_PATHS)}")
+        await refuse(socket, 404, f"{socket.url.path} is not a WebSocket path: AMQP is at {', '.join(WEBSOCKET_PATHS)}")
 
 
 async def serve_admin(
@@ -248,7 +248,7 @@ async def serve_admin(
 
 
 async def _in_words(request: Request, error: HTTPException) -> Response:
-    words = f"no {request.url.path} here: there are /healthz, /readyz, /metrics" if error.status_code == 404 else error.detail
+    words = f"{request.url.path} does not exist: use /healthz, /readyz or /metrics" if error.status_code == 404 else error.detail
     return PlainTextResponse(words + "\n", status_code=error.status_code, headers=error.headers)
 
 

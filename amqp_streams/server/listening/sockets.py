@@ -172,7 +172,7 @@ async def bind(listener: Listener) -> list[socket.socket]:
             message = f"cannot listen on {where}: {error.strerror or error}"
             raise ConfigError(message) from error
     if not bound:
-        message = f"cannot listen on {where}: {missing.strerror if missing else 'it stands for no address'}"
+        message = f"cannot listen on {where}: {missing.strerror if missing else 'the name has no address'}"
         raise ConfigError(message) from missing
     return bound
 
@@ -225,7 +225,7 @@ class Acceptor:
         self._loop: Final = asyncio.get_running_loop()
         self._resting: asyncio.TimerHandle | None = None
         self._stopped = False
-        self._shortage = Seldom("accept_rests")
+        self._shortage = Seldom("accept_paused")
         self._failed = Seldom("handshake_failed")
         self._loop.add_reader(sock, self._accept)
 
@@ -306,5 +306,5 @@ class Acceptor:
 def _reason(error: OSError) -> str:
     """Why a handshake failed, never empty: a peer that hangs up leaves no text."""
     if isinstance(error, ConnectionError) and not str(error):
-        return "the peer closed the connection: it may not trust the certificate, or may not speak TLS"
+        return "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"
     return str(error) or error.strerror or type(error).__name__

@@ -38,7 +38,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
         message = f"TLS certificate {settings.certificate} with key {settings.key}: {_reason(error)}"
         raise ConfigError(message) from error
     except _EncryptedKeyError as error:
-        message = f"TLS key {settings.key} is encrypted: give one without a password, protected by the file's mode"
+        message = f"TLS key {settings.key} is encrypted: use a key without a password, and protect the file with its mode"
         raise ConfigError(message) from error
     if settings.client_ca is not None:
         try:
@@ -97,7 +97,7 @@ def _readable(setting: str, path: Path) -> None:
 
 def _reason(error: ssl.SSLError) -> str:
     if error.reason == "KEY_VALUES_MISMATCH":
-        return "the key does not belong to the certificate"
+        return "the key does not match the certificate"
     if not error.reason or error.reason == "NO_START_LINE":
-        return "not in PEM form"
+        return "not in PEM format"
     return error.reason.replace("_", " ").lower()

@@ -159,7 +159,7 @@ class WebSocketChannel:
                 continue  # read and dropped: what we still send must not be lost to a reset
             data = message.get("bytes")
             if data is None:
-                await self._socket.close(_UNSUPPORTED_DATA, "AMQP comes in binary messages")
+                await self._socket.close(_UNSUPPORTED_DATA, "AMQP needs binary messages")
                 return
             assert self._connection is not None
             self._connection.received(memoryview(data))

@@ -57,7 +57,7 @@ class CommitMetrics:
 
     def _failed(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
-            f"{_PREFIX}commit_failures", "Partitions whose part of a commit could not be made safe.", value=self._failures
+            f"{_PREFIX}commit_failures", "Partitions whose part of a commit could not be made durable.", value=self._failures
         )
 
 
@@ -109,9 +109,15 @@ class Metrics:
             yield from node_metrics(self.source.status())
         if self._refused is not None:
             yield CounterMetricFamily(
-                f"{_PREFIX}connections_refused", "Connections closed before login because the limit was reached.", value=self._refused()
+                f"{_PREFIX}connections_refused", "Connections closed before login because of limits.connections.", value=self._refused()
             )
-        logins = _family(CounterMetricFamily, "logins", "Logins by mechanism; 'limited': too many had failed.", "mechanism", "result")
+        logins = _family(
+            CounterMetricFamily,
+            "logins",
+            "Logins by mechanism. 'limited': not checked, because too many had failed.",
+            "mechanism",
+            "result",
+        )
         for labels, count in sorted(self.logins.items()):
             logins.add_metric(labels, count)
         yield logins
@@ -121,18 +127,20 @@ class Metrics:
 
 def node_metrics(status: NodeStatus) -> Iterator[Metric]:
     """The node's figures as metric families."""
-    yield _gauge("ready", "1 when the node serves.", float(status.ready))
+    yield _gauge("ready", "1 while the node serves clients.", float(status.ready))
     yield _gauge("connections", "Open AMQP connections.", status.connections)
-    links = _family(GaugeMetricFamily, "links", "Attached links by the peer's role.", "role")
+    links = _family(GaugeMetricFamily, "links", "Attached links by the role of the client.", "role")
     links.add_metric(["producer"], status.producer_links)
     links.add_metric(["consumer"], status.consumer_links)
     yield links
-    yield _gauge("pending_bytes", "Received and not yet durable.", status.pending_bytes)
+    yield _gauge("pending_bytes", "Received bytes that are not yet durable.", status.pending_bytes)
     yield from _log_metrics(status.logs)
     yield from _partition_metrics(status.logs)
     yield from _consumer_metrics(status.consumers, status.consumers_more)
     yield from _quota_metrics(status.quotas)
-    yield CounterMetricFamily(f"{_PREFIX}access_refused", "Refused for want of a right.", value=status.access_refused)
+    yield CounterMetricFamily(
+        f"{_PREFIX}access_refused", "Attaches, messages and requests refused because a right is missing.", value=status.access_refused
+    )
     yield from _group_metrics(status.groups, status.groups_more)
     yield from _health_metrics(status)
 
@@ -143,15 +151,17 @@ def disk_metrics(data_dir: Path) -> Iterator[Metric]:
         figures = os.statvfs(data_dir)
     except OSError:
         return
-    yield _gauge("disk_free_bytes", "Room for more on the data directory's file system.", figures.f_bavail * figures.f_frsize)
-    yield _gauge("disk_used_bytes", "Used on that file system, by whomever.", (figures.f_blocks - figures.f_bfree) * figures.f_frsize)
+    yield _gauge("disk_free_bytes", "Free bytes on the file system of the data directory.", figures.f_bavail * figures.f_frsize)
+    yield _gauge(
+        "disk_used_bytes", "Used bytes on that file system, of all files.", (figures.f_blocks - figures.f_bfree) * figures.f_frsize
+    )
     yield _gauge("disk_size_bytes", "Size of that file system.", figures.f_blocks * figures.f_frsize)
 
 
 def _log_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
     events = _family(CounterMetricFamily, "events", "Events accepted (in) and sent to consumers (out).", "log", "direction")
     volume = _family(CounterMetricFamily, "bytes", "Bytes of these events.", "log", "direction")
-    repeated = _family(CounterMetricFamily, "repeated_events", "Events of numbered producers that were stored before.", "log")
+    repeated = _family(CounterMetricFamily, "repeated_events", "Events of idempotent producers that were already stored.", "log")
     for log in logs:
         repeated.add_metric([log.name], log.repeated)
         events.add_metric([log.name, "in"], log.events_in)
@@ -165,11 +175,11 @@ def _log_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
 
 def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
     columns = (
-        _family(GaugeMetricFamily, "partition_events", "Events retained.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_bytes", "Bytes retained.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_start_offset", "Number of the earliest retained event.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_end_offset", "One past the latest durable event.", "log", "partition"),
-        _family(GaugeMetricFamily, "partition_failed", "1 when the partition stopped after a failed write.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_events", "Retained events.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_bytes", "Bytes of the retained events.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_start_offset", "Offset of the earliest retained event.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_end_offset", "Offset after the latest durable event.", "log", "partition"),
+        _family(GaugeMetricFamily, "partition_failed", "1 when the partition is stopped after a failed write.", "log", "partition"),
     )
     first = _family(GaugeMetricFamily, "partition_first_timestamp_seconds", "Time of the earliest retained event.", "log", "partition")
     last = _family(GaugeMetricFamily, "partition_last_timestamp_seconds", "Time of the latest durable event.", "log", "partition")
@@ -189,15 +199,15 @@ def _partition_metrics(logs: Sequence[LogStatus]) -> Iterator[Metric]:
 def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
     hindered = float(status.hindered is not None)
     yield _gauge("hindered", "1 if the node accepts no events or its regular work fails; /readyz says why.", hindered)
-    used = _family(GaugeMetricFamily, "bound_used", "How much of a bound of the node is used.", "bound")
-    limit = _family(GaugeMetricFamily, "bound_limit", "That bound.", "bound")
+    used = _family(GaugeMetricFamily, "bound_used", "How much of a limit of the node is used.", "bound")
+    limit = _family(GaugeMetricFamily, "bound_limit", "That limit.", "bound")
     for name, use in status.uses.items():
         used.add_metric([name], use.used)
         limit.add_metric([name], use.limit)
     yield CounterMetricFamily(
-        f"{_PREFIX}request_seconds", "Time of the event loop spent on answers to $info and $management.", value=status.request_seconds
+        f"{_PREFIX}request_seconds", "Time of the event loop for answers to $info and $management.", value=status.request_seconds
     )
-    faults = _family(CounterMetricFamily, "faults", "Failed steps of the regular work.", "step")
+    faults = _family(CounterMetricFamily, "faults", "Steps of the regular work that failed.", "step")
     for step, count in status.faults.items():
         faults.add_metric([step], count)
     yield from (used, limit, faults)
@@ -205,8 +215,8 @@ def _health_metrics(status: NodeStatus) -> Iterator[Metric]:
 
 def _consumer_metrics(consumers: Sequence[ConsumerStatus], more: int) -> Iterator[Metric]:
     labels = ("log", "partition", "container", "link")
-    position = _family(GaugeMetricFamily, "consumer_position", "Offset of the next event the link gets.", *labels)
-    lag = _family(GaugeMetricFamily, "consumer_lag_events", "Events waiting for the link.", *labels)
+    position = _family(GaugeMetricFamily, "consumer_position", "Offset of the next event of the link.", *labels)
+    lag = _family(GaugeMetricFamily, "consumer_lag_events", "Events that wait for the link.", *labels)
     # A container may attach links of one name in both of two connections: one series each, or the whole scrape is refused.
     shown: dict[tuple[str, ...], ConsumerStatus] = {}
     for consumer in consumers:
@@ -222,8 +232,8 @@ def _consumer_metrics(consumers: Sequence[ConsumerStatus], more: int) -> Iterato
 def _group_metrics(groups: Sequence[GroupStatus], more: int) -> Iterator[Metric]:
     members = _family(GaugeMetricFamily, "group_members", "Containers with links in the group.", "log", "group")
     waiting = _family(GaugeMetricFamily, "group_waiting", "Links that wait for a partition of the group.", "log", "group")
-    moves = _family(CounterMetricFamily, "group_moves", "Links that were asked to leave so that others get a share.", "log", "group")
-    lags = _family(GaugeMetricFamily, "group_lag_events", "Events behind the place that the group keeps.", "log", "group", "partition")
+    moves = _family(CounterMetricFamily, "group_moves", "Links that were asked to leave so that others get their share.", "log", "group")
+    lags = _family(GaugeMetricFamily, "group_lag_events", "Events behind the cursor of the group.", "log", "group", "partition")
     shown: set[tuple[str, str]] = set()
     for group in groups:
         labels = (group.log, _label(group.group))
@@ -242,7 +252,7 @@ def _group_metrics(groups: Sequence[GroupStatus], more: int) -> Iterator[Metric]
 def _quota_metrics(quotas: Sequence[QuotaStatus]) -> Iterator[Metric]:
     waits = _family(CounterMetricFamily, "quota_waits", "How often a link waited for bytes of its user's quota.", "user", "direction")
     seconds = _family(CounterMetricFamily, "quota_wait_seconds", "How long links of the user waited.", "user", "direction")
-    refused = _family(CounterMetricFamily, "quota_refused", "Connections and links beyond the user's quota.", "user", "quota")
+    refused = _family(CounterMetricFamily, "quota_refused", "Connections and links refused because of the user's quota.", "user", "quota")
     shown: dict[str, QuotaStatus] = {}
     for quota in quotas:  # users whose names are alike once cut are one series, or the whole scrape is refused
         user = _label(quota.user)

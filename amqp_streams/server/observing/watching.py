@@ -39,10 +39,10 @@ class StoreWatch:
             if self._stuck:
                 log.error("commit_stuck", milliseconds=facts.commit_ms)
             else:
-                log.info("commit_goes_on")
+                log.info("commit_ended")
         if (clock_ahead_ms > 0) != self._jumped:
             self._jumped = clock_ahead_ms > 0
-            log.warning("clock_jumped" if self._jumped else "clock_is_believed", ahead_ms=clock_ahead_ms)
+            log.warning("clock_jumped" if self._jumped else "clock_trusted", ahead_ms=clock_ahead_ms)
         for name in sorted(facts.ahead_ms.keys() - self._ahead)[:LOGS_NAMED_MAX]:
             log.warning("timestamps_ahead", log=name, ahead_ms=facts.ahead_ms[name])
         self._ahead = set(facts.ahead_ms)

@@ -21,8 +21,8 @@ def test_files_that_work_are_good(tmp_path: Path, authority: Authority) -> None:
     ("settings", "words"),
     [
         ({"tls": {"certificate": "none.pem", "key": "none.pem"}}, "none.pem: No such file"),
-        ({"users": "/"}, "cannot be read"),
-        ({"oauth": {"issuer": "https://i", "audience": ["a"], "keys": ["none.json"]}}, "none.json cannot be read"),
+        ({"users": "/"}, "cannot read"),
+        ({"oauth": {"issuer": "https://i", "audience": ["a"], "keys": ["none.json"]}}, "cannot read none.json"),
     ],
 )
 def test_a_file_that_does_not_work_is_named(settings: dict[str, object], words: str) -> None:

@@ -166,7 +166,7 @@ async def test_a_failed_login_is_told_with_user_mechanism_address_and_reason(doo
     assert [(line["user"], line["mechanism"], line["reason"], line["log_level"]) for line in failed] == [
         ("ann", "SCRAM-SHA-512", "wrong user or password", "warning"),
         ("bob", "PLAIN", "wrong user or password", "warning"),
-        ("", "OAUTHBEARER", "token: it is expired", "warning"),
+        ("", "OAUTHBEARER", "token: it has expired", "warning"),
     ]
     figures = (await doors.server._metrics.text()).decode()  # type: ignore[union-attr]  # it ran
     assert 'amqp_streams_logins_total{mechanism="PLAIN",result="failed"} 1.0' in figures

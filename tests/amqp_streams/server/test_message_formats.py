@@ -179,7 +179,7 @@ def test_a_format_that_is_not_a_uint_is_refused_and_its_neighbours_are_stored(fi
     )
     peer.write(before + odd + after)
     assert refusals(peer) == {
-        1: (names.INVALID_FIELD, "the message-format of this transfer is not one uint: it cannot be kept (AMQP 2.7.5)")
+        1: (names.INVALID_FIELD, "the message-format of this transfer is not a single uint, so the node cannot store it (AMQP 2.7.5)")
     }
     assert formats(node) == [0, 2]
 

@@ -54,7 +54,7 @@ def test_connections_beyond_the_quota_are_closed_naming_it() -> None:
     here = node(alice=Quota(connections=1))
     first, second = pair(here, "alice"), pair(here, "alice")
     assert closed_with(first) is None
-    assert closed_with(second) == f"{names.RESOURCE_LIMIT_EXCEEDED} quota 'connections' of 'alice' is used up: at most 1 at once"
+    assert closed_with(second) == f"{names.RESOURCE_LIMIT_EXCEEDED} quota 'connections' of 'alice' is used up: it allows at most 1 at once"
     assert closed_with(pair(here, "bob")) is None
     first.connection.close()
     here.run()

@@ -54,7 +54,7 @@ def test_a_step_that_fails_keeps_no_other_from_being_done(work: Work) -> None:
     assert work.regular.faults == {"first": 3}
     assert "the step 'first' of the regular work fails: AssertionError: a fault of our own" in (work.regular.hindrance() or "")
     work.broken = False
-    assert work.ticks(2) == ["regular_work_goes_on"]
+    assert work.ticks(2) == ["regular_work_recovered"]
     assert work.regular.hindrance() is None
 
 
@@ -77,7 +77,7 @@ def test_a_clock_that_jumps_ahead_for_a_while_removes_nothing(work: Work) -> Non
     assert "clock_jumped" in work.ticks(2 * RETENTION_EVERY_TICKS)
     assert partition.start == 0
     work.wall.advance(-400 * DAY_MS)
-    assert "clock_is_believed" in work.ticks()
+    assert "clock_trusted" in work.ticks()
     assert partition.start == 0
     work.wall.advance(400 * DAY_MS)
     work.ticks()

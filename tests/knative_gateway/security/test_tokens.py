@@ -98,7 +98,7 @@ def test_what_is_wrong_in_a_file_is_told_without_the_token(tmp_path: Path, text:
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="other users can access"):
         StaticTokens(token_file(tmp_path, "0123456789abcdef,anna", 0o644))
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigError, match="cannot read "):
         StaticTokens(tmp_path / "nowhere")
 
 
@@ -147,7 +147,7 @@ def test_a_signature_must_be_of_the_key_and_of_an_algorithm_that_is_allowed(chec
         jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256).sign(f"{confused}.{body}".encode(), pem(KEY))
     )
     assert checker().identity(f"{confused}.{body}.{mac.decode()}") is None
-    with pytest.raises(ConfigError, match="no key for any of RS256"):
+    with pytest.raises(ConfigError, match="a key for any of RS256"):
         JwtTokens(JwtSettings(issuer="i", audience=("a",), keys=keys, algorithms="RS256"), lambda: NOW_MS)  # type: ignore[arg-type]  # as in TOML
 
 
@@ -193,7 +193,7 @@ def test_keys_come_as_jwks_too_and_are_chosen_by_their_id(tmp_path: Path) -> Non
 )
 def test_a_file_without_a_usable_key_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "keys").write_bytes(content)
-    with pytest.raises(ConfigError, match=r"jwt\.keys: .*keys has no key"):
+    with pytest.raises(ConfigError, match=r"jwt\.keys: .*keys does not contain"):
         JwtTokens(JwtSettings(issuer="i", audience=("a",), keys=tmp_path / "keys"), lambda: NOW_MS)
 
 

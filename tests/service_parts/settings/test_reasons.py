@@ -48,7 +48,7 @@ class Model(BaseModel):
         ("share", "x", "must be a number (got 'x')"),
         ("segment_bytes", 5, "must be at least 1MiB (got 5)"),
         ("segment_bytes", 1 << 40, "must be at most 3GiB (got 1099511627776)"),
-        ("body", "1XB", "must be a size, such as 1MiB (got '1XB')"),
+        ("body", "1XB", "must be a size, for example 1MiB (got '1XB')"),
         ("kind", "both", "must be 'one' or 'other' (got 'both')"),
         ("flag", "maybe", "must be true or false (got 'maybe')"),
         ("texts", 1, "must be a list (got 1)"),

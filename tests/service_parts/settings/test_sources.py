@@ -58,7 +58,7 @@ def test_variables_are_values_or_lists() -> None:
 def test_a_variable_that_names_no_setting_is_refused_with_those_that_exist() -> None:
     known = {"P_TLS_KEY", "P_TLS_CA", "P_LISTEN"}
     refuse_unknown({"P_TLS_KEY": "", "P_LISTENS": "", "P_TLS_URL": ""}, known, ("P_TLS_",), {"P_TLS_URL"})
-    with pytest.raises(SettingError, match=r"P_TLS_KEYS in the environment is not a setting; there are P_TLS_CA, P_TLS_KEY$"):
+    with pytest.raises(SettingError, match=r"P_TLS_KEYS in the environment is not a setting: use one of P_TLS_CA, P_TLS_KEY$"):
         refuse_unknown({"P_TLS_KEYS": ""}, known, ("P_TLS_",))
 
 

@@ -56,13 +56,13 @@ def test_a_key_checks_what_its_kind_is_made_for(tmp_path: Path, key: Any, algori
 @pytest.mark.parametrize("key", [rsa.generate_private_key(65537, 1024), ec.generate_private_key(ec.SECP256K1())])
 def test_a_key_that_is_too_weak_or_of_an_unknown_curve_checks_nothing(tmp_path: Path, key: Any) -> None:
     (tmp_path / "key.pem").write_bytes(pem(key))
-    with pytest.raises(SettingError, match=r"key\.pem has no key for any of RS256"):
+    with pytest.raises(SettingError, match=r"key\.pem does not contain a key for any of RS256"):
         public_keys(tmp_path / "key.pem", PUBLIC)
 
 
 @pytest.mark.parametrize("more", [{"use": "enc"}, {"key_ops": ["sign"]}, {"alg": "ES384"}, {"alg": "none"}, {"kty": "oct", "k": "AAAA"}])
 def test_a_key_that_its_issuer_keeps_for_something_else_is_skipped(tmp_path: Path, more: dict[str, Any]) -> None:
-    with pytest.raises(SettingError, match="has no key for any of"):
+    with pytest.raises(SettingError, match="does not contain a key for any of"):
         public_keys(jwks(tmp_path, entry(**more)), PUBLIC)
     [found] = public_keys(jwks(tmp_path, entry(**more), entry(kid="good", key_ops=["verify"])), PUBLIC)
     assert found.id == "good"
@@ -71,14 +71,14 @@ def test_a_key_that_its_issuer_keeps_for_something_else_is_skipped(tmp_path: Pat
 @pytest.mark.parametrize("data", [b"", b"hello", b"{}", b'{"keys": 5}', b'{"keys": [5]}', b'{"keys":' * 100_000])
 def test_a_file_without_keys_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "keys").write_bytes(data)
-    with pytest.raises(SettingError, match="keys has no keys"):
+    with pytest.raises(SettingError, match="keys does not contain keys"):
         public_keys(tmp_path / "keys", PUBLIC)
 
 
 def test_a_private_key_is_refused_and_not_shown(tmp_path: Path) -> None:
     form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (tmp_path / "key.pem").write_bytes(ES256.private_bytes(*form))
-    with pytest.raises(SettingError, match="a private key in it") as caught:
+    with pytest.raises(SettingError, match="contains a private key") as caught:
         public_keys(tmp_path / "key.pem", PUBLIC)
     assert "MII" not in str(caught.value)
 
@@ -92,7 +92,7 @@ def test_a_secret_is_long_and_its_owners_alone(tmp_path: Path) -> None:
     path.chmod(0o600)
     assert secret_key(path).algorithms == {"HS256", "HS384", "HS512"}
     path.write_bytes(b"x" * 31 + b"\n")
-    with pytest.raises(SettingError, match="less than 32 bytes"):
+    with pytest.raises(SettingError, match="at least 32 bytes"):
         secret_key(path)
 
 
@@ -101,7 +101,7 @@ def test_a_file_has_a_bound(tmp_path: Path) -> None:
     path.write_bytes(b"x" * FILE_BYTES_MAX)
     assert len(read_file(path)) == FILE_BYTES_MAX
     path.write_bytes(b"x" * (FILE_BYTES_MAX + 1))
-    with pytest.raises(SettingError, match="more than"):
+    with pytest.raises(SettingError, match="is larger than"):
         read_file(path)
-    with pytest.raises(SettingError, match="nowhere cannot be read: No such file"):
+    with pytest.raises(SettingError, match=r"cannot read .*nowhere: No such file"):
         read_file(tmp_path / "nowhere")

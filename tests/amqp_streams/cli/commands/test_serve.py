@@ -109,7 +109,7 @@ def test_a_node_that_cannot_start_is_a_failure_in_words(monkeypatch: pytest.Monk
 def test_settings_that_cannot_be_are_misuse_with_every_one_of_them_named(served: list[NodeSettings], run: Run) -> None:
     answer = run("serve", "--data-dir", "d", "--sync", "often", environment={"AMQP_STREAMS_LIMITS_CREDIT": "0"})
     assert answer.exit_code == 2
-    assert "sync (--sync): 'often' is not a sync mode" in answer.stderr
+    assert "sync (--sync): 'often' is not a valid sync mode" in answer.stderr
     assert "limits.credit (AMQP_STREAMS_LIMITS_CREDIT): must be at least 1" in answer.stderr
     assert not served
 

@@ -103,12 +103,12 @@ def test_who_may_not_come_in_at_all_is_asked_for_no_secret(tmp_path: Path) -> No
     guard = guard_of(None, anonymous="never")
     mechanisms = guard.mechanisms(cast("ByteChannel", Channel()))
     assert list(mechanisms) == ["EXTERNAL"]
-    assert mechanisms["EXTERNAL"]().start(b"ann") == Failure("nobody may log in here")
+    assert mechanisms["EXTERNAL"]().start(b"ann") == Failure("the node does not accept a login on this connection")
 
 
 def test_a_certificate_that_no_rule_fits_is_refused(users: UsersFile) -> None:
     guard = guard_of(users, external=RULES)
-    for name, step in (("d-7", Success("7")), ("other", Failure("no rule fits the certificate"))):
+    for name, step in (("d-7", Success("7")), ("other", Failure("no rule matches the certificate"))):
         channel = Channel(secure=True, certificate={"subject": ((("commonName", name),),)})
         assert guard.mechanisms(cast("ByteChannel", channel))["EXTERNAL"]().start(None) == step
 

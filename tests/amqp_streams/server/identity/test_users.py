@@ -94,7 +94,7 @@ def test_a_file_that_became_broken_leaves_the_users_in_force(path: Path) -> None
     users = load(path)
     users.add("alice", "secret")
     path.write_text("{")
-    with pytest.raises(ConfigError, match="is not JSON"):
+    with pytest.raises(ConfigError, match="is not valid JSON"):
         users.reload()
     assert users.verify("alice", "secret")
 
@@ -123,10 +123,10 @@ def test_a_credential_that_is_no_hash_lets_nobody_in(path: Path, hashed: object)
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is not JSON"),
-        ("[" * 100_000, "is not JSON"),
-        ("[]", "not of version 1"),
-        ('{"version": 2, "users": {}}', "not of version 1"),
+        ("", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ("[]", "does not have version 1"),
+        ('{"version": 2, "users": {}}', "does not have version 1"),
         ('{"version": 1}', "object of objects"),
         ('{"version": 1, "users": {"alice": "secret"}}', "object of objects"),
         ('{"version": 1, "users": {"": {}}}', "not a valid user name"),
@@ -150,9 +150,9 @@ def test_a_file_that_others_may_read_is_refused(path: Path, mode: int) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot write"):
         load(tmp_path / "missing" / "users.json").add("alice", "secret")
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="cannot read"):
         load(tmp_path)
 
 

@@ -189,7 +189,7 @@ def test_more_credit_than_the_engine_counts_closes_the_link_and_says_so(credit: 
     (detach,) = peer.take("detach")
     error = detach.fields["error"]
     assert isinstance(error, Described)
-    assert error.value == [names.NOT_IMPLEMENTED, "a link-credit above 2147483647 is not supported: grant less, and more later"]
+    assert error.value == [names.NOT_IMPLEMENTED, "a link-credit above 2147483647 is not supported: grant less credit at once"]
     assert (detach.fields["handle"], detach.fields["closed"]) == (0, True)
 
 

@@ -34,7 +34,7 @@ class Source:
 
     def not_ready(self) -> str | None:
         assert self.ready is not None, "a fault of our own"
-        return None if self.ready else "the node takes no events now"
+        return None if self.ready else "the node accepts no events now"
 
     def status(self) -> NodeStatus:
         assert self.ready is not None, "a fault of our own"
@@ -117,7 +117,7 @@ async def test_a_fault_in_an_answer_is_that_requests_alone(start: Start) -> None
 async def test_unknown_paths_are_answered_with_words(start: Start, path: str) -> None:
     status, _, body = await ask(await start(), f"GET {path}")
     assert status in {404, 307}
-    assert status == 307 or b"/healthz, /readyz, /metrics" in body
+    assert status == 307 or b"/healthz, /readyz or /metrics" in body
 
 
 async def test_only_reading_is_possible(start: Start) -> None:
@@ -192,7 +192,7 @@ async def test_half_requests_give_way_to_probes_the_oldest_of_the_largest_crowd_
         for sock in (other, *rest):
             with pytest.raises(BlockingIOError):
                 sock.recv(1)
-        assert {line["event"] for line in lines} == {"http_crowded"}
+        assert {line["event"] for line in lines} == {"http_limit_reached"}
 
 
 async def test_silent_handshakes_give_way_to_probes_too(start: Start, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ async def test_a_failed_bind_leaves_nothing_bound() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (ConnectionAbortedError(), "the peer closed the connection: it may not trust the certificate, or may not speak TLS"),
+        (ConnectionAbortedError(), "the peer closed the connection: perhaps it does not trust the certificate, or does not use TLS"),
         (ConnectionResetError(104, "Connection reset by peer"), "[Errno 104] Connection reset by peer"),
         (ssl.SSLError(1, "[SSL] alert unknown ca"), "[SSL] alert unknown ca"),
         (TimeoutError(), "TimeoutError"),

@@ -75,7 +75,7 @@ def _no_authority(good: TlsSettings, folder: Path) -> TlsSettings:
         (_a_folder, r"TLS key .*: Is a directory"),
         (_no_pem, r"TLS certificate .*cert\.pem with key .*: .*PEM"),
         (_exchanged, r"TLS certificate .*node\.key with key .*: .*PEM"),
-        (_anothers_key, r"the key does not belong to the certificate"),
+        (_anothers_key, r"the key does not match the certificate"),
         (_encrypted, r"locked\.key is encrypted"),
         (_no_authority, r"TLS client CA .*ca\.pem: .*"),
     ],

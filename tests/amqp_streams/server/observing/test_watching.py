@@ -20,8 +20,8 @@ def seen(watch: StoreWatch, facts: StoreFacts, clock_ahead_ms: int = 0) -> list[
     ("facts", "clock_ahead_ms", "begins", "ends"),
     [
         (StoreFacts(full="the disk is full"), 0, "disk_full", "disk_has_room"),
-        (StoreFacts(commit_ms=COMMIT_STUCK_MS), 0, "commit_stuck", "commit_goes_on"),
-        (StoreFacts(), 100_000, "clock_jumped", "clock_is_believed"),
+        (StoreFacts(commit_ms=COMMIT_STUCK_MS), 0, "commit_stuck", "commit_ended"),
+        (StoreFacts(), 100_000, "clock_jumped", "clock_trusted"),
     ],
 )
 def test_each_change_is_one_line(facts: StoreFacts, clock_ahead_ms: int, begins: str, ends: str) -> None:
