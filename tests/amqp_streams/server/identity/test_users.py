@@ -284,7 +284,7 @@ def test_a_user_of_before_there_was_scram_is_answered_like_one_that_there_is_not
 def test_keys_that_cannot_be_are_refused_when_the_file_is_read(path: Path, stored: object) -> None:
     path.write_text(json.dumps({"version": 1, "users": {"alice": {"scram-sha-256": stored}}}))
     path.chmod(0o600)
-    with pytest.raises(ConfigError, match="alice: no keys of SCRAM-SHA-256"):
+    with pytest.raises(ConfigError, match="alice: not valid keys of SCRAM-SHA-256"):
         load(path)
 
 
