@@ -1,4 +1,4 @@
-"""The files that settings name, read as a starting node reads them, and nothing kept: `amqp-streams serve --check`."""
+"""`amqp-streams serve --check`: read the files that settings name as a starting node does. Keep nothing."""
 
 import time
 
@@ -12,7 +12,7 @@ def check_files(settings: NodeSettings) -> None:
     """Read certificates, users and keys for tokens.
 
     Raises:
-        ConfigError: one of them does not work, and why.
+        ConfigError: a file is not usable. The message says why.
     """
     if settings.tls is not None:
         server_context(settings.tls)

@@ -1,7 +1,9 @@
-"""One connection: bytes from a channel through SASL into the engine, and back. The thin shell around `Dispatch`.
+"""One connection: bytes from a channel pass SASL and reach the engine, and back. A thin shell around
+`Dispatch`.
 
-Stages: the security layer (`SecurityLayer`), then AMQP. A peer that is too slow to open, silent for too long, or breaks the protocol is
-closed; a peer that does not read stops being written to (`blocked`), and its links wait.
+Stages: the security layer (`SecurityLayer`), then AMQP. The node closes a connection whose peer opens too
+slowly, is silent for too long, or violates the protocol. If a peer does not read, the node stops writing to
+it (`blocked`), and its links wait.
 """
 
 from collections.abc import Callable
@@ -83,7 +85,7 @@ class AmqpConnection:
         self.user_groups: frozenset[str] = frozenset()
         self.expires_ms: int | None = None
         self.mechanism: str | None = None
-        """How it logged in; None: there was no security layer."""
+        """How the peer logged in. None: without a security layer."""
         self.account = service.quotas.of(None)
         self.number = next(_NUMBERS)
         service.connections.add(self)
@@ -111,7 +113,7 @@ class AmqpConnection:
         self._end_turn(done)
 
     def _run(self) -> bool:
-        """Let the links handle what has arrived, for a turn; whether that was all."""
+        """Let the links handle what has arrived, for one loop iteration. True: nothing is left."""
         dispatch = self._dispatch
         assert dispatch is not None
         opened = dispatch.opened
@@ -122,7 +124,7 @@ class AmqpConnection:
         return done
 
     def _end_turn(self, done: bool) -> None:
-        """Answer what was asked for once all before it is done, which may take further turns: until then nothing more is read."""
+        """Answer the peer's requests before reading more. The work may take several loop iterations."""
         if not done:
             self.formats.hold()
             self.pause(Pause.TURN)
@@ -137,7 +139,7 @@ class AmqpConnection:
             self._unstall()
 
     def work(self) -> bool:
-        """See `turns.Worker`: go on with what has arrived."""
+        """See `turns.Worker`: continue with what has arrived."""
         if self._lost or self._engine is None or self._dispatch is None:
             return False
         done = self._run()
@@ -148,7 +150,9 @@ class AmqpConnection:
         return False  # where there is more, it was added again
 
     def _find_wishes(self, block: memoryview | bytes, done: bool) -> None:
-        """Look for flows that the engine does not answer: those that ask for one (AMQP 2.7.4), and those with too much credit."""
+        """Find flows that the engine does not answer: flows that ask for one (AMQP 2.7.4), and flows with too
+        much credit.
+        """
         engine, dispatch = self._engine, self._dispatch
         assert engine is not None
         assert dispatch is not None
@@ -167,7 +171,7 @@ class AmqpConnection:
             self._flows.echo(self._dispatch.links.values())
 
     def _admitted(self, login: Login, leftover: bytes) -> None:
-        """The security layer knows who it is: the rest is AMQP."""
+        """The security layer has identified the peer: everything after this is AMQP."""
         limits = self._service.limits
         self.user, self.user_groups, self.expires_ms = login.user, login.groups, login.expires_ms
         self.mechanism, self.account = login.mechanism, self._service.quotas.of(login.user)
@@ -181,12 +185,12 @@ class AmqpConnection:
     # -- bytes out
 
     def blocked(self) -> bool:
-        """More than enough is on its way to this peer already."""
+        """More than enough data is already in flight to this peer."""
         held = 0 if self._engine is None else self._engine.held
         return self._channel.pending() + held > self._service.limits.connection_pending_bytes
 
     def flush(self) -> None:
-        """Write what the engine has to send, unless the peer takes nothing."""
+        """Write what the engine has to send, unless the peer does not read."""
         engine = self._engine
         if engine is None or self._lost:
             return
@@ -203,20 +207,22 @@ class AmqpConnection:
             self._channel.write(data)
 
     def drained(self) -> None:
-        """The channel has room again."""
+        """The channel has space again."""
         self.flush()
         self._unstall()
 
     def stall(self, link: Pumped) -> None:
-        """Pump this link again when the peer has said something."""
+        """Pump this link again after the peer has sent something."""
         self._stalled.add(link)
 
     def await_room(self, link: Pumped) -> None:
-        """Pump this link again when what was sent before has left."""
+        """Pump this link again after earlier output was sent."""
         self._crowded.add(link)
 
     def _make_room(self) -> None:
-        """All is written that the peer's windows allow. Nothing more may come from the peer before it has got the rest."""
+        """Everything that the peer's windows allow is written. Handle nothing more from the peer until it has
+        read that.
+        """
         crowded, self._crowded = self._crowded, set()
         for link in crowded:
             if not link.alive:
@@ -233,22 +239,22 @@ class AmqpConnection:
 
     @property
     def paused(self) -> bool:
-        """This node does not read from the peer now."""
+        """Whether the node has paused reading from this peer."""
         return bool(self._pauses)
 
     def pause(self, reason: Pause) -> None:
-        """Stop reading, until no reason is left."""
+        """Pause reading until no reason is left."""
         self._pauses.add(reason)
         self._channel.pause_reading()
 
     def resume(self, reason: Pause) -> None:
-        """This reason is over."""
+        """This reason has ended."""
         self._pauses.discard(reason)
         if not self._pauses and not self._lost:
             self._channel.resume_reading()
 
     def write_formats(self) -> None:
-        """Deliveries may have a message-format that is not 0 from here on."""
+        """From now on, deliveries may have a message-format that is not 0."""
         if self._engine is not None:
             self._engine.write_formats()
 
@@ -258,12 +264,14 @@ class AmqpConnection:
             self._flows.owe(link)
 
     def links_changed(self) -> None:
-        """A link needs another kind of attention than before."""
+        """A link needs another kind of service than before."""
         if self._dispatch is not None:
             self._dispatch.watch()
 
     def reply_link(self, address: str | None) -> ReplyLink | None:
-        """The link of this connection that answers to this address travel on; without an address, the only one."""
+        """The link of this connection that carries answers to this address. Without an address: the only such
+        link.
+        """
         links = [] if self._dispatch is None else [link for link in self._dispatch.links.values() if isinstance(link, ReplyLink)]
         if address is None:
             return links[0] if len(links) == 1 else None
@@ -273,27 +281,27 @@ class AmqpConnection:
 
     @property
     def identity(self) -> Identity:
-        """Whom rules are about."""
+        """The user to whom rules apply."""
         return Identity(self.user, self.user_groups)
 
     @property
     def name(self) -> str:
-        """What it is called in the log."""
+        """The name in the log."""
         return self._channel.peer
 
     @property
     def owner(self) -> "AmqpConnection":
-        """Itself: see `turns.Worker`."""
+        """This connection: see `turns.Worker`."""
         return self
 
     @property
     def channel(self) -> ByteChannel:
-        """Where it comes from."""
+        """The address of the peer."""
         return self._channel
 
     @property
     def admitted(self) -> bool:
-        """It is known who it is."""
+        """Whether the peer is identified."""
         return self._engine is not None
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
@@ -301,7 +309,7 @@ class AmqpConnection:
         return [] if self._dispatch is None else [link for link in self._dispatch.links.values() if wanted(link)]
 
     def tick(self, now_ms: int) -> None:
-        """Heartbeats, and the time limits of peers that do not speak."""
+        """Send heartbeats, and enforce the time limits of silent peers."""
         engine, dispatch = self._engine, self._dispatch
         if (dispatch is None or not dispatch.opened) and now_ms > self._open_before_ms:
             self._service.warn("open_timeout", peer=self._channel.peer)

@@ -1,7 +1,8 @@
-"""One connection's engine events, turned into what links do. Spec: AMQP 1.0 part 2.
+"""One connection's engine events, translated into calls of its links. Spec: AMQP 1.0 part 2.
 
-Law: nothing a peer sends raises out of here. What it may not have is answered with the standard's condition on the smallest endpoint
-that is wrong: the delivery, the link, the session, the connection.
+Law: nothing that a peer sends raises an exception out of this module. A forbidden request is answered with
+the standard's condition on the smallest endpoint that is wrong: the delivery, the link, the session, the
+connection.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,13 +51,13 @@ OFFERED: Final = (
 )
 _PROPERTIES: Final[Mapping[str, object]] = {"product": "amqp-streams", "version": __version__}
 HANDLES_PER_LINK: Final = 4
-"""Engine links that a connection may have at once, refused ones included, as a multiple of the limit on links."""
+"""Engine links of a connection, including refused links, as a multiple of the limit on links."""
 _FEW_PRODUCERS: Final = 4
-"""With no more producer links than this, one delivery event is reason enough to look at all of them."""
+"""With at most this number of producer links, one delivery event causes a look at all of them."""
 
 CREDIT_MAX: Final = (1 << 31) - 1
 TURN_S: Final = 0.005
-"""The longest turn of a connection, but for one event: one block may have thousands of attaches, and each may cost milliseconds."""
+"""The longest loop iteration of a connection, plus one event: a block may contain thousands of attaches."""
 
 log = structlog.get_logger("amqp_streams")
 
@@ -92,9 +93,9 @@ class Dispatch:
         self.container = ""
         self.opened = False
         self._entered = False
-        """It counts among its user's connections."""
+        """The connection counts among the connections of its user."""
         self.messages = 0
-        """Taken by the common kind of producers; tells how many frames were nothing but transfers."""
+        """Messages that ordinary producers took: so many frames contained only a transfer."""
         self.closed = False
         self.links: dict[Pointer, AnyLink] = {}
         self.consumers: set[ConsumerLink] = set()
@@ -102,13 +103,13 @@ class Dispatch:
         self._few_producers = False
         self._only_consumers = False
         self._watched: list[ConsumerLink] = []
-        """Those whose settlements matter to somebody."""
+        """The links whose settlements are reported."""
         self._refused: dict[Pointer, Pointer] = {}
         self._excess: set[Pointer] = set()
-        """Links whose credit was below zero after their last flow: because more is on its way, or because it was more than 31 bits."""
+        """Links with credit below 0 after their last flow: more is in flight, or it exceeded 31 bits."""
 
     def run(self) -> bool:
-        """Handle the events that there are, for a turn; whether that were all. Deliveries do not end a turn: they are cheap."""
+        """Handle events for one loop iteration. True: none is left. Deliveries do not end the iteration."""
         collector = self._engine.collector
         peek, pop, kind_of, delivery_of = events.peek, events.pop, events.kind, events.delivery
         peer_state, settle, accepted, is_delivery = outcomes.peer_state, outcomes.settle, outcomes.ACCEPTED, events.DELIVERY
@@ -141,14 +142,14 @@ class Dispatch:
         return not peek(collector)
 
     def lost(self) -> None:
-        """The connection is gone: no pointer is used from here on."""
+        """The connection has ended: no pointer is used from here on."""
         self._forget_all(tuple(self.links.values()))
         if self._entered:
             self._entered = False
             self._owner.account.leave()
 
     def refuse_excess(self) -> None:
-        """A flow granted more credit than the engine counts, which sends nothing for it: say so instead of being silent."""
+        """A flow granted more credit than the engine counts, so the engine sends nothing: close the link."""
         for pointer in self._excess & self.links.keys():
             description = f"a link-credit above {CREDIT_MAX} is not supported: grant less credit at once"
             self.links[pointer].close(PeerError(names.NOT_IMPLEMENTED, description))
@@ -241,7 +242,7 @@ class Dispatch:
         service.effects.carry_out(owner)
 
     def _on_answer(self, pointer: Pointer, request: AttachRequest, outcome: Consuming | PeerError) -> None:
-        """A pending attach is granted or denied."""
+        """Grant or deny a pending attach."""
         del self.links[pointer]
         self._owner.account.links -= 1
         if isinstance(outcome, PeerError):
@@ -273,7 +274,7 @@ class Dispatch:
         self._look_at_links()
 
     def _refuse(self, pointer: Pointer, error: PeerError) -> None:
-        """A refused link is there until its peer detaches, and the peer may send on it."""
+        """A refused link exists until its peer detaches, and the peer may send on it."""
         self._service.note("attach_refused", peer=self.peer, link=links.name(pointer), reason=str(error))
         if error.condition == names.UNAUTHORIZED_ACCESS:
             self._service.audit.refused(self._owner.user, error.description)
@@ -346,7 +347,7 @@ class Dispatch:
         self._service.effects.carry_out()
 
     def _forget_all(self, links: Sequence[AnyLink]) -> None:
-        """Those that wait first: or else they would be given what the others leave."""
+        """End waiting links first: otherwise they would get what the other links release."""
         for link in sorted(links, key=lambda link: not isinstance(link, PendingLink)):
             try:
                 self._forget(link)
@@ -354,7 +355,7 @@ class Dispatch:
                 log.exception("link_not_closed", link=link.name[:64])
 
     def _forget(self, link: AnyLink, *, closed: bool = False) -> None:
-        """A link is gone. What the node does about it is carried out by the caller, when no other link is half gone."""
+        """End one link. The caller carries out the node's effects after all links have ended."""
         link.alive = False
         del self.links[link.pointer]
         self._excess.discard(link.pointer)
@@ -377,12 +378,12 @@ class Dispatch:
         self._service.effects.detached(link, closed=closed)
 
     def watch(self) -> None:
-        """Look which consumers' settlements matter to somebody now."""
+        """Find the consumers whose settlements are reported."""
         self._watched = [consumer for consumer in self.consumers if consumer.watched]
         self._look_at_links()
 
     def _look_at_links(self) -> None:
-        """Whether this connection is of a common kind: only ordinary consumers, or only a few producers that settle first."""
+        """Find whether this connection has only ordinary consumers, or only a few ordinary producers."""
         links = len(self.links) + len(self._refused)
         self._only_consumers = bool(self.consumers) and len(self.consumers) == links and not self._watched
         few = len(self._producers) == links <= _FEW_PRODUCERS

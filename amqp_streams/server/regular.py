@@ -1,6 +1,8 @@
-"""The regular work of a node: time limits, groups, places, retention, and a look at the store, every half second.
+"""The regular work of a node: time limits, groups, cursors, retention, and a look at the store, every half
+second.
 
-Law: a step that fails is logged and counted, its neighbours are done all the same, and it is tried again; `/readyz` names it meanwhile.
+Law: if a step fails, it is logged, counted and retried, and the other steps run. `/readyz` names it until it
+succeeds.
 """
 
 import asyncio
@@ -51,7 +53,7 @@ class Regular:
             self._ticker.cancel()
 
     def hindrance(self) -> str | None:
-        """Why the node accepts no events, or does not do its regular work; None: it does both."""
+        """Why the node accepts no events, or which regular work fails. None: neither."""
         if self._failing:
             return "; ".join(f"the step '{step}' of the regular work fails: {reason}" for step, reason in self._failing.items())
         return hindrance(self._store.facts())

@@ -1,7 +1,7 @@
-"""SIGHUP: settings, certificates and users are read again, and what they say now is put in force.
+"""SIGHUP: read settings, certificates and users again and put them in force.
 
-Laws: what is broken keeps the old in force, and says what and where; a link that stays allowed notices nothing; what needs a restart is
-named, not half done.
+Laws: if a part has an error, the old part stays in force and the error is logged with its location. A link
+that stays allowed notices nothing. Settings that need a restart are named and not applied.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,9 +25,9 @@ from amqp_streams.streams.redirects import Redirects
 from amqp_streams.wire.security.mechanisms import ScramAlgorithm
 
 AT_ONCE: Final = ("access", "anonymous", "external", "oauth", "plain_without_tls", "quotas", "redirects", "user_groups")
-"""Settings that take effect when they are read again; the others need a restart."""
+"""Settings that take effect when they are read again. The others need a restart."""
 PASSWORD_MECHANISMS: Final = frozenset({"PLAIN", *ScramAlgorithm})
-"""Whoever came in by one of these is in the users file."""
+"""A client that logged in with one of these is in the users file."""
 
 Reread = Callable[[], NodeSettings]
 
@@ -35,7 +35,9 @@ log = structlog.get_logger("amqp_streams")
 
 
 class Reloaded(StrEnum):
-    """What reading a part again came to. FAILED: what was in force before still is, and a line says what is wrong."""
+    """The result of reading a part again. FAILED: the old part is still in force, and a log line has the
+    error.
+    """
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"
@@ -62,7 +64,7 @@ def _reload_part(name: str, part: Callable[[], Reloaded]) -> Reloaded:
 
 
 def reload_settings(service: EventService, guard: Guard, reread: Reread | None) -> Reloaded:
-    """Read the configuration again and put it in force; everything stays as before when it is broken."""
+    """Read the configuration again and put it in force. If it has an error, nothing changes."""
     if reread is None:
         return Reloaded.NONE
     try:
@@ -93,7 +95,9 @@ def reload_settings(service: EventService, guard: Guard, reread: Reread | None) 
 
 
 def reload_users(service: EventService, users: UsersFile | None) -> Reloaded:
-    """Read the users file again and close the connections of removed users. A broken or missing file changes nothing."""
+    """Read the users file again and close the connections of removed users. If the file has an error or is
+    missing, nothing changes.
+    """
     if users is None:
         return Reloaded.NONE
     try:
@@ -136,7 +140,7 @@ def differences(old: BaseModel, new: BaseModel, above: str = "") -> Iterator[str
 
 
 def warn_if_open(settings: NodeSettings) -> None:
-    """Say so when whoever is let in may do everything, and not only this machine can ask to be let in."""
+    """Warn if every user may do everything, and clients on other machines can connect."""
     listeners = (*settings.listen, *filter(None, [settings.admin_listen]))
     if not settings.access and not all(listener.host == "localhost" or is_loopback(listener.host) for listener in listeners):
         message = "every user may do everything on every log"
@@ -144,7 +148,9 @@ def warn_if_open(settings: NodeSettings) -> None:
 
 
 def close_what_is_revoked(service: EventService) -> None:
-    """Close the links that the rules of now do not allow. The others are not touched; a relay judges each log anew."""
+    """Close the links that the current rules do not allow. Other links are not touched. A relay checks each
+    log again.
+    """
     for connection in tuple(service.connections):
         permissions = service.node.access.of(connection.identity)
         for link in connection.find_links(lambda _link: True):
@@ -158,14 +164,14 @@ def close_what_is_revoked(service: EventService) -> None:
 
 
 def shut_unmapped(service: EventService, guard: Guard) -> None:
-    """Close the connections whose certificates stand for somebody else now, or for nobody."""
+    """Close the connections whose certificates now belong to another user or to no user."""
     for connection in tuple(service.connections):
         if connection.mechanism == "EXTERNAL" and connection.user != guard.certified_user(connection.channel):
             connection.shut(PeerError(names.CONNECTION_FORCED, "the certificate does not belong to this user any more"))
 
 
 def shut_anonymous(service: EventService, guard: Guard) -> None:
-    """Close the connections of nobody that are not let in any more."""
+    """Close the connections without a user that are not accepted any more."""
     for connection in tuple(service.connections):
         if connection.admitted and connection.user is None and not guard.anonymous_allowed(connection.channel):
             connection.shut(PeerError(names.CONNECTION_FORCED, "connections without a user are not accepted any more"))

@@ -50,12 +50,13 @@ Ready = Callable[[dict[str, list[str]]], None]
 
 
 def run(settings: NodeSettings, *, ready: Ready | None = None, reread: Reread | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit status. `ready` is given the bound addresses: {"amqp": [...], "admin": [...]}.
+    """Serve until SIGTERM or SIGINT. Returns the exit status. `ready` gets the bound addresses: {"amqp":
+    [...], "admin": [...]}.
 
-    `reread` reads the settings again when SIGHUP asks for it, and raises ConfigError when they cannot be.
+    `reread` reads the settings again on SIGHUP, and raises ConfigError if they are not valid.
 
     Raises:
-        AmqpStreamsError: it cannot start, and why.
+        AmqpStreamsError: the node cannot start. The message says why.
     """
     require_engine()
     raise_open_files()
@@ -100,10 +101,10 @@ async def serve(
 
 
 def open_directory(settings: NodeSettings, loop: asyncio.AbstractEventLoop) -> Store:
-    """Open the embedded store, recover it, and say what was found.
+    """Open the embedded store, recover it, and log the findings.
 
     Raises:
-        StorageError: it is locked, damaged beyond reading, or the disk fails.
+        StorageError: it is locked or too damaged to read, or the disk fails.
     """
     store = DirectoryStore.open(settings.data_dir, settings.sync, loop_call=loop.call_soon_threadsafe)
     for finding in store.findings:
@@ -131,10 +132,10 @@ class Server:
         self._reload_when_ready = False
 
     async def start(self, store: Store) -> None:
-        """Bind everything; accept. The store is this object's from here on.
+        """Bind all listeners and accept connections. This object owns the store from here on.
 
         Raises:
-            ConfigError: an address cannot be bound, or a configured log contradicts the one that is there.
+            ConfigError: an address cannot be bound, or a configured log contradicts the existing log.
         """
         settings, limits = self.settings, self.settings.limits
         self.service = EventService(settings, store, asyncio.get_running_loop())
@@ -170,7 +171,7 @@ class Server:
         log.info("ready", logs=len(store.logs), sync=str(settings.sync), data_dir=str(settings.data_dir))
 
     def _bound_connections(self, store: Store) -> None:
-        """Leave descriptors for the store and the probes."""
+        """Reserve descriptors for the store and the probes."""
         assert self.service is not None
         wanted, descriptors = self.settings.limits.connections, raise_open_files(0)
         partitions = sum(len(log.partitions) for log in store.logs.values())
@@ -181,7 +182,7 @@ class Server:
             log.warning("connections_bounded", connections=possible, limit=wanted, descriptors=descriptors, partitions=partitions)
 
     def _make_logs(self, store: Store) -> None:
-        """Make the configured logs that are not there; change those that are where the configuration says something else."""
+        """Create the configured logs that do not exist, and change those whose settings differ."""
         assert self.service is not None
         for name, wanted in self.settings.logs.items():
             found = store.logs.get(name)
@@ -210,7 +211,7 @@ class Server:
             await asyncio.sleep(self.settings.shutdown_delay_ms / 1000)
 
     async def stop(self) -> None:
-        """Tell everyone, let go, commit and sync what is pending. Safe after a start that failed half-way."""
+        """Notify clients, close connections, commit and sync pending records. Safe after a failed start."""
         if self._admin is not None:
             self._admin.phase = Phase.STOPPING
         drain_s = self.settings.limits.drain_ms / 1000
@@ -232,7 +233,9 @@ class Server:
             self.service.store.close()
 
     def reload(self) -> None:
-        """SIGHUP: settings, certificates and users are read again; what is broken keeps the old ones. Before it is ready: when it is."""
+        """SIGHUP: read settings, certificates and users again. A part with an error keeps its old value.
+        Before the node is ready, this waits.
+        """
         service, guard = self.service, self._guard
         if service is None or guard is None or not service.ready:
             self._reload_when_ready = True

@@ -1,7 +1,8 @@
-"""Whom a verified client certificate stands for: the rules of `[[external]]`. Pure.
+"""The user that a verified client certificate belongs to: the rules of `[[external]]`. Pure.
 
-Law: a name is compared whole, as text; of several names of a kind each is tried in the certificate's order, and the first rule that fits
-one decides. A rule that makes a name that no user can have makes nobody.
+Law: a name is compared whole, as text. If a certificate has several names of a kind, each is tried in the
+certificate's order, and the first rule that matches one decides. If the rule produces an invalid user name,
+the certificate belongs to no user.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +27,11 @@ _SHORT: Final = {
 _ESCAPED: Final = str.maketrans({character: f"\\{character}" for character in '"+,;<>\\'} | {"\0": "\\00"})
 
 Certificate = Mapping[str, Any]
-"""As `ssl.SSLSocket.getpeercert` gives it: empty where none was verified."""
+"""The certificate as `ssl.SSLSocket.getpeercert` returns it. Empty if none was verified."""
 
 
 def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | None:
-    """The user that the certificate stands for; None: no rule fits."""
+    """The user that the certificate belongs to. None: no rule matches."""
     names = names_of(certificate)
     for rule in rules:
         for name in names[rule.name]:
@@ -41,7 +42,7 @@ def user_of(certificate: Certificate, rules: Sequence[ExternalRule]) -> str | No
 
 
 def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
-    """The names that rules may look at."""
+    """The names that rules can match."""
     subject = [pair for entry in certificate.get("subject", ()) for pair in entry]
     names: dict[CertificateName, list[str]] = {kind: [] for kind in CertificateName}
     # Of several common names the most specific counts: it comes last.
@@ -54,7 +55,7 @@ def names_of(certificate: Certificate) -> dict[CertificateName, list[str]]:
 
 
 def distinguished_name(certificate: Certificate) -> str:
-    """The subject as RFC 4514 writes it, the most specific first: `CN=alice,OU=ops,O=Example`."""
+    """The subject as RFC 4514 writes it, the most specific part first: `CN=alice,OU=ops,O=Example`."""
     entries = ["+".join(f"{_SHORT.get(key, key)}={_escaped(value)}" for key, value in entry) for entry in certificate.get("subject", ())]
     return ",".join(reversed(entries))
 

@@ -1,7 +1,9 @@
-"""Who may come in, and how: what is offered to a peer, and the answers to the questions of its mechanism. One a node.
+"""Which clients may log in, and how: the mechanisms that are offered, and the answers to their questions. One
+for each node.
 
-Law: nothing here tells a stranger whether there is such a user, neither by words nor by work. Passwords, proofs and tokens are in no
-log line. Mechanisms that show the peer's secret are offered over TLS, on loopback, or where the configuration says so.
+Law: nothing here reveals to an unauthenticated client whether a user exists, neither by text nor by time. Log
+lines never contain passwords, proofs or tokens. Mechanisms that send the client's secret are offered over
+TLS, on loopback, or if the configuration allows it.
 """
 
 import secrets
@@ -40,59 +42,61 @@ from amqp_streams.wire.security.scram import ScramServer
 
 NONCE_BYTES: Final = 18
 QUIET_MS: Final = 10_000
-"""Lines about logins that are limited: at most one in this time, with the number of those left out."""
+"""Limit for log lines about logins: at most one in this time, with the number of lines that were left out."""
 OTHER: Final = "other"
-"""Mechanisms that are not offered, in the figures."""
+"""Mechanisms that are not offered, in the metrics."""
 
 WITHOUT_SCRAM_MAX: Final = 10_000
-"""Users that were told of once, and are not again."""
+"""Users that were already reported, and are not reported again."""
 _SHOWN_MAX: Final = 64
 
 log = structlog.get_logger("amqp_streams.server")
 
 
 class PasswordCheck(Protocol):
-    """Who may log in."""
+    """The users with passwords."""
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether it is the user's password. Slow (tens of ms): called on a thread."""
+        """Whether this is the user's password. Slow (tens of ms): called on a thread."""
 
 
 class KeyStore(Protocol):
-    """What SCRAM needs of the users."""
+    """The SCRAM keys of the users."""
 
     def called(self, name: str) -> str | None:
-        """How the user is called here whom a peer calls so; None: there is none."""
+        """The user's name in the users file, for a name that a client sent. None: an unknown user."""
 
     def offers(self, algorithm: ScramAlgorithm) -> bool:
-        """Whether any user has keys for it."""
+        """Whether any user has keys for this algorithm."""
 
     def has_keys(self, name: str, algorithm: ScramAlgorithm) -> bool:
-        """Whether this one has."""
+        """Whether this user has keys for this algorithm."""
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        """The user's keys, or ones that look alike and that nobody can meet."""
+        """The user's keys. For an unknown user: keys that look alike and that no password matches."""
 
 
 class Around(Protocol):
-    """What the guard needs of the loop and its clocks."""
+    """What the guard needs of the event loop and its clocks."""
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call on the event loop's thread, from any other."""
+        """Call on the event loop's thread, from any other thread."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once, after a while."""
+        """Call once, after this delay."""
 
     def now_ms(self) -> int:
         """The wall clock, ms since the epoch."""
 
     def monotonic_ms(self) -> int:
-        """A clock that never goes back."""
+        """A monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """Who a connection is. `user`: None for anonymous; `groups` as its credentials name them; `expires_ms`: when they end, since 1970."""
+    """The identity of a connection. `user`: None for anonymous. `groups`: as the credentials name them.
+    `expires_ms`: when the credentials expire, since 1970.
+    """
 
     user: str | None = None
     groups: frozenset[str] = frozenset()
@@ -101,7 +105,7 @@ class Login:
 
 
 class Guard:
-    """The door of a node."""
+    """Decides which clients may log in to a node."""
 
     def __init__(
         self,
@@ -115,7 +119,7 @@ class Guard:
         """Read the keys for tokens.
 
         Raises:
-            ConfigError: they cannot be had.
+            ConfigError: the keys are not usable.
         """
         limits = settings.limits
         self.around: Final = around
@@ -137,11 +141,13 @@ class Guard:
         self._left_out = 0
 
     def change(self, settings: NodeSettings) -> None:
-        """Other settings from now on. Who is in stays in."""
+        """Use other settings from now on. Existing connections stay."""
         self._settings = settings
 
     def reload_tokens(self) -> bool | None:
-        """Read the keys for tokens again; False, and the old ones stay, when they do not work (logged why); None: no tokens are taken."""
+        """Read the keys for tokens again. False: they are not usable, so the old keys stay and the reason is
+        logged. None: tokens are not accepted.
+        """
         oauth = self._settings.oauth
         try:
             self._tokens = None if oauth is None else TokenCheck(oauth, self.around.now_ms)
@@ -153,9 +159,9 @@ class Guard:
     # -- what is offered
 
     def mechanisms(self, channel: ByteChannel) -> dict[str, Callable[[], Mechanism]]:
-        """What is offered to this peer, strongest first.
+        """The mechanisms for this client, strongest first.
 
-        Never empty: a peer that may not come in at all fails at EXTERNAL, which makes it show no secret.
+        Never empty: a client that may not log in at all gets only EXTERNAL, which fails and sends no secret.
         """
         offered: dict[str, Callable[[], Mechanism]] = {}
         if channel.certificate and self._settings.external:
@@ -174,12 +180,12 @@ class Guard:
         return offered or {"EXTERNAL": partial(External, None, "the node does not accept a login on this connection")}
 
     def anonymous_allowed(self, channel: ByteChannel) -> bool:
-        """Whether a peer without a user is let in here."""
+        """Whether this client may connect without a user."""
         rule = self._settings.anonymous
         return rule is AnonymousAccess.ALWAYS or (rule is AnonymousAccess.LOOPBACK and channel.loopback)
 
     def certified_user(self, channel: ByteChannel) -> str | None:
-        """Whom the certificate of a peer stands for by the rules of now."""
+        """The user that the client's certificate belongs to, by the current rules."""
         return user_of(channel.certificate or {}, self._settings.external)
 
     def _external(self, channel: ByteChannel) -> Mechanism:
@@ -188,7 +194,9 @@ class Guard:
     # -- questions
 
     def check_password(self, peer: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[Answer], None]) -> bool:
-        """Check on a thread when its turn comes, if it is `wanted` then; `tell` is called on the loop. False: too many wait."""
+        """Check a password on a thread when its turn comes, if it is still `wanted`. `tell` is called on the
+        loop. False: too many passwords are waiting.
+        """
         assert self._checks is not None, "PLAIN is offered where there are passwords"
 
         def told(good: bool) -> None:
@@ -198,7 +206,9 @@ class Guard:
         return self._checks.ask(network_of(peer), asked, wanted=wanted, tell=told)
 
     def find_keys(self, user: str, algorithm: ScramAlgorithm) -> Answer:
-        """The user's SCRAM keys, or ones that look alike. Says in the log what to do for a user that was added before there was SCRAM."""
+        """The user's SCRAM keys, or keys that look alike. Logs a remedy for a user that was added before
+        SCRAM was supported.
+        """
         assert self._keys is not None, "SCRAM is offered where there are keys"
         known = self._keys.called(user)
         if known is not None and not self._keys.has_keys(user, algorithm) and known not in self._without_scram:
@@ -209,17 +219,17 @@ class Guard:
         return self._keys.keys(user, algorithm)
 
     def check_token(self, asked: VerifyToken) -> Answer:
-        """Whose the token is."""
+        """The user of the token."""
         return Failure("the node does not accept tokens any more") if self._tokens is None else self._tokens.verify(asked.token)
 
-    # -- what became of logins
+    # -- results of logins
 
     def limited(self, peer: str, user: str | None) -> bool:
-        """Whether too many logins have failed for another to be looked at now."""
+        """Whether too many logins have failed, so that this one is not checked now."""
         return self._logins.limited(peer, self._called(user), self.around.monotonic_ms())
 
     def note_success(self, peer: str, login: Login) -> None:
-        """Somebody came in."""
+        """Record a successful login."""
         mechanism = login.mechanism or OTHER
         self.counts[mechanism, "ok"] += 1
         if login.user is not None:
@@ -227,13 +237,13 @@ class Guard:
         log.debug("authenticated", peer=peer, user=login.user or "", mechanism=mechanism)
 
     def note_failure(self, peer: str, *, mechanism: str, user: str | None, reason: str) -> None:
-        """Somebody showed credentials that are not good."""
+        """Record a login with wrong credentials."""
         self.counts[mechanism, "failed"] += 1
         self._logins.failed(peer, self._called(user), self.around.monotonic_ms())
         log.warning("login_failed", peer=peer, mechanism=mechanism, user=_shown(user), reason=reason)
 
     def note_limited(self, peer: str, *, mechanism: str, user: str | None, reason: str) -> None:
-        """Somebody was told to try later."""
+        """Record a login that was not checked because of a limit."""
         self.counts[mechanism, "limited"] += 1
         now_ms = self.around.monotonic_ms()
         if now_ms < self._quiet_until_ms:

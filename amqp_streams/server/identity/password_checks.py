@@ -1,6 +1,8 @@
-"""The queue of passwords that wait to be checked: each check costs tens of milliseconds of a thread and 64 MiB, so few run at a time.
+"""The queue of passwords that wait for a check. Each check takes tens of milliseconds of a thread and 64 MiB,
+so few run at a time.
 
-Laws: what waits is bounded, and one address has at most half of it; addresses take turns; what nobody waits for any more is not checked.
+Laws: the queue is bounded, and one address uses at most half of it. Addresses are served round-robin. A
+password that is not wanted any more is not checked.
 """
 
 from collections import OrderedDict, deque
@@ -13,7 +15,7 @@ from typing import Final
 from amqp_streams.wire.security.mechanisms import VerifyPlain
 
 RUNNING_MAX: Final = 2
-"""Threads that check; more would take the loop's core."""
+"""Threads that check. More threads would take the core of the event loop."""
 
 Verify = Callable[[str, str], bool]
 
@@ -26,7 +28,9 @@ class _Check:
 
 
 class PasswordChecks:
-    """One node's. Everything but the checking itself happens on the event loop's thread; `on_loop` brings results there."""
+    """The checks of one node. Everything except the check itself happens on the event loop's thread;
+    `on_loop` returns results to it.
+    """
 
     def __init__(self, verify: Verify, executor: Executor, *, waiting_max: int, on_loop: Callable[[Callable[[], None]], None]) -> None:
         self._verify: Final = verify
@@ -38,9 +42,10 @@ class PasswordChecks:
         self.waiting = 0
 
     def ask(self, address: str, asked: VerifyPlain, *, wanted: Callable[[], bool], tell: Callable[[bool], None]) -> bool:
-        """Check a password when its turn comes: `wanted` is asked then whether it is still of interest, `tell` told the result.
+        """Check a password when its turn comes. `wanted` is asked then whether the result is still needed,
+        and `tell` gets the result.
 
-        False: too many wait; nothing will be told.
+        False: too many passwords are waiting, and `tell` is not called.
         """
         own = len(self._queues.get(address, ()))
         if self.waiting >= self._waiting_max or own >= max(1, self._waiting_max // 2):

@@ -1,6 +1,8 @@
-"""The first part of a connection: bytes through the SASL layer until it is known who the peer is. The thin shell around `SaslServer`.
+"""The first part of a connection: bytes pass the SASL layer until the client is identified. A thin shell
+around `SaslServer`.
 
-It writes what the layer says, brings its questions to the guard and the answers back, and ends by calling `admit` or closing the channel.
+It writes the output of the layer, passes its questions to the guard and the answers back, and ends with a
+call of `admit` or closes the channel.
 """
 
 from collections.abc import Callable
@@ -15,13 +17,15 @@ from amqp_streams.wire.security import sasl
 from amqp_streams.wire.security.mechanisms import Answer, Failure, FindKeys, Question, VerifyPlain, VerifyToken
 
 LIMITED_MS: Final = 1000
-"""How long somebody who guesses too much waits for being told so."""
+"""How long a client with too many failed logins waits for its answer."""
 
 log = structlog.get_logger("amqp_streams.server")
 
 
 class SecurityLayer:
-    """One connection's. `admit` is called once, with who it is and what it sent behind the layer; or never."""
+    """The security layer of one connection. `admit` is called at most once, with the login and the bytes that
+    followed the layer.
+    """
 
     __slots__ = ("_admit", "_asking", "_channel", "_counted", "_guard", "_held", "_sasl")
 
@@ -44,7 +48,7 @@ class SecurityLayer:
             self._perform(layer.feed(data))
 
     def end(self) -> None:
-        """The channel closes: nothing is listened to or said any more."""
+        """The channel closes: nothing more is read or written."""
         self._sasl = None
 
     def _perform(self, events: list[sasl.Event]) -> None:
@@ -80,7 +84,9 @@ class SecurityLayer:
                     self._hold("too many passwords are waiting for a check")
 
     def _wanted(self) -> bool:
-        """Whether the peer still waits to hear of its password; one that guesses too much meanwhile does not hear of it."""
+        """Whether the client still waits for the result. A client with too many failed logins does not get
+        it.
+        """
         return self._sasl is not None and not self._sasl.done and not self._held and not self._limited()
 
     def _told(self, answer: Answer) -> None:
@@ -127,7 +133,7 @@ class SecurityLayer:
         return True
 
     def _hold(self, reason: str) -> None:
-        """Let the peer wait a while and then tell it to try later."""
+        """Let the client wait, then answer that it must try later."""
         assert self._sasl is not None
         self._held = True
         self._channel.pause_reading()

@@ -1,6 +1,6 @@
-"""Whose an OAuth access token is: a JWT, checked against the keys of `[oauth]` (RFC 7519, RFC 8725).
+"""The user of an OAuth access token: a JWT, checked against the keys of `[oauth]` (RFC 7519, RFC 8725).
 
-The laws are those of `service_parts/tokens`. No reason has the token in it.
+The laws are those of `service_parts/tokens`. No reason contains the token.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,13 +16,13 @@ from service_parts.tokens.keys import Key, public_keys, secret_key
 
 
 class TokenCheck:
-    """The check of one configuration. `now_ms`: the wall clock."""
+    """The check for one configuration. `now_ms`: the wall clock."""
 
     def __init__(self, settings: OAuthSettings, now_ms: Callable[[], int]) -> None:
         """Read the keys.
 
         Raises:
-            ConfigError: a file cannot be read, or has no key that can be used; names it.
+            ConfigError: a file cannot be read, or has no usable key. The message names the file.
         """
         self.settings: Final = settings
         self._now_ms: Final = now_ms
@@ -30,7 +30,7 @@ class TokenCheck:
         self._keys: Final = list(_read_keys(settings))
 
     def verify(self, token: str) -> Success | Failure:
-        """Whose it is, in which groups, and until when. Takes some hundred microseconds."""
+        """The user and the groups of a token, and when it expires. Takes some hundred microseconds."""
         settings = self.settings
         try:
             claims = signed_claims(token, self._keys, self._expected)

@@ -35,11 +35,13 @@ from amqp_streams.wire.security.scram import SALT_BYTES, format_keys, make_keys,
 
 VERSION: Final = 1
 PASSWORD_CHARACTERS_MAX: Final = 1024
-"""A bound on the work of one attempt; SASL frames are smaller than four times that anyway."""
+"""A bound on the work of one attempt. SASL frames are smaller than four times this size."""
 FILE_BYTES_MAX: Final = 64 << 20
 ARGON2: Final = "argon2"
 SCRAM_ITERATIONS: Final = 100_000
-"""Work for each guess of whoever has the file, and for each client that connects. Why so many: docs/decisions/0006-scram-iterations.md."""
+"""Work for each guess of an attacker who has the file, and for each client that connects. The reason for the
+number: docs/decisions/0006-scram-iterations.md.
+"""
 
 _SECRET_BYTES: Final = 32
 
@@ -47,7 +49,7 @@ Credentials = Mapping[str, object]
 
 
 def user_name(name: str) -> str:
-    """Check a user's name.
+    """Check the name of a user.
 
     Raises:
         ValueError: it is empty, longer than NAME_CHARACTERS_MAX, or has control characters.
@@ -60,7 +62,9 @@ def user_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """The file as it was read. `called` finds a user by its name as SASLprep makes it; `iterations`: those that its keys were made with."""
+    """The contents of the file. `called` finds a user by its name after SASLprep. `iterations`: the numbers
+    of iterations of the keys.
+    """
 
     users: Mapping[str, Credentials]
     secret: bytes
@@ -76,7 +80,7 @@ class _Contents:
 
 
 class UsersFile:
-    """The users of one file, as they were when it was last read. Safe to use from several threads."""
+    """The users of one file, as last read. Safe to use from several threads."""
 
     def __init__(self, path: Path, contents: _Contents, *, hasher: PasswordHasher, scram_iterations: int) -> None:
         self._path: Final = path
@@ -88,10 +92,12 @@ class UsersFile:
 
     @classmethod
     def load(cls, path: Path, *, hasher: PasswordHasher | None = None, scram_iterations: int = SCRAM_ITERATIONS) -> Self:
-        """Read the file; one that does not exist has no users and is made by the first `add`. `scram_iterations`: of users that are added.
+        """Read the file. If it does not exist, there are no users, and the first `add` creates it.
+        `scram_iterations`: for new passwords.
 
         Raises:
-            ConfigError: it cannot be read, is not of this form, or others than its owner may read it.
+            ConfigError: it cannot be read, is not in this format, or other users of the machine can access
+        it.
         """
         return cls(
             path, _read(path, secrets.token_bytes(_SECRET_BYTES)), hasher=hasher or PasswordHasher(), scram_iterations=scram_iterations
@@ -99,23 +105,23 @@ class UsersFile:
 
     @property
     def names(self) -> list[str]:
-        """The users, sorted."""
+        """The names of the users, sorted."""
         return sorted(self._contents.users)
 
     def called(self, name: str) -> str | None:
-        """How the user is called here whom a peer calls so; None: there is none."""
+        """The user's name in the file, for the name that a client sent. None: the user does not exist."""
         called = self._contents.called
         return called.get(name) or (called.get(prepared_name(name)) if len(name) <= NAME_CHARACTERS_MAX else None)
 
     # -- changes
 
     def add(self, name: str, password: str) -> bool:
-        """Add a user or give it a new password; durable when this returns. True: it is new.
+        """Add a user or set a new password. The change is durable when this returns. True: the user is new.
 
-        A name or a password with characters that SASLprep prohibits is good for PLAIN only: see `has_keys`.
+        If the name or the password has characters that SASLprep prohibits, only PLAIN works: see `has_keys`.
 
         Raises:
-            ValueError: the name or the password cannot be.
+            ValueError: the name or the password is not valid.
             ConfigError: the file cannot be read or written.
         """
         user_name(name)
@@ -141,7 +147,7 @@ class UsersFile:
         return format_keys(algorithm, make_keys(algorithm, name, password, salt=salt, iterations=self._scram_iterations))
 
     def remove(self, name: str) -> bool:
-        """Remove a user; durable when this returns. False: there is none of this name.
+        """Remove a user. The change is durable when this returns. False: the user does not exist.
 
         Raises:
             ConfigError: the file cannot be read or written.
@@ -155,10 +161,11 @@ class UsersFile:
         return True
 
     def reload(self) -> bool:
-        """Read the file again if it changed since; True if it did.
+        """Read the file again if it has changed. True: it has changed.
 
         Raises:
-            ConfigError: as `load`, or it was there before and is missing; what was read before stays in force.
+            ConfigError: as `load`, or the file existed before and is missing. The users that were read before
+        stay in force.
         """
         with self._lock:
             if self._contents.stamp is not None and _stamp(self._path) is None:
@@ -169,7 +176,7 @@ class UsersFile:
     # -- questions
 
     def verify(self, name: str, password: str) -> bool:
-        """Whether this is the user's password. Takes as long for a user that there is not."""
+        """Whether this is the user's password. Takes as long for an unknown user."""
         if not self._nobody:
             # What an unknown user's password is compared with, so that the time taken does not tell who exists.
             self._nobody = self._hasher.hash("nobody")
@@ -180,9 +187,10 @@ class UsersFile:
         return any(matches) and isinstance(stored, str) and len(password) <= PASSWORD_CHARACTERS_MAX
 
     def keys(self, name: str, algorithm: ScramAlgorithm) -> ScramKeys:
-        """What SCRAM needs of a user; for one without such keys, or that there is not, keys that look alike and that nobody can meet.
+        """The user's SCRAM keys. For an unknown user or one without keys: keys that look alike and that no
+        password matches.
 
-        The same work for all of them.
+        The work is the same in all cases.
         """
         own = self.called(name) or prepared_name(name)
         lure = format_keys(algorithm, self._lure(own, algorithm))
@@ -197,11 +205,15 @@ class UsersFile:
         return replace(keys, iterations=counts[keys.salt[0] % len(counts)])
 
     def has_keys(self, name: str, algorithm: ScramAlgorithm) -> bool:
-        """Whether this user can log in with SCRAM; those that were added before there was SCRAM cannot, until they get a new password."""
+        """Whether this user can log in with SCRAM. A user that was added before SCRAM was supported needs a
+        new password first.
+        """
         return isinstance(self._credentials(name).get(algorithm.lower()), str)
 
     def offers(self, algorithm: ScramAlgorithm) -> bool:
-        """Whether any user has keys for it. Where nobody does, clients that prefer SCRAM must not be led to it."""
+        """Whether any user has keys for this algorithm. If none has, the node does not offer it, because
+        clients would prefer it.
+        """
         return bool(self._contents.iterations[algorithm])
 
     def _credentials(self, name: str) -> Credentials:
@@ -241,7 +253,7 @@ def _iterations(users: Mapping[str, Credentials], algorithm: ScramAlgorithm) -> 
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """No other process changes the file meanwhile; it may be read. The empty lock file stays."""
+    """Lock the file against changes by other processes; they can still read it. The empty lock file stays."""
     try:
         descriptor = os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -255,7 +267,9 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """What changes when the file does: it is replaced, never written in place; None if there is none."""
+    """A value that changes with the file: the file is replaced, never written in place. None: the file does
+    not exist.
+    """
     try:
         status = path.stat()
     except OSError:
@@ -264,7 +278,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 def _read(path: Path, secret: bytes) -> _Contents:
-    """`secret`: for a file that has none."""
+    """`secret`: used if the file has none."""
     stamp = _stamp(path)
     try:
         with path.open("rb") as file:

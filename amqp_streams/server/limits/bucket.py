@@ -1,7 +1,8 @@
-"""Bytes a second, shared fairly by the links of one user: what a quota's `bytes_in` and `bytes_out` mean.
+"""Bytes per second, shared fairly by the links of one user: the quotas `bytes_in` and `bytes_out`.
 
-Laws: nothing is dropped. Who has used more than there was waits until the debt is paid; over any stretch of time the links together get at
-most the rate times the stretch, and BURST_MS worth more, and a message a link. Those that wait get equal shares, in bytes.
+Laws: nothing is dropped. A link that has used more than its share waits until the debt is paid. Over any
+period, all links together get at most the rate times the period, plus BURST_MS worth, plus one message for
+each link. Waiting links get equal shares, in bytes.
 """
 
 from collections.abc import Callable, Hashable
@@ -9,22 +10,24 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 BURST_MS: Final = 1000
-"""So much of the rate can be saved up."""
+"""How much of the rate can be saved."""
 WINDOW_MS: Final = 250
-"""So much of the rate is out with producers as credit: all links together, whatever their number."""
+"""How much of the rate producers may have as credit: all links together, whatever their number."""
 SLICE_MS: Final = 20
-"""Who waits goes on when there is so much of the rate again, not at every byte."""
+"""Waiting links continue when this much of the rate is available, not at every byte."""
 
 
 class Throttled(Hashable, Protocol):
     """A link that waits for its share."""
 
     def go_on(self) -> None:
-        """There is something to be had again."""
+        """Bytes are available again."""
 
 
 class Bucket:
-    """Tokens that flow in at `rate` a second, up to BURST_MS worth; spending may leave a debt. Times: of a clock that never goes back."""
+    """Tokens that arrive at `rate` per second, up to BURST_MS worth. Spending may leave a debt. Times are
+    from a monotonic clock.
+    """
 
     __slots__ = ("_level", "_rate", "_stamp_ms")
 
@@ -35,26 +38,26 @@ class Bucket:
 
     @property
     def capacity(self) -> int:
-        """What can be saved up, bytes."""
+        """How many bytes can be saved."""
         return max(1, self._rate * BURST_MS // 1000)
 
     def level(self, now_ms: int) -> int:
-        """Bytes to be had now; below 0 a debt."""
+        """Available bytes. Negative: a debt."""
         passed_ms, self._stamp_ms = max(0, now_ms - self._stamp_ms), max(now_ms, self._stamp_ms)
         self._level = min(float(self.capacity), self._level + self._rate * passed_ms / 1000)
         return int(self._level // 1)
 
     def spend(self, count: int) -> None:
-        """Take bytes out, there or not."""
+        """Take bytes, even if they are not available."""
         self._level -= count
 
     def wait_ms(self, wanted: int, now_ms: int) -> int:
-        """How long until so many bytes are there; 0: they are."""
+        """How long until this number of bytes is available. 0: now."""
         lacking = min(wanted, self.capacity) - self.level(now_ms)
         return 0 if lacking <= 0 else -(-lacking * 1000 // self._rate)
 
     def change(self, rate: int, now_ms: int) -> None:
-        """Another rate from now on; what is saved stays, up to the new bound."""
+        """Use another rate from now on. Saved bytes stay, up to the new bound."""
         self.level(now_ms)
         self._rate = rate
         self.level(now_ms)
@@ -71,7 +74,7 @@ class _Member:
 
 
 class Throttle:
-    """One direction of one user. Links join by asking and leave by `leave`."""
+    """One direction of one user. A link joins with its first request and leaves with `leave`."""
 
     def __init__(self, rate: int, clock_ms: Callable[[], int], later: Callable[[int, Callable[[], None]], None]) -> None:
         self.rate = rate
@@ -88,32 +91,36 @@ class Throttle:
 
     @property
     def waited_ms(self) -> int:
-        """For how long at least one link waited, up to now."""
+        """For how long at least one link has waited, up to now."""
         return self._waited_ms + (0 if self._waiting_since_ms is None else self._clock_ms() - self._waiting_since_ms)
 
     @property
     def idle(self) -> bool:
-        """Nobody is here, and nothing is owed: it could as well be a new one."""
+        """No link uses it and no debt is left: it equals a new one."""
         return not self._members and self._bucket.level(self._clock_ms()) >= self._bucket.capacity
 
     def credit(self, link: Throttled) -> int:
-        """How many messages a producer may be granted; 0: none now, it is told to go on. Credit is out until used: links share a window."""
+        """How many messages a producer may be granted. 0: none now; it is called when it can continue. Links
+        share a window, because credit stays until it is used.
+        """
         self._member(link)
         return self._messages(link, self.rate * WINDOW_MS // 1000 // len(self._members))
 
     def deliveries(self, link: Throttled) -> int:
-        """How many messages a consumer may be sent now, if they are like those before; 0: none, it is told to go on."""
+        """How many messages a consumer may be sent if they are as large as earlier ones. 0: none now; it is
+        called when it can continue.
+        """
         return self._messages(link, self._bucket.capacity)
 
     def room(self, link: Throttled) -> int:
-        """How many bytes these `deliveries` may have, whatever those before were like."""
+        """How many bytes these `deliveries` may have, independent of earlier ones."""
         member = self._member(link)
         return member.balance if member.has_turn else self._bucket.level(self._clock_ms())
 
     def spend(self, link: Throttled, messages: int, size: int, *, arrived: int | None = None) -> None:
-        """A link got or sent so many messages, `size` bytes in all.
+        """A link received or sent this number of messages, `size` bytes in all.
 
-        `arrived`: how many bytes came since the last time, where messages come in pieces; None: these.
+        `arrived`: how many bytes came since the last call, if messages arrive in pieces. None: `size`.
         """
         spent = size if arrived is None else arrived
         self._bucket.spend(spent)
@@ -131,20 +138,20 @@ class Throttle:
         return self._bucket.wait_ms(0, now_ms) if self._bucket.level(now_ms) < -self._bucket.capacity else 0
 
     def leave(self, link: Throttled) -> None:
-        """A link is gone."""
+        """A link has ended."""
         member = self._members.pop(link, None)
         if member is not None and member.waits:
             self._waiting.remove(link)
             self._tell_waiting()
 
     def change(self, rate: int) -> None:
-        """Another rate from now on."""
+        """Use another rate from now on."""
         self.rate = rate
         self._bucket.change(rate, self._clock_ms())
         self._schedule()
 
     def end(self) -> None:
-        """There is no bound any more: whoever waits goes on."""
+        """The bound is removed: all waiting links continue."""
         waiting, self._waiting = self._waiting, []
         self._members.clear()
         self._tell_waiting()
@@ -195,7 +202,9 @@ class Throttle:
             self._later(min(max(SLICE_MS, wait_ms), BURST_MS), self._turn)  # not longer: the rate may change
 
     def _turn(self) -> None:
-        """All that wait get equal shares of what there is; who has had more than that waits on."""
+        """Give equal shares of the available bytes to all waiting links. A link that had more than its share
+        keeps waiting.
+        """
         self._scheduled = False
         level = self._bucket.level(self._clock_ms())
         if level > 0 and self._waiting:

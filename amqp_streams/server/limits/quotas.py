@@ -14,7 +14,7 @@ from amqp_streams.server.limits.bucket import Throttle, Throttled
 from amqp_streams.server.observing.status import QuotaStatus
 
 ACCOUNTS_MAX: Final = 10_000
-"""Accounts of users who are not connected are kept up to this number of all."""
+"""Accounts of users without a connection are kept while all accounts together are at most this number."""
 SHOWN_MAX: Final = 1000
 """Accounts with figures of their own."""
 OTHERS: Final = "(others)"
@@ -25,7 +25,9 @@ Later = Callable[[int, Callable[[], None]], None]
 
 
 class Account:
-    """One user's share of the node: what it has, and what it may have. `bytes_in` and `bytes_out` are None without a bound."""
+    """One user's share of the node: what it uses, and what it may use. `bytes_in` and `bytes_out` are None
+    without a bound.
+    """
 
     __slots__ = ("_clock_ms", "_ended", "_later", "_quota", "bytes_in", "bytes_out", "connections", "links", "name", "refused")
 
@@ -56,7 +58,7 @@ class Account:
         self.connections -= 1
 
     def require_link(self) -> None:
-        """Raises PeerError: the quota does not allow one more. Whoever adds one counts `links`."""
+        """Raises PeerError: the quota does not allow one more. The caller then counts `links`."""
         self._require("links", self.links, self._quota.links)
 
     def forget(self, link: Throttled) -> None:
@@ -66,7 +68,7 @@ class Account:
                 throttle.leave(link)
 
     def change(self, quota: Quota) -> None:
-        """Another quota from now on. What is there stays, though it be too much."""
+        """Use another quota from now on. What the user has stays, even above the quota."""
         self._quota = quota
         before = self.bytes_in, self.bytes_out
         self.bytes_in = self._throttle(self.bytes_in, quota.bytes_in)
@@ -104,7 +106,7 @@ class Account:
 
 
 class Quotas:
-    """The accounts of all users that are connected, or were not long ago."""
+    """The accounts of all users that are connected, or were connected recently."""
 
     def __init__(self, quotas: Mapping[str, Quota], clock_ms: Callable[[], int], later: Later) -> None:
         self._quotas = quotas
@@ -114,7 +116,7 @@ class Quotas:
         self._gone = QuotaStatus(OTHERS)
 
     def of(self, user: str | None) -> Account:
-        """The account of a user; None: of all anonymous connections together."""
+        """The account of a user. None: all anonymous connections together."""
         account = self._accounts.get(user)
         if account is None:
             if len(self._accounts) >= ACCOUNTS_MAX:
@@ -123,7 +125,7 @@ class Quotas:
         return account
 
     def change(self, quotas: Mapping[str, Quota]) -> None:
-        """Other quotas from now on, also for those who are there."""
+        """Use other quotas from now on, for existing connections as well."""
         self._quotas = quotas
         for user, account in self._accounts.items():
             account.change(self._quota(user))

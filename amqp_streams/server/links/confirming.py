@@ -18,11 +18,13 @@ class Confirmed(Hashable, Protocol):
     """A link whose receiver settles second."""
 
     def confirm(self, deliveries: Sequence[Pointer]) -> None:
-        """What the receiver said of these is on the disk: settle them."""
+        """What the receiver reported about these deliveries is on the disk: settle them."""
 
 
 class Confirming:
-    """The deliveries of all links that wait for their place to be written. `again`: asks for another write, after one that failed."""
+    """The deliveries of all links that wait for a cursor to be written. `again`: requests another write after
+    a failure.
+    """
 
     def __init__(self, again: Callable[[], None]) -> None:
         self._again = again
@@ -30,7 +32,7 @@ class Confirming:
         self._turn = 0
 
     def hold(self, link: Confirmed, delivery: Pointer) -> None:
-        """Its outcome was told to the node; settle it when that is written."""
+        """The node knows the outcome. Settle the delivery when the cursor is written."""
         self._held.setdefault(link, {})[delivery] = self._turn
 
     def let_go(self, link: Confirmed, delivery: Pointer) -> None:
@@ -42,7 +44,7 @@ class Confirming:
         self._held.pop(link, None)
 
     def next_write(self) -> Written | None:
-        """The places are written now: what to call when they are. None: nobody waits for that."""
+        """The cursors are being written. Returns what to call afterwards. None: no delivery waits."""
         if not self._held:
             return None
         self._turn += 1

@@ -1,6 +1,7 @@
 """The HTTP side of the server: health, readiness, metrics, and AMQP over WebSocket, on one listener.
 
-Law: it answers from the first moment (a node that recovers is alive and not ready) to the last, and no stranger's request ends it.
+Law: it answers from the start (a node that recovers is alive and not ready) until the end. No request of an
+untrusted client ends it.
 """
 
 import asyncio
@@ -53,7 +54,7 @@ log = structlog.get_logger("amqp_streams.server")
 
 
 class Phase(StrEnum):
-    """Where the server is in its life; each is the word `/readyz` says."""
+    """The state of the server. Each is the word that `/readyz` returns."""
 
     STARTING = "starting"
     READY = "ready"
@@ -96,7 +97,7 @@ class AdminServer:
 
     @property
     def addresses(self) -> tuple[BoundAddress, ...]:
-        """Where it listens."""
+        """The bound address."""
         return tuple(acceptor.address for acceptor in self._acceptors)
 
     async def open(self, listener: Listener, tls: TlsContext | None) -> None:
@@ -119,7 +120,9 @@ class AdminServer:
             log.info("admin_listening", address=str(acceptor.address), tls=listener.tls)
 
     async def close(self, drain_s: float = 0.0) -> None:
-        """Accept no more, close what is idle, wait up to `drain_s` for requests and WebSockets, cut off the rest."""
+        """Stop accepting, close idle connections, wait up to `drain_s` for requests and WebSockets, then cut
+        the others.
+        """
         self.phase = Phase.STOPPING
         for acceptor in self._acceptors:
             acceptor.stop()

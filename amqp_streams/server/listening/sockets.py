@@ -1,7 +1,8 @@
-"""Listening sockets and the one accept loop behind everything this server listens with.
+"""Listening sockets, and the one accept loop of all listeners of the server.
 
-Law: no stranger and no shortage of descriptors stops the accepting or makes it spin. The loop's own servers are not used because they log
-without bound when descriptors run out, keep one TLS context forever, and cannot count a connection before its handshake.
+Law: no unauthenticated client and no shortage of descriptors stops the accept loop or makes it spin. The
+servers of asyncio are not used, because they log without a bound when descriptors run out, keep one TLS
+context, and cannot count a connection before its handshake.
 """
 
 import asyncio
@@ -21,9 +22,9 @@ from amqp_streams.errors import ConfigError
 from amqp_streams.server.limits.logins import network_of
 
 BACKLOG: Final = 1024
-# Connections taken in one turn of the loop: a flood of strangers must not starve those who are served.
+# Connections accepted in one loop iteration: a flood of new clients must not starve connected ones.
 ACCEPTS_A_TURN: Final = 64
-# How long accepting rests when the system has no descriptors or memory to spare.
+# How long accepting pauses when the system has no free descriptors or memory.
 BACK_OFF_S: Final = 1.0
 # Lines about strangers (refused, failed handshakes): at most one of a kind in this time, with the number of those left out.
 QUIET_S: Final = 10.0
@@ -37,7 +38,7 @@ log = structlog.get_logger("amqp_streams.server")
 
 @dataclass(frozen=True, slots=True)
 class BoundAddress:
-    """Where a listener really listens: port 0 has become a number, a host name an address."""
+    """The address on which a listener listens: a port 0 has become a number, a host name an address."""
 
     host: str
     port: int
@@ -53,7 +54,7 @@ def format_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address (not a name) is this machine's own."""
+    """Whether an address (not a name) is a loopback address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -61,16 +62,17 @@ def is_loopback(host: str) -> bool:
 
 
 class Admission:
-    """Who is in and how many may be: one bound for all listeners of the node, WebSocket included.
+    """Counts connections and limits them: one bound for all listeners of the node, including WebSocket.
 
-    Those that have not opened an AMQP connection yet are strangers. When all places are taken, a stranger gives its place up to the next
-    one that comes: the oldest of the address that has most. Otherwise anybody could keep everybody out without ever logging in.
+    A connection without an AMQP open is unauthenticated. At the limit, a new connection replaces an
+    unauthenticated one: the oldest one of the address with the most. Otherwise a client could block all
+    others without a login.
     """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.refused = 0
-        """Connections that did not get in, and strangers that had to go."""
+        """Connections that were refused, and unauthenticated ones that were closed for a new one."""
         self._members: set[object] = set()
         self._networks: dict[object, str] = {}
         """Of the strangers."""
@@ -80,11 +82,13 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """How many are in."""
+        """How many connections are counted."""
         return len(self._members)
 
     def enter(self, member: object, *, peer: str, send_away: Callable[[], None] | None = None) -> bool:
-        """Count `member` in; False (counted and logged) when there is no place. With `send_away` it is a stranger, until `opened`."""
+        """Count `member`. False (counted and logged): the limit is reached. With `send_away`, it is
+        unauthenticated until `opened`.
+        """
         network = network_of(peer)
         if len(self._members) >= self.limit:
             self.refused += 1
@@ -98,7 +102,7 @@ class Admission:
         return True
 
     def opened(self, member: object) -> None:
-        """`member` is not a stranger any more."""
+        """`member` has sent its AMQP open."""
         network = self._networks.pop(member, None)
         if network is not None:
             strangers = self._strangers[network]
@@ -107,12 +111,12 @@ class Admission:
                 del self._strangers[network]
 
     def leave(self, member: object) -> None:
-        """Count `member` out; one that is not in does not matter."""
+        """Stop counting `member`. Ignored if it is not counted."""
         self._members.discard(member)
         self.opened(member)
 
     def _make_room(self, network: str) -> bool:
-        """Send a stranger away for one from `network`; False: there is none to send away."""
+        """Close an unauthenticated connection for one from `network`. False: all have opened."""
         if not self._strangers:
             return False
         own = len(self._strangers.get(network, ()))
@@ -127,7 +131,7 @@ class Admission:
 
 
 class Seldom:
-    """A log line that strangers can cause: written at most once in QUIET_S."""
+    """A log line that unauthenticated clients can cause: written at most once in QUIET_S."""
 
     def __init__(self, event: str) -> None:
         self._event: Final = event
@@ -135,7 +139,7 @@ class Seldom:
         self._left_out = 0
 
     def warning(self, **values: object) -> None:
-        """Log now, or count it as left out."""
+        """Log now, or count the line as left out."""
         now = asyncio.get_running_loop().time()
         if now < self._next_at:
             self._left_out += 1

@@ -1,6 +1,6 @@
-"""Who did what, and who may not: log lines for operators, and how often it happened.
+"""Changes by users and refusals: log lines for operators, and counters.
 
-Law: what a user does again and again does not fill the log; it is counted all the same.
+Law: repeated refusals do not fill the log, but all are counted.
 """
 
 from collections.abc import Callable
@@ -25,14 +25,14 @@ class Audit:
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self.refused_count = 0
-        """Attaches, messages and requests that were refused for want of a right."""
+        """Attaches, messages and requests that were refused because a right is missing."""
         self._clock_ms: Final = clock_ms
         self._window_ends_ms = 0
         self._lines = 0
         self._left_out = 0
 
     def refused(self, user: str | None, reason: str) -> None:
-        """Somebody asked for what it has no right to."""
+        """A user lacks the right for its request."""
         self.refused_count += 1
         self._tell("access_refused", user, reason)
 
@@ -52,7 +52,7 @@ class Audit:
         log.warning(event, user=_shown(user), reason=reason, left_out=left_out)
 
     def managed(self, user: str | None, request: Request, answer: Answer) -> None:
-        """A request to `$management` was answered. Those that only look are not told."""
+        """A request to `$management` was answered. Requests that only read are not logged."""
         if answer.status == FORBIDDEN:
             self.refused(user, answer.description)
         elif request.operation not in _READING and answer.status < 300:

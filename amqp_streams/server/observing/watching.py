@@ -49,7 +49,7 @@ class StoreWatch:
 
 
 def hindrance(facts: StoreFacts) -> str | None:
-    """Why the store accepts no events now; None: it does."""
+    """Why the store accepts no events now. None: it accepts events."""
     if facts.full is not None:
         return facts.full
     if facts.commit_ms >= COMMIT_STUCK_MS:
