@@ -7,7 +7,7 @@ _DESCRIPTION_MAX: Final = 1024
 
 
 class AmqpStreamsError(Exception):
-    """Root of everything this package raises on purpose."""
+    """Root of all errors that this package raises intentionally."""
 
 
 class PeerError(AmqpStreamsError):
@@ -24,19 +24,19 @@ class PeerError(AmqpStreamsError):
 
 
 class WireError(AmqpStreamsError):
-    """Bytes that are not AMQP. The message names what was expected and at which byte."""
+    """Bytes that are not valid AMQP. The message names what was expected and at which byte."""
 
 
 class ConfigError(AmqpStreamsError):
-    """A setting that cannot be: the message names the setting, where it was read, and what is allowed."""
+    """A setting is not valid. The message names the setting, where it was read, and what is allowed."""
 
 
 class StorageError(AmqpStreamsError):
-    """The disk failed: nothing that it touched is accepted."""
+    """The disk failed: the node accepts nothing that the failure touched."""
 
 
 class DiskFullError(StorageError):
-    """No space left: producers are refused until there is; what is stored stays readable."""
+    """The disk is full: the node refuses producers until there is space. Stored events stay readable."""
 
 
 class CorruptionError(StorageError):
@@ -52,4 +52,4 @@ class CorruptionError(StorageError):
 
 
 class DirectoryLockedError(StorageError):
-    """Another process has this data directory open."""
+    """Another process uses this data directory."""

@@ -16,7 +16,7 @@ from service_parts.settings.fields import Bytes, Settings
 ANYONE: Final = "*"
 """In rules and quotas: every user that logged in."""
 ANONYMOUS: Final = "anonymous"
-"""In rules and quotas: whoever did not log in."""
+"""In rules and quotas: a client that did not log in."""
 GROUP_PREFIX: Final = "group:"
 ACCESS_RULES_MAX: Final = 1000
 

@@ -1,1 +1,3 @@
-"""What a node and a gateway need alike as services: command line, settings, log lines, tokens. It imports neither of them."""
+"""What a node and a gateway have in common as services: command line, settings, logging, tokens. Imports
+neither.
+"""

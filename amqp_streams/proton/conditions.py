@@ -17,7 +17,7 @@ def write_condition(condition: Pointer, error: PeerError) -> None:
 
 
 def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[str, object]]:
-    """Name, description and info of an error that the peer gave; `otherwise` is the name where it gave none."""
+    """Name, description and info of the peer's error. `otherwise` is the name if the peer gave none."""
     if not lib.pn_condition_is_set(condition):
         return otherwise, "", {}
     return (
@@ -28,7 +28,7 @@ def read_condition(condition: Pointer, otherwise: str) -> tuple[str, str, dict[s
 
 
 def condition_text(condition: Pointer) -> str:
-    """A peer's error for a log line; empty when it gave none."""
+    """The peer's error for a log line. Empty if the peer gave none."""
     if not lib.pn_condition_is_set(condition):
         return ""
     return f"{text(lib.pn_condition_get_name(condition))}: {text(lib.pn_condition_get_description(condition)) or ''}"

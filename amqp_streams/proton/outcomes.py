@@ -37,7 +37,7 @@ def peer_condition(delivery: Pointer) -> Pointer:
 
 
 def settle_all(deliveries: Iterable[Pointer]) -> None:
-    """Settle, whatever their outcome."""
+    """Settle deliveries, whatever their outcome."""
     settle = lib.pn_delivery_settle
     for delivery in deliveries:
         settle(delivery)
@@ -62,7 +62,7 @@ def accept_unsettled(deliveries: Iterable[Pointer]) -> None:
 
 
 def reject(delivery: Pointer, condition: str, description: str, *, settle: bool = True) -> None:
-    """Refuse one message for good, saying why. Without `settle` the sender settles first."""
+    """Reject one message, with the reason. Without `settle` the sender settles first."""
     error = lib.pn_disposition_condition(lib.pn_delivery_local(delivery))
     lib.pn_condition_set_name(error, condition.encode())
     lib.pn_condition_set_description(error, description.encode())
@@ -72,7 +72,7 @@ def reject(delivery: Pointer, condition: str, description: str, *, settle: bool 
 
 
 def modify_failed(delivery: Pointer, *, settle: bool = True) -> None:
-    """Not stored for a fault of ours: the sender may try again. Without `settle` the sender settles first."""
+    """Report a failure of the node: the sender may retry. Without `settle` the sender settles first."""
     lib.pn_disposition_set_failed(lib.pn_delivery_local(delivery), True)
     lib.pn_delivery_update(delivery, MODIFIED)
     if settle:

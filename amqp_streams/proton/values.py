@@ -24,7 +24,7 @@ def text(pointer: Pointer) -> str | None:
 
 
 def data_size(data: Pointer) -> int:
-    """Encoded size of a value in bytes; 0 when it is absent or empty."""
+    """Encoded size of a value in bytes. 0: absent or empty."""
     return 0 if data == NULL else lib.pn_data_encoded_size(data)
 
 
@@ -51,7 +51,7 @@ def read_value(data: Pointer) -> Value:
 
 
 def read_map(data: Pointer) -> dict[str, object]:
-    """A map of which nothing depends: empty when the peer sent none, or one that is beyond a limit or broken."""
+    """A map that is not essential. Empty if the peer sent none, or one that is too large or malformed."""
     value = _read_leniently(data)
     return {str(key): item for key, item in value.items()} if isinstance(value, dict) else {}
 

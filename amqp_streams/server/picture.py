@@ -1,4 +1,6 @@
-"""The figures of one moment, from the store, the node, its links and the regular work. Visits only what is shown."""
+"""The figures of one moment, from the store, the node, its links and the regular work. Visits only what is
+shown.
+"""
 
 from collections.abc import Callable, Collection
 from typing import Protocol
@@ -52,7 +54,7 @@ class Service(Protocol):
 
 
 def picture(service: Service) -> NodeStatus:
-    """The whole server, as it is now."""
+    """The figures of the whole server now."""
     node = service.node
     consumers = consumer_statuses(node, CONSUMERS_MAX)
     groups = node.group_figures(groups_max=GROUPS_MAX, lags_max=GROUP_LAGS_MAX)

@@ -54,27 +54,27 @@ class LiveConnection(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Whom rules are about."""
+        """The user to whom rules apply."""
 
     @property
     def channel(self) -> ByteChannel:
-        """Where it comes from."""
+        """The address of the peer."""
 
     @property
     def admitted(self) -> bool:
-        """It is known who it is."""
+        """Whether the peer is identified."""
 
     def flush(self) -> None:
         """Write what the engine has to send."""
 
     def tick(self, now_ms: int) -> None:
-        """Heartbeats, time limits."""
+        """Send heartbeats and enforce time limits."""
 
     def shut(self, error: PeerError) -> None:
-        """Close it, saying why."""
+        """Close the connection with this error."""
 
     def find_links(self, wanted: Callable[[AnyLink], bool]) -> list[AnyLink]:
-        """Its links that match."""
+        """The links that match."""
 
     def pause(self, reason: Pause) -> None:
         """Stop reading."""
@@ -122,7 +122,7 @@ class EventService:
         """Fewer where the process may not have descriptors enough."""
         self.on_commit: Callable[[CommitDone], None] = lambda _done: None
         self.on_open: Callable[[ByteChannel], None] = lambda _channel: None
-        """An AMQP connection was opened on this channel: its peer is not a stranger any more."""
+        """An AMQP connection was opened on this channel: its peer has passed the login."""
         self._loop = loop
         self._waiting: dict[int, list[_Waiting]] = {}
         self._answered = asyncio.Event()
@@ -154,19 +154,19 @@ class EventService:
         return time.monotonic_ns() // 1_000_000
 
     def on_loop(self, call: Callable[[], None]) -> None:
-        """Call on the event loop's thread, from any other."""
+        """Call on the event loop's thread, from any other thread."""
         self._loop.call_soon_threadsafe(call)
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once, after a while."""
+        """Call once, after this delay."""
         self._loop.call_later(delay_ms / 1000, call)
 
     def warn(self, event: str, **fields: object) -> None:
-        """Something an operator should see."""
+        """Write a log line for operators."""
         log.warning(event, **fields)
 
     def note(self, event: str, **fields: object) -> None:
-        """Something worth a line when looking closely."""
+        """Write a log line for diagnosis."""
         log.debug(event, **fields)
 
     # -- events in
@@ -180,7 +180,9 @@ class EventService:
             self._loop.call_soon(self._begin_commit)
 
     def overloaded(self, link: Committing) -> bool:
-        """Whether more waits for the disk than the limit allows; the link gets its credit when that is over."""
+        """Whether more bytes wait for the disk than the limit allows. The link gets its credit when that
+        ends.
+        """
         if self.store.pending_bytes < self.limits.pending_bytes:
             return False
         self._withheld.add(link)
@@ -238,7 +240,7 @@ class EventService:
     # -- events out
 
     def pump_later(self, link: Pumped) -> None:
-        """Serve a link in a coming turn."""
+        """Serve a link in a later loop iteration."""
         if not link.scheduled:
             link.scheduled = True
             self._pumps.append(link)
@@ -272,7 +274,7 @@ class EventService:
     # -- places and epochs
 
     def cursors_moved(self) -> None:
-        """Write the places that moved, a little later: many settlements are one write."""
+        """Write moved cursors after a short delay: many settlements are one write."""
         if self._cursor_flush is None:
             self._cursor_flush = self._loop.call_later(self.settings.groups.cursor_flush_ms / 1000, self._flush_cursors)
 
@@ -336,7 +338,7 @@ class EventService:
         self.regular.stop()
 
     def finish(self) -> None:
-        """Nobody is connected any more: write what is to outlive the process. The store is closed next."""
+        """All connections have ended: write what outlives the process. The store is closed next."""
         if self._cursor_flush is not None:
             self._cursor_flush.cancel()
             while self.node.flushing_cursors or self.node.cursors_waiting:
@@ -345,9 +347,9 @@ class EventService:
     # -- status
 
     def not_ready(self) -> str | None:
-        """Why the node does not serve as it should; None: it does. Costs next to nothing."""
+        """Why the node does not serve normally. None: it does. Cheap."""
         return self.regular.hindrance() if self.ready else "the node accepts no events now"
 
     def status(self) -> NodeStatus:
-        """A picture of this moment."""
+        """The current figures."""
         return picture(self)

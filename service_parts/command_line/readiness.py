@@ -1,7 +1,7 @@
-"""[io] Telling the parent process that a service listens, and where: by a file, a descriptor, or systemd.
+"""[io] Notify the parent process that a service listens, and where: by a file, a descriptor, or systemd.
 
-The message is one line, a JSON object such as {"amqp": ["127.0.0.1:5672"]}. The file appears whole (it is renamed into place) and is
-removed when the service ends.
+The message is one line, a JSON object, for example {"amqp": ["127.0.0.1:5672"]}. The file appears whole (it
+is renamed), and is removed when the service ends.
 """
 
 import json

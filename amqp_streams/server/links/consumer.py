@@ -1,7 +1,9 @@
-"""A consumer's link: a log's records, as far as credit goes. Spec: Event Streams 4.3, 4.4, 4.5, 5.1; AMQP 2.6.7, 2.6.12.
+"""A consumer's link: sends a log's records, as far as credit allows. Spec: Event Streams 4.3, 4.4, 4.5,
+5.1; AMQP 2.6.7, 2.6.12.
 
-Laws: a link that was closed or evicted sends nothing more, and what is settled on it then counts no more; one that leaves sends nothing
-more and ends when all that it sent is settled. What such a link would have sent again stays for whoever has the place next.
+Laws: a closed or evicted link sends nothing more, and later settlements on it do not count. A link that
+leaves sends nothing more and ends after all its deliveries are settled. Its unsettled records stay for the
+next owner of the cursor.
 """
 
 from collections import deque
@@ -26,7 +28,7 @@ from amqp_streams.wire.sections import with_delivery_count
 from amqp_streams.wire.types import Array, Symbol, Timestamp
 
 TURN_EVENTS: Final = 1000
-"""Sent on one link before other connections get their turn."""
+"""Records sent on one link before other connections are served."""
 PASSED_COST: Final = TURN_EVENTS // 5
 """What a stretch that the filters passed over counts in a turn: they may take about as long as sending so many."""
 TURN_S: Final = 0.005
@@ -56,7 +58,7 @@ class _Writers(dict[int, AnnotationWriter]):
 
 
 class ConsumerLink(OutgoingLink[Consuming]):
-    """Delivers a log's records, as far as credit goes."""
+    """Delivers a log's records, as far as credit allows."""
 
     __slots__ = (
         "_after",
@@ -91,7 +93,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
         """Settled and not told to the node yet: records of this partition, from the first to before the last."""
         self.leaving: PeerError | None = None
         self.keeps = grant.keeps
-        """Its place outlives it: the node is told what is settled."""
+        """The cursor outlives the link: the node is notified of settlements."""
         self.second: bool = links.settles_second(pointer)
         self.watched = grant.keeps
         """Whether each settlement on it matters to somebody: those of other links are dealt with unseen (`Dispatch.run`)."""
@@ -217,7 +219,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self.owner.flush()
 
     def disposition(self, delivery: Pointer) -> None:
-        """The peer has said something of a delivery. See `report`."""
+        """The peer reported a state of a delivery. See `report`."""
         if self.keeps and not self.closing:
             if self.second and self._held(delivery):
                 return
@@ -254,7 +256,7 @@ class ConsumerLink(OutgoingLink[Consuming]):
             self._partition, self._first, self._after = partition, number, number + 1
 
     def tell(self) -> None:
-        """Tell the node what was settled since the last time."""
+        """Report to the node what was settled since the last call."""
         first, self._first = self._first, self._after
         if first < self._after:
             self.service.node.settled(self.grant, self._partition, first, self._after - first)

@@ -37,7 +37,7 @@ class Effects:
     # -- which link a grant belongs to
 
     def attached(self, link: AnyLink) -> None:
-        """A link is there: effects may concern it."""
+        """Register a link: effects may concern it."""
         self._links[link.grant] = link
 
     def detached(self, link: AnyLink, *, closed: bool = False) -> None:
@@ -53,7 +53,9 @@ class Effects:
     # -- carrying out
 
     def soon(self) -> None:
-        """Carry out at the end of this turn: for those who are in the middle of something."""
+        """Carry out the effects at the end of this loop iteration, for callers that are in the middle of
+        other work.
+        """
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self._in_turn)

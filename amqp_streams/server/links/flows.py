@@ -17,7 +17,7 @@ _UINT: Final = (1 << 32) - 1
 
 
 class Flows:
-    """The flows that one connection owes its peer."""
+    """The flows that one connection owes to its peer."""
 
     __slots__ = ("_engine", "_owed")
 

@@ -34,7 +34,7 @@ class Pause(Enum):
     QUOTA = auto()
     """The user owes bytes of its quota."""
     TURN = auto()
-    """What was read takes more than one turn."""
+    """What was read takes more than one loop iteration."""
     STOPPING = auto()
 
 
@@ -45,7 +45,7 @@ G_co = TypeVar("G_co", bound=Grant | Pending, covariant=True)
 
 
 class Service(Protocol):
-    """What links need of the server around them."""
+    """What links need from the server."""
 
     node: Node
     confirming: Confirming
@@ -57,34 +57,36 @@ class Service(Protocol):
 
     @property
     def effects(self) -> "LinkEffects":
-        """Which links there are, and what the node wants done about them."""
+        """The existing links, and the node's effects on them."""
 
     def now_ms(self) -> int:
         """The wall clock."""
 
     def monotonic_ms(self) -> int:
-        """A clock that never goes back: for time limits."""
+        """A monotonic clock, for time limits."""
 
     def cursors_moved(self) -> None:
-        """Places that outlive their links have moved: write them soon."""
+        """Cursors that outlive their links have moved: write them soon."""
 
     def await_commit(self, link: "Committing", deliveries: list[Pointer], receipt: Receipt) -> None:
-        """Call `link.committed` when commit `receipt.sequence` is back."""
+        """Call `link.committed` after commit `receipt.sequence` has ended."""
 
     def overloaded(self, link: "Committing") -> bool:
-        """Too much waits for the disk: grant nothing now; `link.top_up` is called when there is room."""
+        """Too many bytes wait for the disk: grant no credit now. `link.top_up` is called when there is
+        space.
+        """
 
     def pump_later(self, link: "Pumped") -> None:
-        """Call `link.pump` in a coming turn of the loop."""
+        """Call `link.pump` in a later loop iteration."""
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
-        """Call once, after a while."""
+        """Call once, after this delay."""
 
     def warn(self, event: str, **fields: object) -> None:
         """Write a log line for operators."""
 
     def note(self, event: str, **fields: object) -> None:
-        """Write a log line for those who look closely."""
+        """Write a log line for diagnosis."""
 
 
 class Owner(Protocol):
@@ -102,20 +104,20 @@ class Owner(Protocol):
     nuls: NulFinder
 
     def blocked(self) -> bool:
-        """More than enough is on its way to this peer already; `drained` will pump its links again."""
+        """More than enough data is in flight to this peer. `drained` will pump its links again."""
 
     def flush(self) -> None:
         """Write what the engine has to send."""
 
     @property
     def paused(self) -> bool:
-        """This node does not read from the peer now."""
+        """Whether the node has paused reading from this peer."""
 
     def pause(self, reason: Pause) -> None:
         """Stop reading from this peer."""
 
     def resume(self, reason: Pause) -> None:
-        """This reason is over: read again if there is no other."""
+        """This reason has ended: read again if no other reason is left."""
 
     def write_formats(self) -> None:
         """Deliveries of this connection may have a message-format that is not 0 from here on."""
@@ -124,35 +126,37 @@ class Owner(Protocol):
         """Send the state of this link to the peer, which waits for it and gets it from nothing else."""
 
     def stall(self, link: "Pumped") -> None:
-        """Pump this link again when the peer has said something."""
+        """Pump this link again after the peer has sent something."""
 
     def await_room(self, link: "Pumped") -> None:
-        """Pump this link again when what was sent before has left."""
+        """Pump this link again after earlier output was sent."""
 
     def links_changed(self) -> None:
-        """A link of this connection needs another kind of attention than before."""
+        """A link of this connection needs another kind of service than before."""
 
     def cut(self, reason: str) -> None:
-        """End the connection at once, without a word: what its peer has not taken is dropped."""
+        """End the connection at once, without a close frame. Unsent data is dropped."""
 
     def reply_link(self, address: str | None) -> "Replier | None":
-        """The link of this connection that answers to this address travel on; without an address, the only one."""
+        """The link of this connection that carries answers to this address. Without an address: the only
+        such link.
+        """
 
 
 class LinkEffects(Protocol):
-    """The node's grants and their links, and what the node wants done about them."""
+    """The node's grants and their links, and the node's effects on them."""
 
     def attached(self, link: "AnyLink") -> None:
-        """A link is there: effects may concern it."""
+        """Register a link: effects may concern it."""
 
     def detached(self, link: "AnyLink", *, closed: bool = False) -> None:
         """A link is gone, or will send nothing more: the node forgets it. Twice is once."""
 
     def soon(self) -> None:
-        """Carry out what the node wants at the end of this turn."""
+        """Carry out the node's effects at the end of this loop iteration."""
 
     def carry_out(self, by: Owner | None = None) -> None:
-        """Carry it out now. `by`: the connection that attached."""
+        """Carry out the node's effects now. `by`: the connection that attached."""
 
 
 class Committing(Hashable, Protocol):
@@ -162,10 +166,10 @@ class Committing(Hashable, Protocol):
     owner: Owner
 
     def committed(self, deliveries: list[Pointer], receipt: Receipt, done: CommitDone) -> None:
-        """The commit that took these deliveries is back."""
+        """The commit that contains these deliveries has ended."""
 
     def top_up(self) -> None:
-        """Grant credit, if there is room."""
+        """Grant credit, if there is space."""
 
 
 class Requester(Worker, Hashable, Protocol):
@@ -179,14 +183,16 @@ class Replier(Protocol):
     """A link that carries answers."""
 
     def reserve(self, by: Requester) -> bool:
-        """Keep credit for the answer to one more request; False: there is none, and `by` goes on when there is."""
+        """Reserve credit for the answer to one more request. False: no credit is left, and `by` continues
+        when there is.
+        """
 
     def post(self, by: Requester, message: bytes) -> None:
-        """Send an answer on the credit that was kept for it."""
+        """Send an answer on the reserved credit."""
 
 
 class Pumped(Protocol):
-    """A link that sends. `scheduled`: it is to be served in a coming turn."""
+    """A link that sends. `scheduled`: it will be served in a later loop iteration."""
 
     alive: bool
     name: str
@@ -214,7 +220,7 @@ class Link(Generic[G_co]):
         self.closing = False
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach for good, saying why. Transfers that still arrive are dropped."""
+        """Detach with `closed`, and with the reason. Transfers that still arrive are dropped."""
         if self.alive and not self.closing:
             self.closing = True
             links.close(self.pointer, error)
@@ -239,11 +245,11 @@ class OutgoingLink(Link[G_co]):
         raise NotImplementedError
 
     def clogged(self) -> bool:
-        """Whether what was sent to this peer waits for it to read."""
+        """Whether sent data waits for the peer to read it."""
         return sessions.outgoing_bytes(self.session) > SESSION_BYTES_MAX or self.owner.blocked()
 
     def answer_drain(self) -> None:
-        """There is nothing to send now: a peer that drains gets its credit back. Spec: AMQP 2.6.7."""
+        """Nothing can be sent now: if the peer drains, return its credit. Spec: AMQP 2.6.7."""
         if links.wants_drain(self.pointer):
             self.delivery_count += links.take_drained(self.pointer)
 
@@ -282,12 +288,12 @@ class IncomingLink(Link[G_co]):
         return arrivals
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach, and let go of what was not complete."""
+        """Detach, and drop incomplete messages."""
         self.let_go()
         super().close(error)
 
     def let_go(self) -> None:
-        """Drop the bytes of a message that is not complete."""
+        """Drop the bytes of an incomplete message."""
         if self.partial:
             self.partial = bytearray()
             self.service.unfinished.holds(self, 0)

@@ -25,7 +25,7 @@ class PendingLink(Link[Pending]):
         self._answer = answer
 
     def answer(self, outcome: Consuming | PeerError) -> bool:
-        """Grant or deny the attach. False: nobody waits for it any more, and what was granted has to be given back."""
+        """Grant or deny the attach. False: the peer has left, and the grant must be returned."""
         if not self.alive or self.closing:
             return False
         self.alive = False
@@ -33,18 +33,18 @@ class PendingLink(Link[Pending]):
         return True
 
     def close(self, error: PeerError | None = None) -> None:
-        """Refuse the attach, for a reason that is not the node's."""
+        """Refuse the attach, for a reason outside the node."""
         if self.alive and not self.closing:
             self.closing = True
             links.refuse(self.pointer, error)
 
 
 class KeptLink(OutgoingLink[Kept]):
-    """Tells which source is kept under its name, and sends nothing."""
+    """Reports which source is kept under its name, and sends nothing."""
 
     __slots__ = ()
 
     def pump(self) -> None:
-        """Credit is of no use here, but who drains is answered."""
+        """Credit has no use here, but a drain is answered."""
         if self.alive and not self.closing:
             self.answer_drain()

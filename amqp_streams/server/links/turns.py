@@ -41,10 +41,10 @@ class Worker(Protocol):
 
     @property
     def owner(self) -> Payer:
-        """The connection that pays for a failure."""
+        """The connection that is closed after a failure."""
 
     def work(self) -> bool:
-        """Do one step; whether there is another one to do now."""
+        """Do one step. Returns whether another step is waiting."""
 
 
 class Turns:
@@ -62,7 +62,7 @@ class Turns:
         self._held_bytes = 0
 
     def add(self, worker: Worker) -> None:
-        """It has something to do."""
+        """The worker has something to do."""
         if worker not in self._members:
             self._members.add(worker)
             self._ready.append(worker)
@@ -71,7 +71,9 @@ class Turns:
             self._soon(self._turn)
 
     def hold(self, connection: int, size: int) -> bool:
-        """Count a request of this connection that waits; False: too much waits already, and it is not counted."""
+        """Count a waiting request of this connection. False: too much is waiting already, and it is not
+        counted.
+        """
         held = self._held.get(connection, 0)
         if held and held + size > CONNECTION_BYTES_MAX:
             return False
@@ -82,7 +84,7 @@ class Turns:
         return True
 
     def release(self, connection: int, size: int) -> None:
-        """A request that was counted waits no more."""
+        """A counted request does not wait any more."""
         self._held_bytes -= size
         self._held[connection] -= size
         if not self._held[connection]:

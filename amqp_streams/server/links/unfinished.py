@@ -1,7 +1,7 @@
-"""Messages of which only a part has arrived: the bytes that all links hold have a bound, and so has the time that each waits.
+"""Incomplete messages: a bound for the bytes that all links hold, and for the time that each message waits.
 
-Law: a peer that does not finish its messages does not stop others that do. When there is too much, the user that holds most gives up the
-message that it began first, and a link that gets nothing more of its message is closed.
+Law: a peer that does not finish its messages does not stop other peers. At the bound, the user that holds
+most loses its oldest incomplete message. A link whose message gets no more data is closed.
 """
 
 from collections.abc import Callable, Hashable
@@ -33,7 +33,7 @@ class Holder(Hashable, Protocol):
         """The connection of the link."""
 
     def close(self, error: PeerError | None = None) -> None:
-        """Detach for good, and let go of what it holds."""
+        """Detach, and drop what the link holds."""
 
 
 @dataclass(slots=True)
@@ -61,7 +61,9 @@ class Unfinished:
         self._users: Final[dict[str | None, _User]] = {}
 
     def holds(self, link: Holder, size: int) -> None:
-        """This link holds so many bytes now. Closes links, this one perhaps, while there is too much."""
+        """This link holds this number of bytes now. Closes links, possibly this one, while the sum exceeds
+        the bound.
+        """
         user = self._users.setdefault(link.owner.user, _User())
         held = user.links.get(link)
         change = size - (0 if held is None else held.size)

@@ -16,7 +16,7 @@ class ByteChannel(Protocol):
 
     @property
     def peer(self) -> str:
-        """Where it comes from, for people: `127.0.0.1:40112`, `[::1]:40112`."""
+        """The address of the peer, for people: `127.0.0.1:40112`, `[::1]:40112`."""
 
     @property
     def loopback(self) -> bool:
@@ -28,16 +28,18 @@ class ByteChannel(Protocol):
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """The peer's verified certificate, as `ssl.SSLSocket.getpeercert` gives it; None or empty: it has shown none."""
+        """The peer's verified certificate, as `ssl.SSLSocket.getpeercert` returns it. None or empty: no
+        certificate.
+        """
 
     def write(self, data: bytes) -> None:
-        """Send, buffering what the system does not take at once. Ignored after close or abort."""
+        """Send, and buffer what the system does not accept at once. Ignored after close or abort."""
 
     def pending(self) -> int:
-        """Bytes written here that the system has not taken yet."""
+        """Bytes written here that the system has not accepted yet."""
 
     def pause_reading(self) -> None:
-        """Stop calling `received`; the peer feels back-pressure. May be called twice."""
+        """Stop calling `received`, so that the peer gets backpressure. May be called twice."""
 
     def resume_reading(self) -> None:
         """Undo `pause_reading`. May be called twice."""
@@ -50,16 +52,16 @@ class ByteChannel(Protocol):
 
 
 class Connection(Protocol):
-    """What consumes the bytes. Made by a `ConnectionFactory` when the channel is established."""
+    """The consumer of the bytes. Made by a `ConnectionFactory` when the channel is established."""
 
     def received(self, data: memoryview) -> None:
         """Bytes arrived; the view is valid during this call only. Never raises for what a peer sends."""
 
     def drained(self) -> None:
-        """The channel's buffer has emptied enough for more to be written."""
+        """The channel's buffer has space for more."""
 
     def lost(self) -> None:
-        """The channel is gone (either side closed, or it broke). Called exactly once, last."""
+        """The channel has ended (either side closed it, or it broke). Called exactly once, last."""
 
 
 ConnectionFactory = Callable[[ByteChannel], Connection]

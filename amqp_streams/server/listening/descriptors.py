@@ -1,12 +1,13 @@
-"""How many of the process's open files and sockets connections may take. Pure.
+"""How many of the process's open files and sockets connections may use. Pure.
 
-Law: connections never take the descriptors that the store and the probes need; anybody can connect without logging in.
+Law: connections never use the descriptors that the store and the probes need, because clients can connect
+without a login.
 """
 
 from typing import Final
 
 KEPT: Final = 512
-"""For HTTP connections (256), the process itself and files of the store that are open for a moment."""
+"""For HTTP connections (256), the process itself, and files of the store that are open briefly."""
 PER_PARTITION: Final = 2
 """Of one that is read and written."""
 

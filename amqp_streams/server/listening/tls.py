@@ -1,6 +1,7 @@
-"""TLS for the listeners: contexts made from the configuration and exchanged while the server runs.
+"""TLS for the listeners: contexts made from the configuration and replaced while the server runs.
 
-Law: a set of files that does not work never replaces one that does. TLS 1.2 or newer, forward secrecy, authenticated encryption only.
+Law: files with an error never replace working ones. TLS 1.2 or newer, forward secrecy, authenticated
+encryption only.
 """
 
 import ssl
@@ -52,7 +53,7 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 class TlsContext:
-    """The context new connections use; established ones keep the one they began with."""
+    """The context for new connections. Established connections keep the context that they began with."""
 
     def __init__(self, settings: TlsSettings) -> None:
         """Load it.
@@ -64,11 +65,11 @@ class TlsContext:
         self._context = server_context(settings)
 
     def current(self) -> ssl.SSLContext:
-        """The context of this moment."""
+        """The current context."""
         return self._context
 
     def reload(self) -> bool:
-        """Read the files again; False, and everything as before, when they do not work (logged with what is wrong)."""
+        """Read the files again. False: they have an error (logged), and nothing changes."""
         try:
             self._context = server_context(self._settings)
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""A moment's picture of a running server: what `/metrics`, `/readyz` and people are shown."""
+"""The state of a running server at one moment, for `/metrics`, `/readyz` and people."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +66,9 @@ class GroupStatus:
 
 @dataclass(frozen=True, slots=True)
 class QuotaStatus:
-    """How often and for how long (ms) a user's links waited, and what it was refused. All since the process started."""
+    """How often and for how long (ms) a user's links waited, and what was refused. Since the start of the
+    process.
+    """
 
     user: str
     waits_in: int = 0
@@ -117,17 +119,17 @@ class NodeStatus:
 
 
 class StatusSource(Protocol):
-    """Where figures come from."""
+    """The source of the figures."""
 
     def not_ready(self) -> str | None:
-        """Why the node does not serve as it should; None: it does. Cheap: walks nothing."""
+        """Why the node does not serve normally. None: it does. Cheap."""
 
     def status(self) -> NodeStatus:
-        """Figures of this moment."""
+        """The current figures."""
 
 
 def log_statuses(logs: Mapping[str, StoredLog], node: Node) -> tuple[LogStatus, ...]:
-    """Every log's figures."""
+    """The figures of every log."""
     statuses = []
     for name, stored in logs.items():
         counters = node.counters[name]
