@@ -2,7 +2,8 @@
 
 `$management`, the client, the command line, the configuration and the stored `log.json` take names, bounds, defaults and texts
 from here. A new setting is one name in `names.py`, one row and one key here, and one field in `config.LogSettings`; then the
-room that acts on it. docs/management.md shows the table (tests/amqp_streams/test_log_settings.py compares them).
+module that acts on it. docs/management.md shows the table (tests/amqp_streams/test_log_settings.py compares
+them).
 """
 
 import re

@@ -42,7 +42,7 @@ class AmqpStreamsDataSource(DataSource):
         return chosen(options)
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
-        """For `spark.read`."""
+        """The reader of a batch query (`spark.read`). Spark calls this method."""
         with needs_extra(_WHAT, "spark"):
             from spark_connector.batch import BatchReader  # noqa: PLC0415
 

@@ -17,11 +17,12 @@ from amqp_streams.wire.formats import Endpoint, FormatFinder
 
 @dataclass(slots=True, eq=False)
 class Arrivals:
-    """What a link had ready: whole messages with their deliveries, in order.
+    """The complete messages that have arrived on a link, with their deliveries, in order.
 
-    `formats`: of each message its message-format or UNKNOWN, where they are not all 0.
-    `oversized`: one grew beyond the limit. `aborted`: deliveries that their sender gave up, of which `aborted_bytes` had arrived. `kept`:
-    how many bytes more than before are held of a message that is not complete.
+    `formats`: the message-format of each message, or UNKNOWN; empty if all are 0.
+    `oversized`: a message is larger than the limit.
+    `aborted`: how many deliveries the sender aborted. `aborted_bytes`: their bytes that had arrived.
+    `kept`: by how many bytes the stored part of an incomplete message has grown.
     """
 
     messages: list[bytes] = field(default_factory=list)

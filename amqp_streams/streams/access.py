@@ -104,7 +104,7 @@ class Permissions:
         return own or self.allows(Right.MANAGE, log)
 
     def sees_group(self, log: str, group: str) -> bool:
-        """Whether it may see a consumer group: those that it may read in, or all with `manage`."""
+        """Whether the user may see a consumer group: with `manage`, or with `receive` in this group."""
         return self.allows(Right.RECEIVE, log, group) or self.allows(Right.MANAGE, log)
 
 

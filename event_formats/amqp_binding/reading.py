@@ -66,8 +66,9 @@ def decode(message: bytes) -> CloudEvent:
 
 
 def identity(message: bytes) -> tuple[str, str]:
-    """Id and source of a message that `decode` refuses; "" for what cannot be read, at most `IDENTITY_MAX`
-    characters each.
+    """The id and the source of a message that `decode` refuses.
+
+    Each has at most `IDENTITY_MAX` characters. It is "" if it cannot be read.
     """
     try:
         found = {section.code: section for section in sections(message)}
@@ -98,17 +99,17 @@ def passed_on(message: bytes) -> list[tuple[bytes, bytes]]:
 def attributes_in(
     message: bytes, start: int, end: int, names: Memory[bytes, str], read_name: Callable[[bytes], str]
 ) -> dict[str, object] | None:
-    """The attributes of application properties that are laid out as usual, values as AMQP has them; no null
-    values.
+    """Read the attributes in application properties of the common encoding. Null values are left out.
 
-    The section is `message[start:end]`. `names` are attributes by key of the property ("" for a property that
-    is not an attribute); for a key that is not there, `read_name` is called.
+    The section is `message[start:end]`. `names` maps the key of a property to the name of its attribute, or
+    to "" if the property is not an attribute. `read_name` is called for a key that `names` does not contain.
 
-    None: the section has long keys, an attribute twice, or an unusual constructor. Read it with the general
-    decoder.
+    Returns:
+        The attributes with their AMQP values. None if the section has long keys, an attribute twice, or an
+        unusual constructor: read it with the general decoder.
 
     Raises:
-        WireError, IndexError, UnicodeDecodeError: the section is broken.
+        WireError, IndexError, UnicodeDecodeError: the section is malformed.
     """
     kind = message[start : start + 4]
     if kind == APPLICATION_PROPERTIES_MAP8:

@@ -46,7 +46,10 @@ class Belongings:
         self._in_namespace.setdefault(key.namespace, {})[key] = None
 
     def left_behind(self, key: Key, gone: Object) -> list[Key]:
-        """The objects to remove with a deleted object."""
+        """The objects to remove after an object was deleted.
+
+        After a namespace: all objects in it. After another object: those whose owners are all deleted.
+        """
         if (key.group, key.kind) == ("", "Namespace"):
             return list(self._in_namespace.get(name_of(gone), ()))
         owned = self._owned.get(uid_of(gone), {})

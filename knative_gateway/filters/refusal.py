@@ -34,7 +34,10 @@ class EvaluationError:
 
 
 class ParseError(GatewayError):
-    """A CESQL text that is malformed or beyond a limit. `position`: the character where that shows, from 1."""
+    """A CESQL text is malformed or beyond a limit.
+
+    `position`: the number of the character at which the error was found, from 1.
+    """
 
     def __init__(self, reason: str, position: int) -> None:
         self.reason: Final = reason

@@ -112,7 +112,7 @@ def uid_of(object_: Object) -> str:
 
 
 def group_of(api_version: str) -> str:
-    """The group of an apiVersion; empty for the core's."""
+    """The API group in an apiVersion; empty for the core group of Kubernetes (`v1`)."""
     return api_version.rpartition("/")[0]
 
 

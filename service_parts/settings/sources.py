@@ -92,7 +92,10 @@ def from_folder(folder: Path, value: object) -> object:
 
 
 def nested(values: Mapping[Name, object]) -> dict[str, Any]:
-    """The tables in which each value is at its path. No value may be at the path of a table."""
+    """Nested tables: each part of a name is a key, so `("tls", "key")` is at `["tls"]["key"]`.
+
+    No name may begin with another name.
+    """
     tables: dict[str, Any] = {}
     for name, value in values.items():
         table = tables

@@ -74,9 +74,9 @@ _preferred: Final[dict[ConnectionOptions, int]] = {}
 
 
 def client(options: ConnectionOptions) -> Client:
-    """The connection of this process with these options; the first call connects.
+    """The client of this process for these options. The first call connects it.
 
-    Raises what connecting raises.
+    Raises the errors of connecting.
     """
     key = (os.getpid(), options)  # a forked process inherits the objects of its parent, but not the threads
     found = _clients.get(key)

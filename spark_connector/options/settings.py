@@ -85,7 +85,7 @@ class ReadOptions:
 class WriteOptions:
     """Where to write, and how repeated rows are recognized.
 
-    `transaction` is None in streaming: there Spark's query id names the write.
+    `transaction` identifies the write. None in streaming: there the id of the query identifies the write.
     """
 
     connection: ConnectionOptions

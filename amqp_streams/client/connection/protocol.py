@@ -112,7 +112,10 @@ class ConnectionProtocol:
 
     @property
     def fault(self) -> AmqpStreamsError | None:
-        """Proton has stopped processing: only heartbeats go out from now on. To be looked at after `take_output`."""
+        """The error after which Proton only sends heartbeats; None: no error.
+
+        Read it after `take_output`.
+        """
         return ConnectionLostError(names.INTERNAL_ERROR, f"Proton: {self._faults[0]}") if self._faults else None
 
     def take_output(self) -> bytes:

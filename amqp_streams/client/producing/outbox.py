@@ -67,7 +67,7 @@ class Outbox:
 
     @property
     def room(self) -> int:
-        """Events that may be added now."""
+        """How many events may be added now."""
         return self.events_max - self.events if self.bytes < self._bytes_max else 0
 
     @property

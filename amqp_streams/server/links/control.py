@@ -94,7 +94,7 @@ class _Running:
 
 
 class ManagementLink(IncomingLink[Managing]):
-    """Requests to `$management`, carried out in their order."""
+    """A link that receives requests to `$management` and performs them in the order of their arrival."""
 
     __slots__ = ("_running", "_waiting")
 

@@ -52,7 +52,10 @@ class ProducerLink(IncomingLink[Producing | Relaying]):
         self.owner.flush()
 
     def settled_by_sender(self, delivery: Pointer) -> bool:
-        """rcv-settle-mode second: settle what the sender has settled after our outcome. False: it is a transfer."""
+        """Settle a delivery that the sender settled after our outcome (rcv-settle-mode second).
+
+        False: the delivery is a new message.
+        """
         if not outcomes.answered(delivery) or not outcomes.settled_by_peer(delivery):
             return False
         outcomes.settle(delivery)

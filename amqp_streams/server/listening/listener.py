@@ -244,7 +244,7 @@ class Listeners:
             await self._empty.wait()
 
     def forget(self, channel: asyncio.BaseProtocol) -> None:
-        """Count a channel out."""
+        """Remove a closed channel, and free its share of the limit on connections."""
         assert isinstance(channel, Channel)
         self.admission.leave(channel)
         self.channels.discard(channel)

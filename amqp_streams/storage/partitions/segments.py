@@ -250,7 +250,10 @@ class Segments:
         return dropped
 
     def release(self, path: Path) -> None:
-        """Close the file of a segment that is synced or removed: a removed open file keeps its disk space."""
+        """Close the file of a segment that was synced or removed.
+
+        The disk space of a removed file is free only after the file is closed.
+        """
         if self._closed_file and self._closed_file.path == path:
             self._closed_file = None
 

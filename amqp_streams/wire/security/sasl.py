@@ -94,9 +94,9 @@ class NoSasl:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Close the connection. `reason` is for the log, not for the peer.
+    """The login failed: close the connection. `reason` goes into the log and not to the peer.
 
-    `mechanism` and `user`: what the peer tried, as far as known. `guess`: it sent wrong credentials.
+    `mechanism` and `user`: what the peer sent; None: it sent none. `guess`: the credentials were wrong.
     """
 
     reason: str

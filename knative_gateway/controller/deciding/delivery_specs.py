@@ -44,7 +44,7 @@ class Resolved:
         return {} if self.uri is None else {"deadLetterSinkUri": without_credentials(self.uri)}
 
     def delivery(self, addressing: Addressing) -> Delivery:
-        """The value for the data plane; the spec must be usable."""
+        """The delivery options for the data plane. Call it only if `is_usable`."""
         assert self.is_usable
         spec = self.spec
         return Delivery(

@@ -65,7 +65,7 @@ class Outcomes(Protocol):
         """The subscriber accepted the event after so long, and sent no reply."""
 
     def answered(self, answer: Answer) -> None:
-        """Any other end of the attempt, including a reply."""
+        """The attempt ended in another way: with a reply, an error status, or no answer."""
 
     def not_received(self) -> None:
         """The idle connection had been closed: the subscriber has not seen the event, so this was not an

@@ -83,6 +83,6 @@ class Source:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest event that is held was stored."""
+        """The timestamp of the oldest event in memory that is not completed; None: no such event."""
         oldest = next(iter(self._open.values()), None)
         return None if oldest is None else oldest.timestamp_ms
