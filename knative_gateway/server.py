@@ -48,7 +48,7 @@ from knative_gateway.security.access import Gate
 from knative_gateway.security.destinations import Destinations
 from knative_gateway.security.inward import Inward
 from knative_gateway.security.tokens import credentials, wall_ms
-from knative_gateway.store.opening import open_store, sqlite_url
+from knative_gateway.store.opening import Store, open_store, sqlite_url
 
 if TYPE_CHECKING:
     from knative_gateway.tracing import Traces
@@ -169,19 +169,7 @@ class Gateway:
         ingress.starting, ingress.addressed = True, addressed(store.resources) if store.shared else None
         data_plane = GatewayDataPlane(ingress)
         sender = self._sender = await enter("sender", Sender(send_settings(settings), allowed))
-        dispatcher = await enter(
-            "dispatcher",
-            Dispatcher(
-                event_log,
-                store.cursors,
-                sender,
-                dispatch_settings(settings, self._traces),
-                ownership=GroupShares(event_log.client) if store.shared else None,
-                changed=data_plane.changed,
-                tasks=self.tasks,
-            ),
-        )
-        data_plane.dispatcher = self._dispatcher = dispatcher
+        dispatcher = await self._start_dispatcher(event_log, store, sender, data_plane)
         self._count(ingress, dispatcher)
         api_settings = ApiSettings(namespaces=Namespaces(settings.namespaces))
         replays = DispatcherReplays(dispatcher)
@@ -203,13 +191,31 @@ class Gateway:
             Controller(store.resources, event_log, data_plane, store.cursors, controlling, counters=counters, tasks=self.tasks),
         )
         await self._open(event_log, ingress, self.controller)
+        self._up = True
+        self._report_start(controlling.base_url)
+
+    async def _start_dispatcher(
+        self, event_log: AmqpEventLog, store: Store, sender: Sender, data_plane: GatewayDataPlane
+    ) -> Dispatcher:
+        dispatcher = Dispatcher(
+            event_log,
+            store.cursors,
+            sender,
+            dispatch_settings(self.settings, self._traces),
+            ownership=GroupShares(event_log.client) if store.shared else None,
+            changed=data_plane.changed,
+            tasks=self.tasks,
+        )
+        data_plane.dispatcher = self._dispatcher = await self._parts.enter("dispatcher", dispatcher)
+        return dispatcher
+
+    def _report_start(self, base_url: str) -> None:
         gc.collect()
         gc.freeze()  # objects of the start live as long as the process: collections then examine requests only
-        self._up = True
-        if self.gate.open and any(not is_loopback(listener.host) for listener in settings.listen):
+        if self.gate.open and any(not is_loopback(listener.host) for listener in self.settings.listen):
             message = "every client that can connect may read and change resources and send events"
             log.warning("no_tokens", message=message, remedy="set tokens or jwt")
-        log.info("gateway_ready", state_dir=str(settings.state_dir), url=controlling.base_url)
+        log.info("gateway_ready", state_dir=str(self.settings.state_dir), url=base_url)
 
     async def announce(self, ready: Ready | None) -> None:
         """Report the addresses when the gateway is ready, and not before."""

@@ -138,38 +138,53 @@ class NodeGroup(click.Group):
     command_class = NodeCommand
 
 
-def client_options(command: Command) -> Command:
-    """The options of every command that connects to a node; the command gets them as `endpoint`."""
-    option = partial(click.option, cls=ConnectionOption)
-
-    @option("--url", envvar="AMQP_STREAMS_URL", metavar="URL", default=URL_DEFAULT, show_default=True, show_envvar=True,
-                  help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
-                  "Other users can see arguments: put a URL with a password into the variable.")  # fmt: skip
-    @option(
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+_option: Final = partial(click.option, cls=ConnectionOption)
+_OPTIONS: Final = (
+    _option(
+        "--url",
+        envvar="AMQP_STREAMS_URL",
+        metavar="URL",
+        default=URL_DEFAULT,
+        show_default=True,
+        show_envvar=True,
+        help="The node: amqp:// amqps:// ws:// wss://[USER[:PASSWORD]@]HOST[:PORT]. "
+        "Other users can see arguments: put a URL with a password into the variable.",
+    ),
+    _option(
         "--user",
         envvar="AMQP_STREAMS_USER",
         metavar="NAME",
         show_envvar=True,
-        # Fmt: skip.
         help="The user; the password is in the URL, in AMQP_STREAMS_PASSWORD, or on stdin.",
-    )
-    @option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin.")
-    @option(
+    ),
+    _option("--password-stdin", is_flag=True, help="Read the password from the first line of stdin."),
+    _option(
         "--token-file",
         type=_FILE,
         metavar="FILE",
         envvar="AMQP_STREAMS_TOKEN_FILE",
         show_envvar=True,
-        # Fmt: skip.
         help="Log in with the OAuth token in this file, which is read for each connection; or AMQP_STREAMS_TOKEN.",
-    )
-    @option("--sasl-mechanism", metavar="NAME", envvar="AMQP_STREAMS_SASL_MECHANISM", show_envvar=True,
-                  help="Log in with this mechanism only, for example PLAIN or SCRAM-SHA-256.")  # fmt: skip
-    @option("--plain-without-tls", is_flag=True, help="Allow sending the password or token without TLS.")
-    @option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM.")
-    @option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM.")
-    @option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM.")
-    @option("--insecure", is_flag=True, help="Do not check the node's certificate. Only for tests.")
+    ),
+    _option(
+        "--sasl-mechanism",
+        metavar="NAME",
+        envvar="AMQP_STREAMS_SASL_MECHANISM",
+        show_envvar=True,
+        help="Log in with this mechanism only, for example PLAIN or SCRAM-SHA-256.",
+    ),
+    _option("--plain-without-tls", is_flag=True, help="Allow sending the password or token without TLS."),
+    _option("--ca", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CA", show_envvar=True, help="Trust these authorities, PEM."),
+    _option("--cert", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_CERT", show_envvar=True, help="Our certificate, PEM."),
+    _option("--key-file", type=_FILE, metavar="FILE", envvar="AMQP_STREAMS_KEY_FILE", show_envvar=True, help="Its private key, PEM."),
+    _option("--insecure", is_flag=True, help="Do not check the node's certificate. Only for tests."),
+)
+
+
+def client_options(command: Command) -> Command:
+    """The options of every command that connects to a node; the command gets them as `endpoint`."""
+
     @wraps(command)
     def with_endpoint(
         *args: Any, url: str, user: str | None, password_stdin: bool, token_file: Path | None, sasl_mechanism: str | None,
@@ -188,7 +203,11 @@ def client_options(command: Command) -> Command:
         tls = TlsOptions(ca_file=ca, certificate_file=cert, key_file=key_file, verify=not insecure)
         return command(*args, endpoint=Endpoint(url, user, password, tls, sasl), **more)
 
-    return with_endpoint  # type: ignore[return-value]  # click's decorators keep the callable but change its parameters
+    # The last decorator is the first option of the help.
+    options: Callable[..., Any] = with_endpoint
+    for option in reversed(_OPTIONS):
+        options = option(options)
+    return options  # type: ignore[return-value]  # click's decorators keep the callable but change its parameters
 
 
 def managed(endpoint: Endpoint, ask: Callable[[Management], Awaitable[T]], *, log: str | None = None, group: str | None = None) -> T:
@@ -209,6 +228,3 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 def _token_in(file: Path) -> str:
     return file.read_text(encoding="utf-8").strip()
-
-
-_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
