@@ -111,7 +111,7 @@ def test_how_a_command_ends_decides_the_status(
 
 
 def test_an_error_without_words_is_told_by_what_it_is(ending: Callable[[BaseException], click.testing.Result]) -> None:
-    assert "Root of everything" in ending(AmqpStreamsError()).stderr
+    assert "Root of all errors" in ending(AmqpStreamsError()).stderr
 
 
 def test_a_fault_of_our_own_is_not_dressed_up(ending: Callable[[BaseException], click.testing.Result]) -> None:

@@ -105,7 +105,7 @@ def test_a_cursor_is_moved(bench: Bench, body: dict[str, Value], positions: list
         ({"timestamp": "noon"}, "milliseconds"),
         ({"offset": f"{0:016d}"}, "needs a partition"),
         ({"offset": f"{9:016d}", "partition": "0"}, "no event"),
-        ({"offset": "12", "partition": "0"}, "is not an offset"),
+        ({"offset": "12", "partition": "0"}, "is not a valid offset"),
         ({"offset": 12, "partition": "0"}, "a symbol"),
         ({"position": "@latest", "partition": "7"}, "no partition"),
         ({"colour": "blue"}, "unknown entry"),
